@@ -1,0 +1,59 @@
+"""The half of a spout that decides what each batch contains: the interface users implement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from coordinators.canonical import Json
+
+M = TypeVar("M")
+"""Metadata of one batch: whatever JSON holds and gives back equal (no tuples, string keys, finite numbers)."""
+
+
+class BatchCoordinator(ABC, Generic[M]):
+    """Defines batches; never sees their rows. Storm's ``ITridentSpout.BatchCoordinator``.
+
+    One instance exists in the leading driver. All four methods run on one thread of their own, so they may block and
+    share fields, and are called in txid order.
+    """
+
+    @abstractmethod
+    def initialize_transaction(self, txid: int, prev_metadata: M | None, curr_metadata: M | None) -> M:
+        """Define the batch of ``txid``; called once for every attempt of it.
+
+        Args:
+            txid: the transaction, from 1 on without gaps.
+            prev_metadata: what the transaction before this one was defined as; None for the first.
+            curr_metadata: what this one was defined as in an earlier attempt, also before a crash; None if never.
+
+        Returns:
+            Metadata from which the emitter can give the batch, stored as JSON before anything of it is emitted. A
+            spout with ``Replay.EXACT`` must return ``curr_metadata`` where that is not None.
+        """
+
+    @abstractmethod
+    def is_ready(self, txid: int) -> bool:
+        """Whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long."""
+
+    def success(self, txid: int) -> None:
+        """``txid`` is committed for good. Called at least once, in txid order."""
+
+    def close(self) -> None:
+        """The topology stops; nothing is called afterwards."""
+
+
+class CursorCoordinator(BatchCoordinator[M]):
+    """A coordinator with more positions than one batch's metadata should carry, as the offsets of a thousand files.
+
+    The positions are cursors: one JSON value a key, durable in the same write as the definition that moved them.
+    """
+
+    @abstractmethod
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        """Take up the positions after the last stored definition; called once, before anything else."""
+
+    @abstractmethod
+    def moved(self, metadata: M) -> Mapping[str, Json]:
+        """The cursors that the batch defined as ``metadata`` moves, and where to; a pure function."""

@@ -1,0 +1,39 @@
+"""What can go wrong in the control plane, and whose turn it is then.
+
+::
+
+    TridentError
+    ├── MetadataError       a spout's metadata or the stored record cannot be written or read as JSON
+    ├── FencedError         a newer leader exists, or another one still leads
+    ├── CoordinationLost    the ZooKeeper session is gone or the server is out of reach
+    ├── SpoutError          a spout broke its contract, or its source is not what it was
+    └── PoisonBatchError    a batch failed as often as its retry policy allows
+
+Each message says what happened, to which topology and transaction, and the way out.
+"""
+
+from __future__ import annotations
+
+
+class TridentError(Exception):
+    """The root of every error this project raises on its own account."""
+
+
+class MetadataError(TridentError):
+    """Metadata that JSON cannot hold, or a stored record that cannot be read. Never taken as "start over"."""
+
+
+class FencedError(TridentError):
+    """A newer leader of this topology exists, or another one still leads it."""
+
+
+class CoordinationLost(TridentError):
+    """The ZooKeeper session has ended, or the servers have not answered within their deadline."""
+
+
+class SpoutError(TridentError):
+    """A spout broke its contract, or its source can no longer give what it gave before."""
+
+
+class PoisonBatchError(TridentError):
+    """Every attempt that the retry policy allows one batch has failed; ``__cause__`` is the last failure."""

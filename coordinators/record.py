@@ -1,0 +1,186 @@
+"""What is durable about a topology: one record, written whole, read back whole or not at all.
+
+The record is a head of a few hundred bytes plus blobs for whatever would make it large (cursors, and metadata above
+4 KiB). Head and changed blobs travel in one atomic write; the head names every blob with its checksum, so a record
+whose parts don't belong together is found out when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from coordinators.attempt import INITIAL_TXID, TransactionAttempt
+from coordinators.canonical import Json, canonical_json, content_hash
+from coordinators.cursors import Cursors, CursorShard
+from coordinators.errors import MetadataError
+
+RECORD_VERSION = 1
+INLINE_BYTES_MAX = 4 * 1024
+
+
+@frozen
+class CommitPin:
+    """An attempt whose commit may have begun, with the hash of the definition it was made from."""
+
+    attempt: TransactionAttempt
+    hash: str
+
+
+@frozen
+class CoordinatorRecord:
+    """The durable state of one topology.
+
+    Attributes:
+        epoch: the leadership that wrote it.
+        seq: counts writes over all epochs; how an unknown outcome is told from a lost write.
+        current_txid: the lowest transaction that is not committed.
+        attempt_ids: last attempt id by txid, from ``success_upto + 1`` on: those below ``current_txid`` are committed
+            and still owed their success, the others were tried and are not committed.
+        metadata: definition by txid, then by spout; kept for the active transactions and the one before them.
+        committing: attempts whose commit may have begun and is not closed.
+        states: the txid at which each state joined the topology.
+        cursors: positions by spout.
+        success_upto: the last transaction whose success was delivered.
+    """
+
+    epoch: int
+    seq: int = 0
+    current_txid: int = INITIAL_TXID
+    attempt_ids: Mapping[int, int] = field(factory=dict)
+    metadata: Mapping[int, Mapping[str, Json]] = field(factory=dict)
+    committing: tuple[CommitPin, ...] = ()
+    states: Mapping[str, int] = field(factory=dict)
+    cursors: Mapping[str, Cursors] = field(factory=dict)
+    success_upto: int = INITIAL_TXID - 1
+
+
+@frozen
+class EncodedRecord:
+    """A record as it is stored: the head, and the text of every blob it names."""
+
+    head: str
+    blobs: Mapping[str, str]
+
+    def hashes(self) -> dict[str, str]:
+        """The checksum of each blob, by name: what changed since an earlier record is what differs here."""
+        return {name: content_hash(text) for name, text in self.blobs.items()}
+
+
+def encode(record: CoordinatorRecord) -> EncodedRecord:
+    """The stored form of ``record``.
+
+    Raises:
+        MetadataError: some metadata is not JSON.
+    """
+    blobs: dict[str, str] = {}
+    metadata: dict[str, Json] = {}
+    for txid, definitions in record.metadata.items():
+        entry: dict[str, Json] = {}
+        for spout, definition in definitions.items():
+            text = canonical_json(definition)
+            if len(text.encode()) > INLINE_BYTES_MAX:
+                name = f"metadata.{spout}.{txid}"
+                blobs[name] = text
+                entry[spout] = {"blob": name}
+            else:
+                entry[spout] = {"value": definition}
+        metadata[str(txid)] = entry
+    cursors: dict[str, Json] = {}
+    for spout, positions in record.cursors.items():
+        names = {f"cursors.{spout}.{shard.name}": shard.text for shard in positions.shards}
+        blobs.update(names)
+        cursors[spout] = list(names)
+    body: dict[str, Json] = {
+        "version": RECORD_VERSION,
+        "epoch": record.epoch,
+        "seq": record.seq,
+        "current_txid": record.current_txid,
+        "attempt_ids": {str(txid): attempt_id for txid, attempt_id in sorted(record.attempt_ids.items())},
+        "metadata": metadata,
+        "committing": [
+            {"txid": pin.attempt.txid, "attempt": pin.attempt.attempt_id, "hash": pin.hash} for pin in record.committing
+        ],
+        "states": dict(record.states),
+        "cursors": cursors,
+        "success_upto": record.success_upto,
+        "blobs": {name: content_hash(text) for name, text in blobs.items()},
+    }
+    body["crc"] = content_hash(canonical_json(body))
+    return EncodedRecord(canonical_json(body), blobs)
+
+
+def blob_names(head: str, *, where: str) -> list[str]:
+    """The blobs that the record with this head consists of."""
+    return list(_verified(head, where)["blobs"])
+
+
+def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
+    """The record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
+
+    Raises:
+        MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".
+    """
+    body = _verified(head, where)
+    for name, expected in body["blobs"].items():
+        if name not in blobs or content_hash(blobs[name]) != expected:
+            raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
+    return _shaped(where, lambda: _from_body(body, blobs))
+
+
+def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRecord:
+    def definition(entry: dict[str, Any]) -> Json:
+        value: Json = json.loads(blobs[entry["blob"]]) if "blob" in entry else entry["value"]
+        return value
+
+    def positions(names: list[str]) -> Cursors:
+        return Cursors(tuple(CursorShard.parse(name.rpartition(".")[2], blobs[name]) for name in names))
+
+    return CoordinatorRecord(
+        epoch=body["epoch"],
+        seq=body["seq"],
+        current_txid=body["current_txid"],
+        attempt_ids={int(txid): attempt_id for txid, attempt_id in body["attempt_ids"].items()},
+        metadata={
+            int(txid): {spout: definition(entry) for spout, entry in definitions.items()}
+            for txid, definitions in body["metadata"].items()
+        },
+        committing=tuple(
+            CommitPin(TransactionAttempt(pin["txid"], pin["attempt"]), pin["hash"]) for pin in body["committing"]
+        ),
+        states=body["states"],
+        cursors={spout: positions(names) for spout, names in body["cursors"].items()},
+        success_upto=body["success_upto"],
+    )
+
+
+def _verified(head: str, where: str) -> dict[str, Any]:
+    try:
+        body = json.loads(head)
+    except ValueError as error:
+        raise _unreadable(where, f"it is not JSON ({error})") from error
+    if not isinstance(body, dict) or "version" not in body:
+        raise _unreadable(where, "it is not a coordinator record")
+    if body["version"] != RECORD_VERSION:
+        raise _unreadable(where, f"it has version {body['version']!r}, this release reads version {RECORD_VERSION}")
+    crc = body.pop("crc", None)
+    if crc != content_hash(canonical_json(body)):
+        raise _unreadable(where, "its checksum does not match its content")
+    return body
+
+
+def _shaped(where: str, build: Callable[[], CoordinatorRecord]) -> CoordinatorRecord:
+    try:
+        return build()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _unreadable(where, f"it lacks or misnames a part ({error!r})") from error
+
+
+def _unreadable(where: str, why: str) -> MetadataError:
+    return MetadataError(
+        f"the record at {where} cannot be read: {why}. The topology stops rather than start over; "
+        f"restore the record from a backup, or `trident reset` the topology"
+    )

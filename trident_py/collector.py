@@ -1,0 +1,44 @@
+"""What user code emits into."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+class TridentCollector(ABC):
+    """Takes rows from user code. A spout's collector also takes Arrow data and DataFrames."""
+
+    @abstractmethod
+    def emit(self, row: Sequence[Any]) -> None:
+        """Emit one row: a tuple, list or Row with a value per output field.
+
+        Raises:
+            TypeError: ``row`` is something else.
+            ValueError: it has the wrong number of values.
+        """
+
+    def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Emit the rows of an Arrow table or record batch with the output fields' names and types."""
+        raise TypeError("only a spout's emitter emits Arrow data")
+
+    def emit_dataframe(self, frame: DataFrame) -> None:
+        """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once."""
+        raise TypeError("only a spout's emitter emits DataFrames")
+
+    def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+        """Emit rows that Spark tasks read in parallel: one task calls ``read(extent)`` for each of ``extents``.
+
+        ``read`` travels to the tasks, so it must pickle; an extent fixes what is read (offsets, a byte range), so that
+        a task which Spark runs again gives the same rows. Each task reports to the acker when its extent is read.
+        """
+        raise TypeError("only a spout's emitter emits extents")
+
+    @abstractmethod
+    def report_error(self, error: BaseException) -> None:
+        """Log ``error``, and show it in the query's progress. The attempt goes on; raise to fail it."""

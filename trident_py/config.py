@@ -1,0 +1,131 @@
+"""The settings of one run of a topology: frozen, validated where they are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from attrs import Attribute, field, frozen
+
+from trident_py.errors import ConfigError
+
+
+def seconds(value: float | timedelta) -> float:
+    """A duration as seconds; durations are given in seconds or as `timedelta`."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"a duration is a finite number of seconds or a timedelta, not {value!r}")
+    return float(value)
+
+
+def _at_least(minimum: float) -> Callable[[Any, Attribute[Any], Any], None]:
+    def check(_: object, attribute: Attribute[Any], value: float) -> None:
+        if value < minimum:
+            raise ConfigError(f"{attribute.name} must be at least {minimum:g}, not {value!r}")
+
+    return check
+
+
+def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
+    def check(_: object, attribute: Attribute[Any], value: object) -> None:
+        if type(value) is not int or value < minimum:
+            raise ConfigError(f"{attribute.name} must be a whole number of at least {minimum}, not {value!r}")
+
+    return check
+
+
+def _absolute_znode(_: object, attribute: Attribute[Any], value: object) -> None:
+    if not isinstance(value, str) or not value.startswith("/") or value != "/" + value.strip("/") or "//" in value:
+        raise ConfigError(f"{attribute.name} must be an absolute ZooKeeper path such as '/trident', not {value!r}")
+
+
+def _connection_string(_: object, attribute: Attribute[Any], value: object) -> None:
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise ConfigError(
+            f"{attribute.name} must be 'host:port,…/chroot', or None for the embedded server, not {value!r}"
+        )
+
+
+@frozen(kw_only=True)
+class RetryPolicy:
+    """What a batch whose own code fails is given before the topology halts.
+
+    Attributes:
+        attempts: failures of one transaction, raised by user code, after which the topology halts with
+            `PoisonBatchError`. Failures of Spark, of a store, and replays because an earlier batch failed don't count.
+        backoff: wait before the first replay; doubles with each further one.
+        backoff_max: the longest wait between two replays.
+    """
+
+    attempts: int = field(default=5, validator=_whole(1))
+    backoff: float = field(default=0.1, converter=seconds, validator=_at_least(0))
+    backoff_max: float = field(default=30.0, converter=seconds, validator=_at_least(0))
+
+    def wait(self, failures: int) -> float:
+        """Seconds to wait after this many failures in a row, at least 1."""
+        return float(min(self.backoff_max, self.backoff * 2.0 ** min(failures - 1, 60)))
+
+
+@frozen(kw_only=True)
+class TridentConfig:
+    """How to run a topology. Durations are seconds or `timedelta`.
+
+    Attributes:
+        max_spout_pending: transactions that may be processed at once; commits are in order in any case.
+        batch_interval: at most one new batch per so many seconds; 0: as fast as there is data. Replays don't wait.
+        message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
+        session_timeout: of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s later.
+        retry: what a failing batch is given; see `RetryPolicy`.
+        zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
+        root: the znode under which every topology has its own.
+        state_dir: where the embedded server keeps its data.
+    """
+
+    max_spout_pending: int = field(default=1, validator=_whole(1))
+    batch_interval: float = field(default=0.0, converter=seconds, validator=_at_least(0))
+    message_timeout: float = field(default=30.0, converter=seconds, validator=_at_least(0.1))
+    session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
+    retry: RetryPolicy = field(factory=RetryPolicy)
+    zookeeper: str | None = field(default=None, validator=_connection_string)
+    root: str = field(default="/trident", validator=_absolute_znode)
+    state_dir: Path = field(default=Path(".trident"), converter=Path)
+
+    @classmethod
+    def from_storm(cls, conf: Mapping[str, object]) -> TridentConfig:
+        """The same settings under Storm's keys; keys that mean nothing here are an error that names them.
+
+        Raises:
+            ConfigError: a key has no counterpart, or its value is out of range.
+        """
+        settings: dict[str, Any] = {}
+        for key, value in conf.items():
+            if key not in _STORM_KEYS:
+                raise ConfigError(f"{key!r} has no counterpart here; known are {', '.join(sorted(_STORM_KEYS))}")
+            name, convert = _STORM_KEYS[key]
+            if value is not None:
+                settings[name] = convert(value)
+        servers, port = settings.pop("servers", None), settings.pop("port", 2181)
+        if servers:
+            settings["zookeeper"] = ",".join(f"{server}:{port}" for server in servers)
+        return cls(**settings)
+
+
+def _millis(value: Any) -> float:
+    return seconds(value) / 1000
+
+
+_STORM_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "topology.max.spout.pending": ("max_spout_pending", lambda value: value),
+    "topology.trident.batch.emit.interval.millis": ("batch_interval", _millis),
+    "topology.message.timeout.secs": ("message_timeout", seconds),
+    "storm.zookeeper.session.timeout": ("session_timeout", _millis),
+    "transactional.zookeeper.root": ("root", str),
+    "transactional.zookeeper.servers": ("servers", list),
+    "transactional.zookeeper.port": ("port", int),
+    "storm.zookeeper.servers": ("servers", list),
+    "storm.zookeeper.port": ("port", int),
+}

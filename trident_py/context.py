@@ -1,0 +1,52 @@
+"""What user code is told about where it runs, and where it can count things."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Metrics:
+    """Named numbers that user code keeps on the driver; they show in ``TridentQuery.last_progress``."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, amount: float = 1) -> None:
+        """Count ``amount`` more of ``name``."""
+        with self._lock:
+            self._values[name] = self._values.get(name, 0) + amount
+
+    def set(self, name: str, value: float) -> None:
+        """``name`` is ``value`` now."""
+        with self._lock:
+            self._values[name] = value
+
+    def values(self) -> Mapping[str, float]:
+        """All numbers as they are now."""
+        with self._lock:
+            return dict(self._values)
+
+
+@frozen
+class TopologyContext:
+    """Handed to a spout when its coordinator and emitter are made.
+
+    Attributes:
+        topology: the topology's name.
+        tx_state_id: the ``tx_id`` given to ``new_stream``.
+        spark: the session to build DataFrames with; None for coordinators, which never see rows.
+        metrics: where to count.
+    """
+
+    topology: str
+    tx_state_id: str
+    spark: SparkSession | None = None
+    metrics: Metrics = field(factory=Metrics)

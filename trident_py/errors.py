@@ -1,0 +1,67 @@
+"""Every error of the product in one place; those of the control plane come from `coordinators.errors`.
+
+::
+
+    TridentError
+    ├── TopologyError      a declaration that cannot work: raised where it is declared
+    ├── ConfigError        a setting out of range, or something missing on this machine
+    ├── MetadataError      metadata that JSON cannot hold, or a stored record that cannot be read
+    ├── FencedError        a newer leader exists, or another one still leads
+    ├── CoordinationLost   the ZooKeeper session is gone
+    ├── SparkLost          the Spark driver's JVM or server is gone
+    ├── SpoutError         a spout broke its contract, or its source is not what it was
+    ├── StateError         a state is gone, damaged or somebody else's
+    ├── SinkError          a sink refused or lost a transaction
+    └── PoisonBatchError   a batch failed as often as its retry policy allows
+    FailedException        what user code raises to fail an attempt (Storm's name; not an error of ours)
+"""
+
+from __future__ import annotations
+
+from coordinators.errors import (
+    CoordinationLost,
+    FencedError,
+    MetadataError,
+    PoisonBatchError,
+    SpoutError,
+    TridentError,
+)
+
+__all__ = [
+    "ConfigError",
+    "CoordinationLost",
+    "FailedException",
+    "FencedError",
+    "MetadataError",
+    "PoisonBatchError",
+    "SinkError",
+    "SparkLost",
+    "SpoutError",
+    "StateError",
+    "TopologyError",
+    "TridentError",
+]
+
+
+class TopologyError(TridentError):
+    """A declaration that cannot work, raised at the call that declares it."""
+
+
+class ConfigError(TridentError):
+    """A setting out of range, or something that has to be installed or freed on this machine."""
+
+
+class SparkLost(TridentError):
+    """The JVM or server behind the Spark session is gone; the topology stops, its position is safe."""
+
+
+class StateError(TridentError):
+    """A state is gone, damaged, read-only or belongs to somebody else."""
+
+
+class SinkError(TridentError):
+    """A sink refused a transaction, or lost one that it had."""
+
+
+class FailedException(Exception):
+    """Raise it anywhere in user code to fail this attempt: it is replayed, with every later one."""

@@ -1,0 +1,82 @@
+"""The interfaces of operations: Storm's in PEP 8. Instances travel to Spark tasks, so they must pickle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from trident_py.collector import TridentCollector
+
+T = TypeVar("T")
+
+
+class Function(ABC):
+    """Appends fields: each emit gives one copy of the row with the emitted values behind it; none drops the row."""
+
+    @abstractmethod
+    def execute(self, row: Any, collector: TridentCollector) -> None:
+        """Emit zero or more tuples for ``row``, which holds the input fields only."""
+
+
+class Filter(ABC):
+    """Keeps or drops rows."""
+
+    @abstractmethod
+    def is_keep(self, row: Any) -> bool:
+        """Whether ``row``, which holds the input fields only, stays."""
+
+
+class Aggregator(ABC, Generic[T]):
+    """The general aggregation: sees every row of a group (or partition) in turn and may emit at any time."""
+
+    @abstractmethod
+    def init(self, batch_id: Any, collector: TridentCollector) -> T:
+        """The value to start with; called for empty batches too."""
+
+    @abstractmethod
+    def aggregate(self, value: T, row: Any, collector: TridentCollector) -> T | None:
+        """Take in ``row``; returns the next value, or None where ``value`` itself was changed."""
+
+    @abstractmethod
+    def complete(self, value: T, collector: TridentCollector) -> None:
+        """All rows were seen."""
+
+
+class CombinerAggregator(ABC, Generic[T]):
+    """An aggregation by parts: ``combine`` must be associative and commutative.
+
+    Attributes:
+        in_fields: the fields that ``init`` sees; empty: all.
+    """
+
+    in_fields: tuple[str, ...] = ()
+
+    @abstractmethod
+    def init(self, row: Any) -> T:
+        """The value of one row."""
+
+    @abstractmethod
+    def combine(self, left: T, right: T) -> T:
+        """The value of two parts together."""
+
+    @abstractmethod
+    def zero(self) -> T:
+        """The value of no rows at all."""
+
+
+class ReducerAggregator(ABC, Generic[T]):
+    """A left fold.
+
+    Attributes:
+        in_fields: the fields that ``reduce`` sees; empty: all.
+    """
+
+    in_fields: tuple[str, ...] = ()
+
+    @abstractmethod
+    def init(self) -> T:
+        """The value to start from."""
+
+    @abstractmethod
+    def reduce(self, curr: T, row: Any) -> T:
+        """The value after ``row``."""

@@ -1,0 +1,97 @@
+"""Two-phase sinks: whatever can prepare a batch while it is processed and make it visible in one atomic step later."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from attrs import frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.store import TopologyIdentity
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+R = TypeVar("R")
+"""A receipt: any value that tells ``commit`` what ``prepare`` left; lives in the leader's memory, never stored."""
+
+TopologyKey = TopologyIdentity
+"""Who the topology is: ``name``, ``uuid`` and ``incarnation``."""
+
+
+@frozen
+class TransactionKey:
+    """What names a transaction for ever: the topology's uuid, its incarnation, and the txid."""
+
+    uuid: str
+    incarnation: int
+    txid: int
+
+
+@frozen(order=True)
+class CommitToken:
+    """Who committed what; compared in this order. A sink stores it in the same atomic step as the data."""
+
+    txid: int
+    epoch: int
+    attempt_id: int
+
+    def __str__(self) -> str:
+        return f"{self.txid}:{self.attempt_id} of epoch {self.epoch}"
+
+
+@frozen
+class SinkTransaction:
+    """One attempt, as a sink sees it.
+
+    Attributes:
+        key: names the transaction, over all attempts and leaders.
+        attempt: which try of it this is.
+        epoch: the fence: the leadership that this attempt belongs to.
+    """
+
+    key: TransactionKey
+    attempt: TransactionAttempt
+    epoch: int
+
+    @property
+    def txid(self) -> int:
+        """The transaction's number."""
+        return self.attempt.txid
+
+    @property
+    def token(self) -> CommitToken:
+        """What the sink stores beside the data, and compares."""
+        return CommitToken(self.attempt.txid, self.epoch, self.attempt.attempt_id)
+
+
+class TransactionalSink(ABC, Generic[R]):
+    """A sink that takes part in the protocol as a state does. All calls run in the driver's process."""
+
+    @abstractmethod
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: refuse older epochs from now on, sweep what they staged.
+
+        Returns:
+            The token of the last commit; None if nothing was ever committed here.
+
+        Raises:
+            SinkError: the sink belongs to another topology, or is damaged.
+            FencedError: a newer epoch has been here.
+        """
+
+    @abstractmethod
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> R:
+        """Processing phase: stage ``frame`` so that ``commit`` needs little; nothing may be visible yet.
+
+        Several attempts are prepared side by side, on threads of their own.
+        """
+
+    @abstractmethod
+    def commit(self, tx: SinkTransaction, receipt: R) -> None:
+        """Committing phase, in txid order: make it visible, with ``tx.token``, in one atomic step. Idempotent."""
+
+    @abstractmethod
+    def abort(self, tx: SinkTransaction, receipt: R | None) -> None:
+        """This attempt will never commit; ``receipt`` is None where ``prepare`` did not return."""

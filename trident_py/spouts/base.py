@@ -1,0 +1,111 @@
+"""The interfaces a source implements: Storm's, with a declaration of what a replay gives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Generic, Protocol, runtime_checkable
+
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import BatchCoordinator, M
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import TopologyContext
+
+
+class Replay(Enum):
+    """What a spout gives when a batch is emitted again."""
+
+    EXACT = "exact"
+    """The same rows for the same txid and metadata, also after a crash: Trident's transactional spout."""
+
+    OPAQUE = "opaque"
+    """Perhaps other rows, as long as each row is in one committed batch: Trident's opaque transactional spout."""
+
+
+class Emitter(ABC, Generic[M]):
+    """Gives the rows of a batch; runs in the driver's process, on one thread of its own, in txid order."""
+
+    @abstractmethod
+    def emit_batch(self, attempt: TransactionAttempt, metadata: M, collector: TridentCollector) -> None:
+        """Emit the batch that ``metadata`` defines, into ``collector``.
+
+        Called once for each attempt. Any exception fails the attempt, which is replayed with every later one.
+        """
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        """``attempt`` is committed for good. Called at least once, in txid order."""
+
+    def close(self) -> None:
+        """The topology stops; nothing is called afterwards."""
+
+
+class CommitterEmitter(Emitter[M]):
+    """The emitter of an `ICommitterTridentSpout`: takes part in the commit phase."""
+
+    @abstractmethod
+    def commit(self, attempt: TransactionAttempt) -> None:
+        """Commit what ``attempt`` emitted. In txid order, once per attempt that gets this far, before ``success``.
+
+        Called on the commit thread, so beside a later ``emit_batch``. An exception fails the attempt.
+        """
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """Whatever has the ``commit`` of a `CommitterEmitter`."""
+
+    def commit(self, attempt: TransactionAttempt) -> None:
+        """Commit what ``attempt`` emitted."""
+        ...
+
+
+class ITridentSpout(ABC, Generic[M]):
+    """A source with full control: it defines batches by metadata and emits them.
+
+    Attributes:
+        output_schema: the fields of its rows, a DDL string (``"word string, at timestamp"``) or a ``StructType``.
+        replay: what it gives when a batch is emitted again.
+    """
+
+    output_schema: str | StructType
+    replay: Replay = Replay.EXACT
+
+    @abstractmethod
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:
+        """The half that decides what each batch contains; made once per run."""
+
+    @abstractmethod
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[M]:
+        """The half that gives the rows; made once per run."""
+
+
+class ICommitterTridentSpout(ITridentSpout[M]):
+    """A spout whose emitter also takes part in the commit phase, by a ``commit(attempt)`` method."""
+
+
+class IBatchSpout(ABC):
+    """The simple source: no metadata, always ready, opaque. Runs in the driver's process.
+
+    Attributes:
+        output_schema: the fields of its rows, a DDL string or a ``StructType``.
+        replay: opaque, unless a subclass knows that a batch id always gives the same rows.
+    """
+
+    output_schema: str | StructType
+    replay: Replay = Replay.OPAQUE
+
+    def open(self, conf: TridentConfig, context: TopologyContext) -> None:
+        """Called once per run, before anything else."""
+
+    @abstractmethod
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None:
+        """Emit the batch numbered ``batch_id`` (the txid); called again with the same number for a replay."""
+
+    def ack(self, batch_id: int) -> None:
+        """The batch is committed for good. Called at least once, in order."""
+
+    def close(self) -> None:
+        """The topology stops."""

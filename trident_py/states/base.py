@@ -1,0 +1,168 @@
+"""The interfaces of states: Storm's in PEP 8, and the fenced kind that the shipped ones are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pyspark.sql.types import StructField, StructType
+
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+
+T = TypeVar("T")
+S = TypeVar("S", bound="State")
+
+Key: TypeAlias = Sequence[Any]
+"""The values of the group fields, in order; empty for what is not grouped."""
+
+ValueUpdater: TypeAlias = Callable[[T | None], T]
+"""``old -> new``; old is None for a key that has no value."""
+
+
+class State(ABC):
+    """Something that batches change, in txid order. Runs in the driver's process, on the commit thread."""
+
+    @abstractmethod
+    def begin_commit(self, txid: int) -> None:
+        """The changes of ``txid`` follow. Comes again, with the same txid, if an earlier try of it did not finish."""
+
+    @abstractmethod
+    def commit(self, txid: int) -> None:
+        """All changes of ``txid`` were made."""
+
+
+class StateFactory(ABC):
+    """Makes a state when the topology starts."""
+
+    @abstractmethod
+    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
+        """The state of one partition; called once per run, with partition 0 of 1."""
+
+    def for_fields(self, keys: StructType, value: StructField) -> StateFactory:
+        """This factory for values of these types; called where the state is declared.
+
+        A factory that keeps typed columns returns a copy that knows them; the others return themselves.
+
+        Raises:
+            StateError: it can't hold a value of such a type.
+        """
+        return self
+
+
+class StateUpdater(ABC, Generic[S]):
+    """Applies the rows of a batch to a state."""
+
+    @abstractmethod
+    def update_state(self, state: S, tuples: Sequence[Any], collector: TridentCollector) -> None:
+        """Apply all rows of the batch at once; what is emitted goes to ``TridentState.new_values_stream()``."""
+
+
+class ReadOnlyMapState(State, Generic[T]):
+    """Values by key, to be read."""
+
+    @abstractmethod
+    def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
+        """The value of each key, in the order of ``keys``; None where there is none."""
+
+
+class MapState(ReadOnlyMapState[T]):
+    """Values by key."""
+
+    @abstractmethod
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
+        """Replace the value of each key by what its updater makes of it; returns the new values."""
+
+    @abstractmethod
+    def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        """Set the value of each key."""
+
+
+class ReadOnlySnapshottable(State, Generic[T]):
+    """One value, to be read."""
+
+    @abstractmethod
+    def get(self) -> T | None:
+        """The value; None where there is none."""
+
+
+class Snapshottable(ReadOnlySnapshottable[T]):
+    """One value: what an aggregate over everything is kept in."""
+
+    @abstractmethod
+    def update(self, updater: ValueUpdater[T]) -> T:
+        """Replace the value by what ``updater`` makes of it; returns the new one."""
+
+    @abstractmethod
+    def set(self, value: T) -> None:
+        """Set the value."""
+
+
+class FencedState(MapState[T]):
+    """A state that keeps a commit token beside its data, in the same atomic step: what exactly-once stands on.
+
+    One transaction is ``begin_transaction`` → updates → ``end_transaction``; `begin_commit` and `commit` are not
+    called. What is not grouped has the empty key.
+    """
+
+    volatile: bool = False
+    """Whether it starts empty each time; then nothing is expected to be in it after a restart."""
+
+    @abstractmethod
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: refuse older epochs from now on.
+
+        Returns:
+            The token of the last commit; None if nothing was ever committed here.
+
+        Raises:
+            StateError: it belongs to another topology, or is damaged, read-only or not ours.
+            FencedError: a newer epoch has been here.
+        """
+
+    @abstractmethod
+    def begin_transaction(self, tx: SinkTransaction) -> bool:
+        """Open ``tx`` under lock and decide: True: apply it now; False: this very attempt is already applied.
+
+        Where the same txid was applied by an older token, its changes are rolled back first.
+
+        Raises:
+            FencedError: a newer epoch has been here.
+            StateError: ``tx`` is not the transaction that comes next.
+        """
+
+    @abstractmethod
+    def end_transaction(self, tx: SinkTransaction) -> None:
+        """Make the changes and the token of ``tx`` durable, in one atomic step."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Give up the open transaction, if there is one; nothing of it stays."""
+
+    @abstractmethod
+    def multi_merge(self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T]) -> None:
+        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself."""
+
+    def close(self) -> None:
+        """The topology stops."""
+
+
+def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpdater[T]:
+    """Combines ``partial`` into the stored value; where there is none, ``partial`` is the value (Storm ST11)."""
+    return lambda stored: partial if stored is None else aggregator.combine(stored, partial)
+
+
+def reducer_updater(aggregator: ReducerAggregator[T], tuples: Sequence[Any]) -> ValueUpdater[T]:
+    """Reduces ``tuples`` onto the stored value; where there is none, onto ``init()`` (Storm ST12)."""
+
+    def update(stored: T | None) -> T:
+        value = aggregator.init() if stored is None else stored
+        for row in tuples:
+            value = aggregator.reduce(value, row)
+        return value
+
+    return update
