@@ -19,8 +19,17 @@ def canonical_json(value: object) -> str:
         MetadataError: JSON can't hold it, or would give back something else (a tuple, a key that isn't a string, NaN);
             names the place inside the value.
     """
-    _check(value, "")
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    try:
+        _check(value, "")
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (RecursionError, ValueError) as error:  # Python's limits on depth and on the digits of a number
+        raise MetadataError(f"metadata cannot be written as JSON: {error}") from error
+
+
+def json_copy(value: Json) -> Json:
+    """What JSON gives back for ``value``: a copy that its receiver may change."""
+    copied: Json = json.loads(json.dumps(value))
+    return copied
 
 
 def content_hash(text: str | bytes) -> str:

@@ -3,10 +3,12 @@
 ::
 
     TridentError
+    ├── ConfigError         a setting out of range, or something missing on this machine
     ├── MetadataError       a spout's metadata or the stored record cannot be written or read as JSON
     ├── FencedError         a newer leader exists, or another one still leads
     ├── CoordinationLost    the ZooKeeper session is gone or the server is out of reach
     ├── SpoutError          a spout broke its contract, or its source is not what it was
+    ├── StateError          a state is gone, damaged, behind or somebody else's
     └── PoisonBatchError    a batch failed as often as its retry policy allows
 
 Each message says what happened, to which topology and transaction, and the way out.
@@ -17,6 +19,10 @@ from __future__ import annotations
 
 class TridentError(Exception):
     """The root of every error this project raises on its own account."""
+
+
+class ConfigError(TridentError):
+    """A setting out of range, or something that has to be installed or freed on this machine."""
 
 
 class MetadataError(TridentError):
@@ -37,3 +43,7 @@ class SpoutError(TridentError):
 
 class PoisonBatchError(TridentError):
     """Every attempt that the retry policy allows one batch has failed; ``__cause__`` is the last failure."""
+
+
+class StateError(TridentError):
+    """A state is gone, damaged, read-only, behind or somebody else's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from attrs import field, frozen
@@ -17,6 +18,10 @@ class StreamId(StrEnum):
     SUCCESS = "$success"
 
 
+def _frozen(txids: Iterable[int]) -> frozenset[int]:
+    return frozenset(txids)
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
@@ -24,7 +29,7 @@ class StreamId(StrEnum):
 class Ticked:
     """Time for new batches. ``ready`` are the txids that may be emitted now: defined, and not backing off."""
 
-    ready: frozenset[int] = field(converter=frozenset)
+    ready: frozenset[int] = field(converter=_frozen)
 
 
 @frozen

@@ -160,7 +160,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
 def _verified(head: str, where: str) -> dict[str, Any]:
     try:
         body = json.loads(head)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(where, f"it is not JSON ({error})") from error
     if not isinstance(body, dict) or "version" not in body:
         raise _unreadable(where, "it is not a coordinator record")
@@ -169,6 +169,8 @@ def _verified(head: str, where: str) -> dict[str, Any]:
     crc = body.pop("crc", None)
     if crc != content_hash(canonical_json(body)):
         raise _unreadable(where, "its checksum does not match its content")
+    if not isinstance(body.get("blobs"), dict):
+        raise _unreadable(where, "it does not name its blobs")
     return body
 
 

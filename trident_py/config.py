@@ -65,10 +65,6 @@ class RetryPolicy:
     backoff: float = field(default=0.1, converter=seconds, validator=_at_least(0))
     backoff_max: float = field(default=30.0, converter=seconds, validator=_at_least(0))
 
-    def wait(self, failures: int) -> float:
-        """Seconds to wait after this many failures in a row, at least 1."""
-        return float(min(self.backoff_max, self.backoff * 2.0 ** min(failures - 1, 60)))
-
 
 @frozen(kw_only=True)
 class TridentConfig:

@@ -19,11 +19,13 @@
 from __future__ import annotations
 
 from coordinators.errors import (
+    ConfigError,
     CoordinationLost,
     FencedError,
     MetadataError,
     PoisonBatchError,
     SpoutError,
+    StateError,
     TridentError,
 )
 
@@ -47,16 +49,8 @@ class TopologyError(TridentError):
     """A declaration that cannot work, raised at the call that declares it."""
 
 
-class ConfigError(TridentError):
-    """A setting out of range, or something that has to be installed or freed on this machine."""
-
-
 class SparkLost(TridentError):
     """The JVM or server behind the Spark session is gone; the topology stops, its position is safe."""
-
-
-class StateError(TridentError):
-    """A state is gone, damaged, read-only or belongs to somebody else."""
 
 
 class SinkError(TridentError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from trident_py.collector import TridentCollector
 
@@ -19,15 +19,27 @@ class Function(ABC):
 
 
 class Filter(ABC):
-    """Keeps or drops rows."""
+    """Keeps or drops rows.
+
+    Attributes:
+        in_fields: the fields that ``is_keep`` sees; empty: all, or those that ``each`` names.
+    """
+
+    in_fields: tuple[str, ...] = ()
 
     @abstractmethod
     def is_keep(self, row: Any) -> bool:
-        """Whether ``row``, which holds the input fields only, stays."""
+        """Whether ``row``, which holds the input fields only, stays; what Python takes for true counts as such."""
 
 
 class Aggregator(ABC, Generic[T]):
-    """The general aggregation: sees every row of a group (or partition) in turn and may emit at any time."""
+    """The general aggregation: sees every row of a group (or of the batch) in turn and may emit at any time.
+
+    Attributes:
+        in_fields: the fields that ``aggregate`` sees; empty: all.
+    """
+
+    in_fields: tuple[str, ...] = ()
 
     @abstractmethod
     def init(self, batch_id: Any, collector: TridentCollector) -> T:
@@ -47,9 +59,12 @@ class CombinerAggregator(ABC, Generic[T]):
 
     Attributes:
         in_fields: the fields that ``init`` sees; empty: all.
+        merge: a hint for states that can combine in their own engine: ``combine`` is SQL's ``+``, least or greatest
+            of two values, and None adds nothing to the other. None: only ``combine`` knows.
     """
 
     in_fields: tuple[str, ...] = ()
+    merge: Literal["sum", "min", "max"] | None = None
 
     @abstractmethod
     def init(self, row: Any) -> T:

@@ -37,7 +37,13 @@ class State(ABC):
 
 
 class StateFactory(ABC):
-    """Makes a state when the topology starts."""
+    """Makes a state when the topology starts.
+
+    Attributes:
+        guarantee: how often a row counts in it, over crashes and replays; printed by ``explain()``.
+    """
+
+    guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
 
     @abstractmethod
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
@@ -105,8 +111,8 @@ class Snapshottable(ReadOnlySnapshottable[T]):
 class FencedState(MapState[T]):
     """A state that keeps a commit token beside its data, in the same atomic step: what exactly-once stands on.
 
-    One transaction is ``begin_transaction`` → updates → ``end_transaction``; `begin_commit` and `commit` are not
-    called. What is not grouped has the empty key.
+    One transaction is ``begin_transaction`` → updates → ``end_transaction``. What is not grouped has the empty key.
+    Inside a transaction its thread reads what it wrote; everybody else reads committed values, at any time.
     """
 
     volatile: bool = False
@@ -143,9 +149,18 @@ class FencedState(MapState[T]):
     def rollback(self) -> None:
         """Give up the open transaction, if there is one; nothing of it stays."""
 
-    @abstractmethod
     def multi_merge(self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T]) -> None:
-        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself."""
+        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself.
+
+        Overridden where the state's own engine can do what ``aggregator.merge`` says.
+        """
+        self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
+
+    def begin_commit(self, txid: int) -> None:
+        """Not called: `begin_transaction` stands in its place."""
+
+    def commit(self, txid: int) -> None:
+        """Not called: `end_transaction` stands in its place."""
 
     def close(self) -> None:
         """The topology stops."""

@@ -1,0 +1,150 @@
+"""What an operator may ask about topologies and do to them, from outside the process that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from attrs import evolve, frozen
+
+from coordinators.errors import ConfigError, FencedError
+from coordinators.layout import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
+from coordinators.leadership import load, read_identity
+from coordinators.record import CoordinatorRecord
+from coordinators.store import TopologyIdentity
+from coordinators.zookeeper import ANY_VERSION, Conflict, Create, Put, Remove, Step, ZooKeeperSession
+
+SESSION_SECONDS = 10.0
+
+
+@frozen
+class TopologyDescription:
+    """What ZooKeeper knows about one topology.
+
+    Attributes:
+        identity: who it is to its sinks.
+        claim: the last leadership; None if it was never led.
+        leader: who leads at this moment; None if nobody does.
+        record: its position; None before its first write, and after a reset.
+    """
+
+    identity: TopologyIdentity
+    claim: EpochClaim | None
+    leader: Leader | None
+    record: CoordinatorRecord | None
+
+
+def list_topologies(*, hosts: str, root: str = "/trident") -> list[str]:
+    """The names of all topologies that were ever started under ``root``, sorted.
+
+    Raises:
+        CoordinationLost: no server answers.
+        ConfigError: ``hosts`` is no connection string.
+    """
+    with _session(hosts, f"topologies under {root}") as session:
+        return session.settle(lambda: _names(session, root))
+
+
+def describe(topology: str, *, hosts: str, root: str = "/trident") -> TopologyDescription:
+    """What is stored about ``topology``, also while it runs.
+
+    Raises:
+        ConfigError: there is no such topology; names those that there are.
+        MetadataError: something of it cannot be read.
+        CoordinationLost: no server answers.
+    """
+    with _session(hosts, f"topology {topology!r}") as session:
+        return session.settle(lambda: _describe(session, topology, root))
+
+
+def reset(topology: str, *, hosts: str, root: str = "/trident") -> TopologyIdentity:
+    """Forget the record of ``topology``, so that its next start is the first of a new incarnation, which it returns.
+
+    The record need not be readable. The epoch's number stays, so tokens in sinks stay in order; its node is written, so
+    nothing that an earlier leader may still send can land.
+
+    Raises:
+        FencedError: somebody leads the topology.
+        ConfigError: there is no such topology.
+        MetadataError: its identity or epoch cannot be read.
+        CoordinationLost: no server answers.
+    """
+    with _session(hosts, f"topology {topology!r}") as session:
+        paths = _paths(session, topology, root)
+        before = session.settle(lambda: _known_identity(session, topology, root))
+        after = evolve(before, incarnation=before.incarnation + 1)
+
+        def reset_once() -> None:
+            if _known_identity(session, topology, root) != after:
+                session.commit(_reset_steps(session, paths, after))
+
+        try:
+            session.settle(reset_once)
+        except Conflict as conflict:
+            [node] = session.settle(lambda: session.read(paths.leader))
+            who = f"{parse(Leader, node.text, paths.leader)} leads it" if node else f"{conflict.path} has just changed"
+            raise FencedError(
+                f"topology {topology!r} was not reset: {who}; stop it first, then try again"
+            ) from conflict
+        return after
+
+
+@contextmanager
+def _session(hosts: str, who: str) -> Iterator[ZooKeeperSession]:
+    session = ZooKeeperSession.connect(hosts, who=who, session_timeout=SESSION_SECONDS)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _paths(session: ZooKeeperSession, topology: str, root: str) -> TopologyPaths:
+    return TopologyPaths(f"{session.chroot}{root}/{topology}")
+
+
+def _names(session: ZooKeeperSession, root: str) -> list[str]:
+    names = session.children(f"{session.chroot}{root}")
+    nodes = session.read(*(_paths(session, name, root).identity for name in names)) if names else []
+    return [name for name, node in zip(names, nodes, strict=True) if node]
+
+
+def _known_identity(session: ZooKeeperSession, topology: str, root: str) -> TopologyIdentity:
+    identity = read_identity(session, _paths(session, topology, root), topology)
+    if identity is None:
+        known = ", ".join(_names(session, root)) or "none at all"
+        raise ConfigError(f"there is no topology {topology!r} under {root} at {session.hosts}; there is {known}")
+    return identity
+
+
+def _describe(session: ZooKeeperSession, topology: str, root: str) -> TopologyDescription:
+    paths = _paths(session, topology, root)
+    identity = _known_identity(session, topology, root)
+    claim, leader = session.read(paths.epoch, paths.leader)
+    stored = load(session, paths)
+    return TopologyDescription(
+        identity,
+        parse(EpochClaim, claim.text, paths.epoch) if claim else None,
+        parse(Leader, leader.text, paths.leader) if leader else None,
+        stored.record if stored else None,
+    )
+
+
+def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: TopologyIdentity) -> list[Step]:
+    identity, epoch, record = session.read(paths.identity, paths.epoch, paths.record)
+    us = Leader()
+    steps: list[Step] = [
+        # made and removed at once: refused if somebody leads
+        Create(paths.leader, to_bytes(us), ephemeral=True),
+        Remove(paths.leader, ANY_VERSION),
+    ]
+    if identity:
+        steps.append(Put(paths.identity, to_bytes(StoredIdentity(after.uuid, after.incarnation)), identity.version))
+    if epoch:
+        last = parse(EpochClaim, epoch.text, paths.epoch)
+        claim = EpochClaim(last.epoch, str(uuid4()), us.host, us.pid)
+        steps.append(Put(paths.epoch, to_bytes(claim), epoch.version))
+    if record:
+        steps.append(Remove(paths.record, record.version))
+    steps.extend(Remove(f"{paths.blobs}/{name}", ANY_VERSION) for name in session.children(paths.blobs))
+    return steps

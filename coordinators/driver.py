@@ -1,0 +1,411 @@
+"""The driver: carries the machine's commands out, in order, and tells it what happened.
+
+One thread runs it, one turn at a time. A turn takes the notices that have come in, lets the machine answer each and
+then one tick, writes the record once if anything durable changed, and only then announces. Effects never call back:
+whatever they lead to is posted and taken in a later turn. No user code runs here.
+
+`CoordinatorDriver.turn` does no waiting and reads time as an argument, so a simulation can run it step by step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import define, evolve, field
+
+from coordinators.acker import Acker, Completed
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json, canonical_json, content_hash
+from coordinators.errors import PoisonBatchError, SpoutError, TridentError
+from coordinators.master import MasterBatchCoordinator
+from coordinators.notices import (
+    Acked,
+    Broken,
+    Defined,
+    DefinitionFailed,
+    Failed,
+    IdleWanted,
+    Notice,
+    NotReady,
+    PauseRequested,
+    ResumeRequested,
+    StopRequested,
+    SuccessDelivered,
+)
+from coordinators.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    Paused,
+    PhaseAcked,
+    Resumed,
+    StoreRecord,
+    StreamId,
+    Ticked,
+)
+from coordinators.record import CommitPin, CoordinatorRecord
+from coordinators.retries import Retries
+from coordinators.spout_coordinator import Ask, Definitions
+from coordinators.store import RecordStore
+
+log = logging.getLogger(__name__)
+
+
+class BatchStreams(Protocol):
+    """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
+
+    def consumers(self, stream: StreamId) -> int:
+        """How many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
+        ...
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
+        ...
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+        """Process ``attempt``."""
+        ...
+
+    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
+        """Commit ``attempt``."""
+        ...
+
+    def emit_success(self, attempt: TransactionAttempt) -> None:
+        """Tell everybody that ``attempt`` is committed for good."""
+        ...
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Stop working on ``attempt``, and give up what it prepared."""
+        ...
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """The phases that something is visibly working on; they don't time out."""
+        ...
+
+
+@define(kw_only=True)
+class CoordinatorDriver:
+    """Runs one topology for the length of one leadership.
+
+    Attributes:
+        record: the durable state as this leadership has last written it.
+        draw_edge: a random number from 1 to ``EDGE_MAX``.
+        message_timeout: seconds of silence after which a phase fails.
+        batch_interval: seconds between two new batches, at least.
+        observe: called with every command after it was carried out; must be quick.
+    """
+
+    topology: str
+    store: RecordStore
+    record: CoordinatorRecord
+    streams: BatchStreams
+    spouts: tuple[str, ...]
+    draw_edge: Callable[[], int]
+    max_spout_pending: int
+    message_timeout: float
+    batch_interval: float = 0.0
+    pin_commits: bool = False
+    retries: Retries = field(factory=Retries)
+    observe: Callable[[Command], None] = lambda _: None
+    machine: MasterBatchCoordinator = field(init=False)
+    definitions: Definitions = field(init=False)
+    acker: Acker = field(factory=Acker, init=False)
+    stopping: bool = field(default=False, init=False)
+    finished: bool = field(default=False, init=False)
+    _owed: dict[int, int] = field(init=False)  # attempt id by txid: committed, success not delivered
+    _success_upto: int = field(init=False)
+    _followups: list[Event] = field(factory=list, init=False)
+    _idle_wanted: list[tuple[int, IdleWanted]] = field(factory=list, init=False)
+    _next_batch_at: float = field(default=0.0, init=False)
+    _next_rotation_at: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Take up where the record is."""
+        record = self.record
+        self.machine = MasterBatchCoordinator(
+            max_spout_pending=self.max_spout_pending,
+            current_txid=record.current_txid,
+            attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
+            pin_commits=self.pin_commits,
+            committing=tuple(pin.attempt for pin in record.committing),
+        )
+        self.definitions = Definitions(
+            self.spouts,
+            {txid: dict(metadata) for txid, metadata in record.metadata.items()},
+            dict(record.cursors),
+            record.current_txid,
+        )
+        self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
+        self._success_upto = record.success_upto
+
+    def start(self, now: float) -> None:
+        """Deliver the successes that an earlier leader owed; the first turn comes next."""
+        self._next_rotation_at = now + self.message_timeout / 2
+        for txid, attempt_id in sorted(self._owed.items()):
+            self._announce(EmitSuccess(TransactionAttempt(txid, attempt_id)))
+
+    # --- one turn -----------------------------------------------------------------------------------------------------
+
+    def turn(self, notices: Iterable[Notice], now: float) -> None:
+        """Take ``notices``, then tick once; carry out what follows. Any exception ends this leadership."""
+        events, self._followups = self._followups, []
+        commands: list[Command] = []
+        for event in events:
+            commands += self.machine.handle(event)
+        for notice in notices:
+            for event in self._take(notice, now):
+                commands += self.machine.handle(event)
+        commands += self.machine.handle(Ticked(self._startable(now)))
+        self._carry_out(commands, now)
+        self._expire_silent(now)
+        self._ask(now)
+        self._settle()
+        self.store.heartbeat()
+
+    def next_turn_at(self, now: float) -> float:
+        """The latest moment for the next turn, should no notice come before."""
+        if self._followups:
+            return now
+        moments = [now + 1.0, self._next_rotation_at]
+        if not self.machine.paused:
+            first_idle = self.machine.current_txid + len(self.machine.active)
+            if first_idle in self.machine.window and first_idle in self.definitions.defined:
+                moments.append(self._held_until(first_idle))
+            ask_at = self.definitions.next_ask_at()
+            if ask_at is not None and self._may_define(self.definitions.frontier):
+                moments.append(max(ask_at, self._held_until(self.definitions.frontier)))
+        return max(now, min(moments))
+
+    def _take(self, notice: Notice, now: float) -> Iterable[Event]:
+        match notice:
+            case Acked(attempt, stream, took, made, reporter):
+                return self._completed(
+                    self.acker.ack(self._root(attempt, stream), took, made, reporter=reporter or took)
+                )
+            case Failed(attempt, cause, counts):
+                return self._failed(attempt, cause, counts, now)
+            case Defined() | NotReady() | DefinitionFailed():
+                self._take_definition(notice, now)
+            case SuccessDelivered(txid):
+                self._delivered(txid)
+            case Broken(cause):
+                raise cause
+            case IdleWanted():
+                self._idle_wanted.append((self.definitions.asked, notice))
+                self.definitions.ask_now()
+            case _:
+                return self._take_request(notice)
+        return ()
+
+    def _take_request(self, request: PauseRequested | ResumeRequested | StopRequested) -> Iterable[Event]:
+        match request:
+            case PauseRequested():
+                self._refuse_idle(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
+                return (Paused(),)
+            case ResumeRequested():
+                return () if self.stopping else (Resumed(),)
+            case StopRequested(drain):
+                self.stopping = True
+                self.finished = self.finished or not drain
+                self._refuse_idle(TridentError(f"topology {self.topology!r} was stopped"))
+                return (Paused(),)
+
+    def _carry_out(self, commands: list[Command], now: float) -> None:
+        stores = [command for command in commands if isinstance(command, StoreRecord)]
+        for command in commands:
+            if isinstance(command, EmitBatch):
+                self._admit(command.attempt, now)
+            elif isinstance(command, EmitSuccess):
+                self._owed[command.attempt.txid] = command.attempt.attempt_id
+        if stores or self._only_success_is_new():
+            # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
+            self._write(stores[-1] if stores else None)
+        for command in commands:
+            if not isinstance(command, StoreRecord):
+                self._announce(command)
+
+    def _admit(self, attempt: TransactionAttempt, now: float) -> None:
+        if attempt.txid > self.definitions.moved_upto:
+            self._next_batch_at = now + self.batch_interval
+        self.definitions.admit(attempt.txid)
+
+    def _announce(self, command: Command) -> None:
+        match command:
+            case EmitBatch(attempt):
+                edges = self._open(attempt, StreamId.BATCH)
+                self.streams.emit_batch(attempt, self.definitions.known[attempt.txid], edges)
+            case EmitCommit(attempt):
+                self.streams.emit_commit(attempt, self._open(attempt, StreamId.COMMIT))
+            case EmitSuccess(attempt):
+                self.retries.forget(attempt.txid)
+                self.streams.emit_success(attempt)
+            case CancelAttempt(attempt):
+                for stream in (StreamId.BATCH, StreamId.COMMIT):
+                    self.acker.forget(self._root(attempt, stream))
+                self.definitions.go_back(attempt.txid)
+                self.streams.cancel(attempt)
+        self.observe(command)
+
+    # --- the acker ----------------------------------------------------------------------------------------------------
+
+    def _root(self, attempt: TransactionAttempt, stream: StreamId) -> tuple[int, TransactionAttempt, StreamId]:
+        return (self.store.epoch, attempt, stream)
+
+    def _open(self, attempt: TransactionAttempt, stream: StreamId) -> list[int]:
+        edges = [self.draw_edge() for _ in range(self.streams.consumers(stream))]
+        self._followups.extend(self._completed(self.acker.init(self._root(attempt, stream), edges)))
+        return edges
+
+    def _completed(self, outcome: object) -> Iterable[Event]:
+        return (PhaseAcked(*self._phase(outcome.root)),) if isinstance(outcome, Completed) else ()
+
+    def _phase(self, root: Any) -> tuple[TransactionAttempt, StreamId]:
+        _, attempt, stream = root  # ours, see _root
+        return attempt, stream
+
+    def _expire_silent(self, now: float) -> None:
+        if now < self._next_rotation_at:
+            return
+        self._next_rotation_at = now + self.message_timeout / 2
+        for attempt, stream in self.streams.alive():
+            self.acker.reset_timeout(self._root(attempt, stream))
+        for expired in self.acker.rotate():
+            attempt, stream = self._phase(expired.root)
+            cause = TimeoutError(
+                f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
+            )
+            self._followups.extend(self._failed(attempt, cause, False, now))
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _failed(self, attempt: TransactionAttempt, cause: BaseException, counts: bool, now: float) -> Iterable[Event]:
+        if not self.machine.is_live(attempt):
+            log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, attempt)
+            return ()
+        if isinstance(cause, TridentError):
+            raise cause  # one of the errors that no replay mends
+        self._note_failure(attempt.txid, str(attempt), cause, counts, now)
+        return (AttemptFailed(attempt),)
+
+    def _note_failure(self, txid: int, what: str, cause: BaseException, counts: bool, now: float) -> None:
+        wait = self.retries.failed(txid, cause, counts, now)
+        if wait is None:
+            raise PoisonBatchError(
+                f"topology {self.topology!r}: transaction {txid} failed {self.retries.attempts} times, last as {what}: "
+                f"{cause}. Nothing of it was committed; mend the code or the data and start the topology again"
+            ) from cause
+        log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, what, wait, cause)
+
+    # --- definitions --------------------------------------------------------------------------------------------------
+
+    def _take_definition(self, notice: Defined | DefinitionFailed | NotReady, now: float) -> None:
+        match notice:
+            case Defined():
+                self.definitions.take_defined(notice)
+            case NotReady():
+                self.definitions.take_not_ready(notice, now)
+            case DefinitionFailed(spout, _, txid, cause):
+                if isinstance(cause, TridentError):
+                    raise cause
+                wrapped = SpoutError(f"the coordinator of spout {spout!r} raised {type(cause).__name__}: {cause}")
+                wrapped.__cause__ = cause
+                self._note_failure(txid, f"the definition of {txid}", wrapped, True, now)
+                self.definitions.take_failure(notice, self.retries.held_until(txid))
+
+    def _ask(self, now: float) -> None:
+        frontier = self.definitions.frontier
+        if self.machine.paused or not self._may_define(frontier) or now < self._held_until(frontier):
+            return
+        for spout, ask in self.definitions.asks(now):
+            self.streams.ask(spout, ask)
+
+    def _startable(self, now: float) -> Iterator[int]:
+        admitted_new = False
+        for txid in sorted(self.definitions.defined):
+            is_new = txid > self.definitions.moved_upto
+            if now < self._held_until(txid) or (is_new and admitted_new and self.batch_interval > 0):
+                return
+            admitted_new = admitted_new or is_new
+            yield txid
+
+    def _may_define(self, txid: int) -> bool:
+        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
+        return txid <= self.machine.window.stop
+
+    def _held_until(self, txid: int) -> float:
+        """The moment before which ``txid`` is neither asked for nor emitted; the interval holds new batches only."""
+        is_new = txid > self.definitions.moved_upto
+        return max(self.retries.held_until(txid), self._next_batch_at if is_new else 0.0)
+
+    # --- what is durable ----------------------------------------------------------------------------------------------
+
+    def _write(self, stored: StoreRecord | None) -> None:
+        current = self.record.current_txid if stored is None else stored.current_txid
+        self.definitions.forget_before(current - 1)
+        attempts = {txid: a for txid, a in self._owed.items() if txid > self._success_upto}
+        live = self.machine.attempt_ids if stored is None else stored.attempt_ids
+        committing = self.machine.committing if stored is None else stored.committing
+        record = evolve(
+            self.record,
+            epoch=self.store.epoch,
+            seq=self.record.seq + 1,
+            current_txid=current,
+            attempt_ids={**attempts, **live},
+            metadata={
+                txid: metadata
+                for txid, metadata in self.definitions.known.items()
+                if txid <= self.definitions.moved_upto
+            },
+            committing=tuple(self._pin(attempt) for attempt in committing),
+            cursors=dict(self.definitions.cursors),
+            success_upto=self._success_upto,
+        )
+        self.store.write(record)
+        self.record = record
+
+    def _pin(self, attempt: TransactionAttempt) -> CommitPin:
+        earlier = next((pin for pin in self.record.committing if pin.attempt == attempt), None)
+        definition = self.definitions.known.get(attempt.txid, {})
+        return earlier or CommitPin(attempt, content_hash(canonical_json(dict(definition))))
+
+    def _delivered(self, txid: int) -> None:
+        self._owed.pop(txid, None)
+        self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
+
+    def _only_success_is_new(self) -> bool:
+        # It rides on the next write; it gets one of its own only when none is in sight.
+        return not self.machine.active and not self._owed and self.record.success_upto < self._success_upto
+
+    # --- idleness and the end -----------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        quiet = not (self.machine.active or self._owed or self._followups)
+        if self.stopping and quiet:
+            self.finished = True
+        if self.machine.paused:
+            self._refuse_idle(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
+        if not quiet or self.record.success_upto < self._success_upto:
+            return
+        for asked, wanted in self._idle_wanted[:]:
+            if self.definitions.refused_since(asked) and self.definitions.frontier == self.machine.current_txid:
+                self._idle_wanted.remove((asked, wanted))
+                wanted.done(None)
+
+    def _refuse_idle(self, error: BaseException) -> None:
+        for _, wanted in self._idle_wanted:
+            wanted.done(error)
+        self._idle_wanted.clear()
+
+    def end(self, error: BaseException | None, unread: Iterable[Notice]) -> None:
+        """Give up: cancel what is live, and answer everybody who waits for idleness."""
+        for entry in list(self.machine.active.values()):
+            self.streams.cancel(entry.attempt)
+        self._idle_wanted += [(0, notice) for notice in unread if isinstance(notice, IdleWanted)]
+        self._refuse_idle(error or TridentError(f"topology {self.topology!r} was stopped"))
+        self.finished = True

@@ -1,0 +1,298 @@
+"""Leading a topology: the road to an epoch, and the record that only its holder can write.
+
+Leading takes two things at once, in one atomic step: the ephemeral ``leader`` node, which keeps two drivers from
+fighting and says whom to wait for, and the next number in the ``epoch`` node. Only the second is a proof: every write
+checks the version of the epoch's node, so nothing an earlier leader sends can land any more, however late it arrives.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from uuid import uuid4
+
+from attrs import define, field, frozen
+
+from coordinators.errors import FencedError, MetadataError
+from coordinators.layout import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
+from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
+from coordinators.store import TopologyIdentity
+from coordinators.zookeeper import (
+    ANY_VERSION,
+    REQUEST_BYTES_MAX,
+    Check,
+    Conflict,
+    Create,
+    Put,
+    Remove,
+    Step,
+    ZooKeeperSession,
+    request_bytes,
+)
+
+log = logging.getLogger(__name__)
+
+WAIT_BEYOND_SESSION_SECONDS = 5.0
+READ_TRIES = 10
+
+
+def lead(
+    topology: str,
+    *,
+    hosts: str,
+    root: str = "/trident",
+    session_timeout: float = 10.0,
+    wait: float | None = None,
+) -> ZooKeeperRecordStore:
+    """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+    Args:
+        topology: its name.
+        hosts: ``"host:port,…/chroot"``; a chroot that does not exist is made.
+        root: the node under which every topology has its own.
+        session_timeout: seconds after which the servers give up a silent leader.
+        wait: seconds to wait for an earlier leader to give up; None: ``session_timeout`` and 5 s more, by when one
+            that was killed is gone.
+
+    Raises:
+        FencedError: another process leads, and went on leading.
+        CoordinationLost: no server answers.
+        ConfigError: ``hosts`` is no connection string.
+        MetadataError: what is stored about the topology cannot be read.
+    """
+    session = ZooKeeperSession.connect(hosts, who=f"topology {topology!r}", session_timeout=session_timeout)
+    paths = TopologyPaths(f"{session.chroot}{root}/{topology}")
+    try:
+        session.settle(lambda: _ensure_identity(session, paths))
+        patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
+        claim, version = _take_over(session, paths, topology, patience)
+        # Read only now: whoever resets a topology can do so until somebody leads it.
+        identity = session.settle(lambda: read_identity(session, paths, topology))
+        if identity is None:
+            raise _identity_is_gone(paths)
+    except BaseException:
+        session.close()
+        raise
+    log.info("topology %s: pid %d leads with epoch %d", topology, claim.pid, claim.epoch)
+    return ZooKeeperRecordStore(identity, claim.epoch, epoch_version=version, session=session, paths=paths)
+
+
+def read_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity | None:
+    """Who the topology of this name is; None if it was never started."""
+    [node] = session.read(paths.identity)
+    if node is None:
+        return None
+    stored = parse(StoredIdentity, node.text, paths.identity)
+    return TopologyIdentity(topology, stored.uuid, stored.incarnation)
+
+
+def _ensure_identity(session: ZooKeeperSession, paths: TopologyPaths) -> None:
+    session.ensure_path(paths.blobs)
+    identity, epoch = session.read(paths.identity, paths.epoch)
+    if identity is not None:
+        return
+    if epoch is not None:
+        raise _identity_is_gone(paths)
+    try:
+        session.commit([Create(paths.identity, to_bytes(StoredIdentity(str(uuid4()), 1)))])
+    except Conflict:
+        log.debug("%s was created by somebody else at the same moment", paths.identity)
+
+
+def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
+    return MetadataError(
+        f"{paths.identity} is gone, although the topology was led before; without it the topology's states can't be "
+        f"told from those of another. Restore it from a backup, or give the topology a new name"
+    )
+
+
+def _take_over(
+    session: ZooKeeperSession, paths: TopologyPaths, topology: str, patience: float
+) -> tuple[EpochClaim, int]:
+    """Our claim of the epoch and the version of its node, once no earlier leader is there any more."""
+    leader = Leader()
+    owner = str(uuid4())
+    until = monotonic() + patience
+    rival = None
+    while True:
+        claimed = session.settle(lambda: _claim(session, paths, leader, owner))
+        if claimed is not None:
+            return claimed
+        node, changed = session.settle(lambda: session.watch(paths.leader))
+        if node is not None and node.data != to_bytes(leader):
+            if rival is None:
+                log.warning("topology %s is led by %s; waiting %.0f s for it to end", topology, node.text, patience)
+            rival = parse(Leader, node.text, paths.leader)
+            has_ended = changed.wait(max(0.0, until - monotonic()))
+        else:
+            has_ended = monotonic() < until + WAIT_BEYOND_SESSION_SECONDS  # it was there a moment ago
+        if not has_ended:
+            raise FencedError(
+                f"topology {topology!r} is led by {rival}, which did not end within {patience:.0f} s; stop that "
+                f"process first, or give this topology another name"
+            )
+
+
+def _claim(
+    session: ZooKeeperSession, paths: TopologyPaths, leader: Leader, owner: str
+) -> tuple[EpochClaim, int] | None:
+    """Become the leader and take the next epoch, in one step; None if somebody leads."""
+    [node] = session.read(paths.epoch)
+    last = parse(EpochClaim, node.text, paths.epoch) if node else None
+    if node and last and last.owner == owner:  # an earlier try came through, its answer was lost
+        return last, node.version
+    claim = EpochClaim(last.epoch + 1 if last else 1, owner, leader.host, leader.pid)
+    data = to_bytes(claim)
+    take_epoch = Put(paths.epoch, data, node.version) if node else Create(paths.epoch, data)
+    try:
+        session.commit([Create(paths.leader, to_bytes(leader), ephemeral=True), take_epoch])
+    except Conflict:
+        return None
+    return claim, node.version + 1 if node else 0
+
+
+@frozen
+class StoredRecord:
+    """A record as it is in ZooKeeper, with the version of its head."""
+
+    record: CoordinatorRecord
+    encoded: EncodedRecord
+    version: int
+
+
+def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None:
+    """The record of a topology, also while its leader goes on writing; None if it has none.
+
+    Raises:
+        MetadataError: it cannot be read.
+    """
+    where = f"{paths.record} on {session.hosts}"
+    for tries_left in reversed(range(READ_TRIES)):
+        [head] = session.read(paths.record)
+        if head is None:
+            return None
+        names = blob_names(head.text, where=where)
+        nodes = session.read(*map(paths.blob, names)) if names else []
+        blobs = {name: node.text for name, node in zip(names, nodes, strict=True) if node}
+        try:
+            return StoredRecord(decode(head.text, blobs, where=where), EncodedRecord(head.text, blobs), head.version)
+        except MetadataError:
+            # the head names the checksum of every blob, so head and blobs of two writes never pass for one
+            if tries_left == 0 or session.read(paths.record) == [head]:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+@define(eq=False)
+class ZooKeeperRecordStore:
+    """One leadership over the record of one topology: `coordinators.store.RecordStore` on a real server.
+
+    `lead` makes one. Used by one thread, except `ensure_leading`. A `CoordinationLost` of any other method is final.
+    """
+
+    identity: TopologyIdentity
+    epoch: int
+    _epoch_version: int
+    _session: ZooKeeperSession
+    _paths: TopologyPaths
+    writes: int = field(default=0, init=False)
+    _stored: StoredRecord | None = field(default=None, init=False)
+    _has_read: bool = field(default=False, init=False)
+    _fenced: str | None = field(default=None, init=False)
+
+    def read(self) -> CoordinatorRecord | None:
+        """The record as it is now; None if the topology has none yet."""
+        self._stored = self._session.settle(lambda: load(self._session, self._paths))
+        self._has_read = True
+        return None if self._stored is None else self._stored.record
+
+    def write(self, record: CoordinatorRecord) -> None:
+        """Replace the record, if we still lead: one round, and a look at what is stored where its answer was lost."""
+        self._ensure_not_fenced()
+        if not self._has_read:
+            self.read()
+        encoded = encode(record)
+        steps = self._steps(encoded)
+        self._ensure_fits(steps)
+        writes_before = self.writes
+
+        def write_once() -> None:
+            if self.writes > writes_before and self._holds(encoded):
+                return
+            self.writes += 1
+            self._session.commit(steps)
+
+        try:
+            self._session.settle(write_once)
+        except Conflict as conflict:
+            # Sent twice, the first may have come through late, after we had looked for it in vain.
+            if conflict.path == self._paths.epoch or not self._session.settle(lambda: self._holds(encoded)):
+                raise self._fence(conflict) from conflict
+        version = 0 if self._stored is None else self._stored.version + 1
+        self._stored = StoredRecord(record, encoded, version)
+
+    def heartbeat(self) -> None:
+        """Prove that the session lives and the epoch is ours, if the last proof is a sixth of the session old."""
+        self._ensure_not_fenced()
+        if not self._session.is_round_due():
+            return
+        [claim] = self._session.settle(lambda: self._session.read(self._paths.epoch))
+        if claim is None or claim.version != self._epoch_version:
+            raise self._fence(Conflict(self._paths.epoch, "its version is another"))
+
+    def ensure_leading(self) -> None:
+        """Return if no other leader can exist at this moment by our own clock; no I/O, any thread may ask.
+
+        Raises:
+            FencedError: another leadership exists.
+            CoordinationLost: we can't tell. Final only if the next `heartbeat` or `write` raises, too: an answer that
+                comes late still proves that nobody else led meanwhile.
+        """
+        self._ensure_not_fenced()
+        self._session.ensure_alive()
+
+    def close(self) -> None:
+        """End the session, and with it the leader's node, so that the next leader need not wait. Never raises."""
+        self._session.close()
+
+    def _steps(self, encoded: EncodedRecord) -> list[Step]:
+        paths, stored, head = self._paths, self._stored, encoded.head.encode()
+        steps: list[Step] = [Check(paths.epoch, self._epoch_version)]
+        steps.append(Put(paths.record, head, stored.version) if stored else Create(paths.record, head))
+        before = stored.encoded.blobs if stored else {}
+        for name, text in encoded.blobs.items():
+            if name not in before:
+                steps.append(Create(paths.blob(name), text.encode()))
+            elif before[name] != text:
+                steps.append(Put(paths.blob(name), text.encode(), ANY_VERSION))
+        steps.extend(Remove(paths.blob(name), ANY_VERSION) for name in before if name not in encoded.blobs)
+        return steps
+
+    def _ensure_fits(self, steps: list[Step]) -> None:
+        sizes = {step.path: request_bytes(step) for step in steps}
+        if sum(sizes.values()) <= REQUEST_BYTES_MAX:
+            return
+        largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
+        parts = ", ".join(f"{path.rpartition('/')[2]} ({sizes[path]:,} bytes)" for path in largest)
+        raise MetadataError(
+            f"topology {self.identity.name!r}: one write of {sum(sizes.values()):,} bytes is above the "
+            f"{REQUEST_BYTES_MAX:,} that ZooKeeper takes; largest are {parts}. Let the spout describe its batches more "
+            f"briefly, or make them smaller"
+        )
+
+    def _holds(self, encoded: EncodedRecord) -> bool:
+        [head] = self._session.read(self._paths.record)
+        return head is not None and head.text == encoded.head
+
+    def _ensure_not_fenced(self) -> None:
+        if self._fenced is not None:
+            raise FencedError(self._fenced)
+
+    def _fence(self, conflict: Conflict) -> FencedError:
+        [node] = self._session.settle(lambda: self._session.read(self._paths.epoch))
+        if node is not None and node.version != self._epoch_version:
+            cause = f"{parse(EpochClaim, node.text, self._paths.epoch)} claimed the topology"
+        else:
+            cause = f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may"
+        self._fenced = f"topology {self.identity.name!r}: epoch {self.epoch} is over, this run stops; {cause}"
+        return FencedError(self._fenced)

@@ -1,0 +1,119 @@
+"""What the world tells the driver: notices, posted from any thread, taken one turn at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.protocol import StreamId
+
+
+@frozen
+class Acked:
+    """A consumer of ``stream`` took the edge ``took`` and made the edges ``made``; ``reporter`` names it once."""
+
+    attempt: TransactionAttempt
+    stream: StreamId
+    took: int
+    made: tuple[int, ...] = ()
+    reporter: str = ""
+
+
+@frozen
+class Failed:
+    """``attempt`` cannot be finished.
+
+    Attributes:
+        counts: whether the batch's own code raised it, so that it counts against the batch's retry policy.
+    """
+
+    attempt: TransactionAttempt
+    cause: BaseException
+    counts: bool = True
+
+
+@frozen
+class Defined:
+    """A spout's coordinator defined ``txid``; ``moved`` are the cursors that move with it."""
+
+    spout: str
+    ask: int
+    txid: int
+    metadata: Json
+    moved: Mapping[str, Json] = field(factory=dict)
+
+
+@frozen
+class NotReady:
+    """A spout's coordinator has nothing to define ``txid`` with yet."""
+
+    spout: str
+    ask: int
+    txid: int
+
+
+@frozen
+class DefinitionFailed:
+    """A spout's coordinator raised while it was asked for ``txid``."""
+
+    spout: str
+    ask: int
+    txid: int
+    cause: BaseException
+
+
+@frozen
+class SuccessDelivered:
+    """Every ``success`` of ``txid`` has returned."""
+
+    txid: int
+
+
+@frozen
+class Broken:
+    """Something that no replay mends; the topology ends with ``cause``."""
+
+    cause: BaseException
+
+
+@frozen
+class PauseRequested:
+    """The user wants no new batches."""
+
+
+@frozen
+class ResumeRequested:
+    """The user wants new batches again."""
+
+
+@frozen
+class StopRequested:
+    """The user wants an end: after what is active has committed (``drain``), or now."""
+
+    drain: bool
+
+
+@frozen(eq=False)
+class IdleWanted:
+    """Call ``done(None)`` once a check begun after this notice finds nothing left to do, or ``done(error)`` if not."""
+
+    done: Callable[[BaseException | None], Any]
+
+
+Notice = (
+    Acked
+    | Broken
+    | Defined
+    | DefinitionFailed
+    | Failed
+    | IdleWanted
+    | NotReady
+    | PauseRequested
+    | ResumeRequested
+    | StopRequested
+    | SuccessDelivered
+)

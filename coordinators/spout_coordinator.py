@@ -1,0 +1,238 @@
+"""Definitions: what each transaction consists of, asked from the spouts' coordinators, one txid after the other.
+
+`TridentSpoutCoordinator` is the wrapper around one user-written `BatchCoordinator`, run on that spout's own thread.
+`Definitions` is the driver's side: a pure book of what was asked, what came back and what is known, for all spouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import define, field, frozen
+
+from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
+from coordinators.canonical import Json, canonical_json, json_copy
+from coordinators.cursors import Cursors
+from coordinators.errors import MetadataError, SpoutError
+from coordinators.notices import Defined, DefinitionFailed, NotReady
+
+
+@frozen
+class Ask:
+    """A request to define ``txid``.
+
+    Attributes:
+        number: counts asks, so that a late answer can be told from the awaited one.
+        definite: define it whatever ``is_ready`` says: it has been defined before, or another spout has something.
+    """
+
+    number: int
+    txid: int
+    prev_metadata: Json
+    curr_metadata: Json
+    definite: bool
+
+
+@define
+class TridentSpoutCoordinator:
+    """Calls one spout's coordinator and turns what comes back into notices. Storm's bolt of the same name.
+
+    Attributes:
+        topology: named in errors.
+        tx_id: the spout's id.
+        coordinator: the user's half.
+        exact: whether a transaction that was defined must be defined the same for ever.
+    """
+
+    topology: str
+    tx_id: str
+    coordinator: BatchCoordinator[Any]
+    exact: bool
+
+    def restore(self, cursors: Cursors) -> None:
+        """Hand a `CursorCoordinator` its positions; called once, first."""
+        if isinstance(self.coordinator, CursorCoordinator):
+            self.coordinator.restore(dict(cursors.items()))
+
+    def answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
+        """Ask the user's coordinator; every exception becomes a notice."""
+        try:
+            if not ask.definite and not self.coordinator.is_ready(ask.txid):
+                return NotReady(self.tx_id, ask.number, ask.txid)
+            return self._define(ask)
+        except Exception as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
+            return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
+
+    def _define(self, ask: Ask) -> Defined:
+        where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {ask.txid}"
+        metadata = self.coordinator.initialize_transaction(
+            ask.txid, json_copy(ask.prev_metadata), json_copy(ask.curr_metadata)
+        )
+        try:
+            text = canonical_json(metadata)
+        except MetadataError as error:
+            raise MetadataError(f"{where}: initialize_transaction returned {metadata!r}: {error}") from error
+        if self.exact and ask.curr_metadata is not None and text != canonical_json(ask.curr_metadata):
+            raise SpoutError(
+                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}; a spout with "
+                f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE"
+            )
+        moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}
+        return Defined(self.tx_id, ask.number, ask.txid, json_copy(metadata), moved)
+
+
+POLL_MIN, POLL_MAX = 0.002, 0.05
+"""Seconds until a spout that was not ready is asked again: doubles from the first to the second."""
+
+
+@define
+class SpoutInquiry:
+    """Where the asking of one spout for the frontier stands."""
+
+    asked: Ask | None = None
+    answer: Defined | None = None
+    refused: int = 0  # number of the last ask answered by NotReady
+    ask_again_at: float = 0.0
+    wait: float = POLL_MIN
+    backing_off: bool = False
+
+
+@define
+class Definitions:
+    """What is known about every transaction, and whom to ask next. Pure: time is an argument.
+
+    The txid being asked for is the frontier; everything below it, from the window's start on, is defined or active. A
+    transaction is ready when any spout is; then the others define it too, perhaps as nothing.
+
+    Attributes:
+        known: metadata by txid, then by spout: stored, or just defined.
+        cursors: positions by spout, after the last admitted transaction.
+        moved_upto: that transaction.
+    """
+
+    spouts: tuple[str, ...]
+    known: dict[int, dict[str, Json]]
+    cursors: dict[str, Cursors]
+    frontier: int
+    moved_upto: int = field(init=False)
+    _defined: dict[int, dict[str, Defined]] = field(factory=dict, init=False)
+    _inquiries: dict[str, SpoutInquiry] = field(init=False)
+    _numbers: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is asked yet; what is known at the start was stored, so its cursors have moved."""
+        self.moved_upto = max([*self.known, self.frontier - 1])
+        self._inquiries = {spout: SpoutInquiry() for spout in self.spouts}
+
+    @property
+    def defined(self) -> frozenset[int]:
+        """The txids that may be emitted now, as far as the spouts are concerned."""
+        return frozenset(self._defined)
+
+    @property
+    def asked(self) -> int:
+        """How many asks there have been."""
+        return self._numbers
+
+    def is_fresh(self, txid: int) -> bool:
+        """Whether no spout has ever defined ``txid``."""
+        return not self.known.get(txid)
+
+    def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
+        """Whom to ask at this moment, for the frontier; each spout has at most one open ask."""
+        definite = not self.is_fresh(self.frontier) or any(entry.answer for entry in self._inquiries.values())
+        for spout, inquiry in self._inquiries.items():
+            held = inquiry.ask_again_at > now and (inquiry.backing_off or not definite)
+            if inquiry.asked or inquiry.answer or held:
+                continue
+            self._numbers += 1
+            inquiry.asked = Ask(
+                self._numbers,
+                self.frontier,
+                self.known.get(self.frontier - 1, {}).get(spout),
+                self.known.get(self.frontier, {}).get(spout),
+                definite,
+            )
+            yield spout, inquiry.asked
+
+    def next_ask_at(self) -> float | None:
+        """When a spout that was not ready is due to be asked again; None if all asks are open or answered."""
+        waiting = [entry.ask_again_at for entry in self._inquiries.values() if not (entry.asked or entry.answer)]
+        return min(waiting, default=None)
+
+    def take_defined(self, notice: Defined) -> None:
+        """A spout has answered; the transaction is defined when all have."""
+        inquiry = self._inquiries[notice.spout]
+        awaited = self._close(inquiry, notice.ask)
+        if not awaited or notice.txid != self.frontier:
+            # Late: the frontier moved back meanwhile. The spout has used input up for it, so it is not forgotten.
+            self.known.setdefault(notice.txid, {}).setdefault(notice.spout, notice.metadata)
+            return
+        inquiry.answer = notice
+        answers = {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
+        if len(answers) == len(self.spouts):
+            self._defined[self.frontier] = answers
+            self.known[self.frontier] = {spout: answer.metadata for spout, answer in answers.items()}
+            self._move(self.frontier + 1)
+
+    def take_not_ready(self, notice: NotReady, now: float) -> None:
+        """A spout has nothing yet; it is asked again a little later."""
+        inquiry = self._inquiries[notice.spout]
+        if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
+            inquiry.refused = notice.ask
+            inquiry.ask_again_at = now + inquiry.wait
+            inquiry.wait = min(POLL_MAX, inquiry.wait * 2)
+
+    def take_failure(self, notice: DefinitionFailed, retry_at: float) -> None:
+        """A spout's coordinator raised; it is asked again at ``retry_at``."""
+        inquiry = self._inquiries[notice.spout]
+        if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
+            inquiry.ask_again_at = retry_at
+            inquiry.backing_off = True
+
+    def admit(self, txid: int) -> None:
+        """An attempt of ``txid`` starts with its definition; the next attempt must be asked for again."""
+        answers = self._defined.pop(txid)
+        if txid <= self.moved_upto:
+            return  # A replay: its cursors have moved before, and those of later transactions too.
+        self.moved_upto = txid
+        for spout, answer in answers.items():
+            if answer.moved:
+                self.cursors[spout] = self.cursors.get(spout, Cursors()).updated(answer.moved)
+
+    def go_back(self, txid: int) -> None:
+        """``txid`` and every later one must be defined again, with what is known about them."""
+        for entry in self._inquiries.values():
+            if entry.answer:
+                self.known.setdefault(self.frontier, {})[entry.answer.spout] = entry.answer.metadata
+        self._defined = {known: answers for known, answers in self._defined.items() if known < txid}
+        self._move(min(txid, self.frontier))
+
+    def forget_before(self, txid: int) -> None:
+        """Drop what is known about transactions below ``txid``."""
+        for known in [known for known in self.known if known < txid]:
+            del self.known[known]
+
+    def refused_since(self, number: int) -> bool:
+        """Whether every spout, asked after ask ``number``, was not ready for the frontier, and none is being asked."""
+        return all(entry.refused > number and not entry.answer for entry in self._inquiries.values())
+
+    def ask_now(self) -> None:
+        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
+        for entry in self._inquiries.values():
+            if not entry.backing_off:
+                entry.ask_again_at = 0.0
+
+    def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
+        if inquiry.asked is None or inquiry.asked.number != number:
+            return False
+        inquiry.asked, inquiry.backing_off = None, False
+        return True
+
+    def _move(self, txid: int) -> None:
+        self.frontier = txid
+        for entry in self._inquiries.values():
+            # An ask that is still open keeps its number, so that its answer is recognised as late.
+            entry.answer, entry.refused, entry.wait = None, 0, POLL_MIN
+            entry.ask_again_at, entry.backing_off = 0.0, False

@@ -1,0 +1,387 @@
+"""The one door to ZooKeeper: sessions that admit what they don't know, and never outlive what they can promise.
+
+kazoo and tenacity are imported here and nowhere else. kazoo leaves five things to its users; each has one place here:
+
+- A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
+- A request without an answer may have been carried out or not: `Unanswered`, and every user of `settle` looks before it
+  sends again.
+- Requests made while disconnected are queued and sent whenever the network heals: nothing is sent then, and what slips
+  through carries the epoch's and the record's versions.
+- A client cut off from the servers never learns that its session expired: `ZooKeeperSession.ensure_alive` goes by our
+  own clock, two thirds of the session after the last answered request was sent.
+- An expired session is silently replaced by a new one: here its end is final, and the topology is started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+from attrs import define, field, frozen
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from coordinators.errors import ConfigError, CoordinationLost
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
+"""The server cuts the connection of a request of 1 MiB (``jute.maxbuffer``), with no word why; the rest is margin."""
+
+ANY_VERSION = -1
+"""For nodes that another step of the same atomic write guards."""
+
+STEP_OVERHEAD_BYTES = 100
+LEASE_OF_SESSION = 2 / 3
+ROUNDS_PER_SESSION = 6
+CLOSE_SECONDS_MAX = 3.0
+
+
+class Unanswered(Exception):
+    """The connection failed before the answer came: the request may have been carried out, may yet be, or never."""
+
+
+class Conflict(Exception):
+    """An atomic write was refused, and changed nothing, because ``path`` is not as one of its steps expects."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+
+UNANSWERED_RETRY = Retrying(
+    retry=retry_if_exception_type(Unanswered),
+    wait=wait_random_exponential(multiplier=0.02, max=0.2),
+    stop=stop_after_delay(10),
+    reraise=True,
+)
+"""`ZooKeeperSession.settle` stops it with the lease instead."""
+
+RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
+"""Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
+
+
+@frozen
+class Znode:
+    """What a node holds, and how often it was written since it was created."""
+
+    data: bytes
+    version: int
+
+    @property
+    def text(self) -> str:
+        """The data as text; damage shows as characters that no checksum and no JSON lets pass."""
+        return self.data.decode(errors="replace")
+
+
+@frozen
+class Check:
+    """The node exists at this version."""
+
+    path: str
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.check(self.path, self.version)
+
+
+@frozen
+class Create:
+    """The node does not exist; it is made. An ephemeral one is gone when the session ends."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.create(self.path, self.data, ephemeral=self.ephemeral)
+
+
+@frozen
+class Put:
+    """The node exists at this version; its data is replaced."""
+
+    path: str
+    data: bytes
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.set_data(self.path, self.data, self.version)
+
+
+@frozen
+class Remove:
+    """The node exists at this version; it is removed."""
+
+    path: str
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.delete(self.path, self.version)
+
+
+Step = Check | Create | Put | Remove
+
+
+def request_bytes(step: Step) -> int:
+    """How much ``step`` adds to a request, at most."""
+    data = step.data if isinstance(step, Create | Put) else b""
+    return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES
+
+
+@define(eq=False)
+class ZooKeeperSession:
+    """One session with the servers, from `connect` to its end; never renewed under another id. Used by one thread.
+
+    Attributes:
+        who: on whose behalf, for messages: "topology 'wordcount'".
+        hosts: the servers as the user named them.
+        seconds: the session timeout that the server granted.
+    """
+
+    who: str
+    hosts: str
+    seconds: float
+    _client: Any
+    _pid: int = field(factory=os.getpid)
+    _answered: float = field(factory=monotonic)
+    _patience_ends: float = 0.0
+    _ended: str | None = None
+    _closing: threading.Thread | None = None
+
+    @classmethod
+    def connect(cls, hosts: str, *, who: str, session_timeout: float) -> ZooKeeperSession:
+        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``session_timeout`` seconds.
+
+        Raises:
+            ConfigError: ``hosts`` is no connection string.
+            CoordinationLost: no server answered.
+        """
+        _quiet_kazoo()
+        servers = hosts.partition("/")[0]
+        try:
+            client = KazooClient(servers, timeout=session_timeout, connection_retry=KazooRetry(**RECONNECT_RETRY))
+        except ValueError as error:
+            raise ConfigError(
+                f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'"
+            ) from error
+        session = cls(who=who, hosts=hosts, seconds=session_timeout, client=client)
+        client.add_listener(session._on_state)
+        grants = _grants(client)
+        client.start_async()
+        try:
+            session.seconds = grants.get(timeout=session_timeout)
+        except queue.Empty:
+            session.close()
+            raise CoordinationLost(
+                f"{who}: no ZooKeeper answered at {hosts} within {session_timeout:g} s; check that it runs and "
+                f"that the address is right, or leave `zookeeper` out of the configuration to use the embedded one"
+            ) from None
+        session._answered = monotonic()
+        return session
+
+    @property
+    def chroot(self) -> str:
+        """The path under which everything of ours is; kazoo's own chroot can't create itself."""
+        path = self.hosts.partition("/")[2].strip("/")
+        return f"/{path}" if path else ""
+
+    def settle(self, operation: Callable[[], T]) -> T:
+        """What ``operation`` returns; it is begun again when the connection fails it, until our lease has run out.
+
+        It may find done what it was about to do, so it looks before it writes.
+
+        Raises:
+            CoordinationLost: no answer in time. The session is given up with it.
+        """
+        patience = max(self._deadline - monotonic(), self.seconds / ROUNDS_PER_SESSION)
+        self._patience_ends = monotonic() + patience
+        try:
+            return UNANSWERED_RETRY.copy(stop=stop_after_delay(patience))(operation)
+        except Unanswered as error:
+            self._ended = f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s ({error})"
+            self._begin_to_close()  # or it would live on, and hold its nodes, as soon as the servers are back
+            raise self._lost() from error
+
+    def read(self, *paths: str) -> list[Znode | None]:
+        """What these nodes hold now, None where there is none; one round."""
+        client = self._client
+        asked = [lambda path=path: client.get_async(path) for path in paths]
+        answers = self._round(lambda: client.sync_async(paths[0]), *asked)
+        return [answer and Znode(answer[0], answer[1].version) for answer in answers[1:]]
+
+    def children(self, path: str) -> list[str]:
+        """The names of the nodes below ``path``, sorted; none if there is no such node."""
+        client = self._client
+        return sorted(self._round(lambda: client.sync_async(path), lambda: client.get_children_async(path))[1] or [])
+
+    def ensure_path(self, path: str) -> None:
+        """Create ``path``, and what is above it, where it is missing."""
+        self._round(lambda: self._client.ensure_path_async(path))
+
+    def watch(self, path: str) -> tuple[Znode | None, threading.Event]:
+        """What a node holds, and an event that is set when that may have changed."""
+        changed = threading.Event()
+        [answer] = self._round(lambda: self._client.get_async(path, watch=lambda _: changed.set()))
+        return answer and Znode(answer[0], answer[1].version), changed
+
+    def commit(self, steps: list[Step]) -> None:
+        """Carry out all of ``steps``, or none.
+
+        Raises:
+            Conflict: none was carried out.
+            Unanswered: nobody knows; look before sending it again.
+        """
+        request = self._client.transaction()
+        for step in steps:
+            step.add_to(request)
+        [results] = self._round(request.commit_async)
+        for step, result in zip(steps, results, strict=False):
+            # the steps before the refused one are marked as rolled back, those after it as not looked at
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                if isinstance(result, BadVersionError | NoNodeError | NodeExistsError):
+                    raise Conflict(step.path, type(result).__name__)
+                raise self._refused(result, step.path)
+
+    def ensure_alive(self) -> None:
+        """Return if the session can't have ended by our own clock, and is connected. No I/O; any thread may ask.
+
+        Raises:
+            CoordinationLost: it may have. A deadline that passed or a connection that was cut is not the end yet: the
+                next round that is answered proves that the session lived on.
+        """
+        self._ensure_usable()
+        if self._client.state != KazooState.CONNECTED:
+            raise CoordinationLost(f"{self.who}: not connected to ZooKeeper at {self.hosts} at the moment")
+        if monotonic() >= self._deadline:
+            raise CoordinationLost(
+                f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s; "
+                f"with a session of {self.seconds:g} s another leader may exist"
+            )
+
+    def is_round_due(self) -> bool:
+        """Whether the lease should be renewed, so that it doesn't run out while nothing is written."""
+        return self._silence >= self.seconds / ROUNDS_PER_SESSION
+
+    def close(self) -> None:
+        """End the session, and with it every ephemeral node. Never raises, and waits a few seconds at most."""
+        if self._pid != os.getpid():
+            return
+        self._ended = self._ended or f"{self.who}: the ZooKeeper session at {self.hosts} was closed"
+        self._begin_to_close().join(CLOSE_SECONDS_MAX)
+
+    @property
+    def _deadline(self) -> float:
+        return self._answered + self.seconds * LEASE_OF_SESSION
+
+    @property
+    def _silence(self) -> float:
+        return monotonic() - self._answered
+
+    def _round(self, *requests: Callable[[], Any]) -> list[Any]:
+        """Send these requests in one go and wait for every answer; None for a node that does not exist."""
+        self._ensure_usable()
+        if self._client.state != KazooState.CONNECTED:
+            raise Unanswered("not connected")
+        sent = monotonic()
+        answers = [self._answer(pending) for pending in [request() for request in requests]]
+        self._answered = sent
+        return answers
+
+    def _answer(self, pending: Any) -> Any:
+        try:
+            return pending.get(timeout=max(0.0, self._patience_ends - monotonic()))
+        except NoNodeError:
+            return None
+        except (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError) as error:
+            raise Unanswered(type(error).__name__) from error
+        except SessionExpiredError as error:
+            self._on_state(KazooState.LOST)
+            raise self._lost() from error
+        except KazooException as error:
+            raise self._refused(error, "the request") from error
+
+    def _ensure_usable(self) -> None:
+        if self._pid != os.getpid():
+            raise CoordinationLost(
+                f"{self.who}: process {os.getpid()} was forked from the leading process {self._pid}; "
+                f"only that one may use its ZooKeeper session"
+            )
+        if self._ended is not None:
+            raise self._lost()
+
+    def _lost(self) -> CoordinationLost:
+        return CoordinationLost(f"{self._ended}; what is committed is safe, start the topology again")
+
+    def _refused(self, error: Exception, what: str) -> CoordinationLost:
+        return CoordinationLost(
+            f"{self.who}: ZooKeeper at {self.hosts} refused {what}: {type(error).__name__} {error}; "
+            f"check its log, its access control lists and its quotas"
+        )
+
+    def _on_state(self, state: str) -> None:
+        # kazoo calls this on its own thread: nothing here may wait for anything
+        if state == KazooState.LOST and self._ended is None:
+            self._ended = f"{self.who}: the ZooKeeper session at {self.hosts} has expired"
+
+    def _begin_to_close(self) -> threading.Thread:
+        # on a thread of its own, because kazoo waits as long as the session for a server that doesn't answer
+        if self._closing is None:
+            self._closing = threading.Thread(target=self._close_client, name="zookeeper-close", daemon=True)
+            self._closing.start()
+        return self._closing
+
+    def _close_client(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception:  # the session ends by itself, and its owner is done with it
+            log.info("%s: the ZooKeeper client did not close cleanly", self.who, exc_info=True)
+
+
+def _grants(client: Any) -> queue.SimpleQueue[float]:
+    """Where the session timeout of each coming connection, as the server granted it, will be put, in seconds."""
+    granted: queue.SimpleQueue[float] = queue.SimpleQueue()
+    connection = client._connection  # noqa: SLF001  kazoo shows nobody what was granted, only what was asked for
+    connect = connection._connect  # noqa: SLF001
+
+    def connect_and_tell(*args: Any) -> Any:
+        read_milliseconds, connect_milliseconds = connect(*args)
+        granted.put(connect_milliseconds * len(client.hosts) / 1000)
+        return read_milliseconds, connect_milliseconds
+
+    connection._connect = connect_and_tell  # noqa: SLF001
+    return granted
+
+
+def _quiet_kazoo() -> None:
+    """Keep out of logs what kazoo tells at DEBUG: every znode's content, and credentials."""
+    kazoo_log = logging.getLogger("kazoo")
+    kazoo_log.setLevel(max(logging.INFO, kazoo_log.getEffectiveLevel()))

@@ -1,0 +1,298 @@
+"""The driver: one write a turn, store then announce, and every rule about what is asked and retried when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.errors import FencedError, PoisonBatchError, SpoutError, TridentError
+from coordinators.notices import Broken, Failed, IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from coordinators.protocol import StreamId
+from tests.unit.coordinators.world import Numbers, World, attempt
+
+
+def test_a_transaction_goes_from_definition_to_success() -> None:
+    world = World().start()
+    assert world.settle() == ["BATCH 1:0"]
+    assert world.processed("1:0") == ["COMMIT 1:0"]
+    assert world.committed("1:0") == ["SUCCESS 1:0", "BATCH 2:0"]
+    assert world.metadata == {"1:0": {"lines": [1, "first"]}, "2:0": {"lines": [2, "first"]}}
+    assert world.spouts["lines"].calls[:2] == [(1, None, None), (2, [1, "first"], None)]
+
+
+@pytest.mark.parametrize("pending", [1, 3])
+def test_one_write_a_transaction_in_steady_state_whatever_is_pending(pending: int) -> None:
+    world = World().start(max_spout_pending=pending)
+    world.settle()
+    before = world.driver.store.writes
+    for txid in range(1, 11):
+        world.processed(f"{txid}:0")
+        world.committed(f"{txid}:0")
+        world.delivered(txid)
+    assert world.driver.store.writes - before == 10
+
+
+def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> None:
+    stored: list[object] = []
+
+    class Watching(World):
+        def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+            record = self.driver.store.read()
+            assert record is not None
+            stored.append((record.attempt_ids[attempt.txid], record.metadata[attempt.txid]))
+            super().emit_batch(attempt, metadata, edges)
+
+    Watching().start(max_spout_pending=2).settle()
+    assert stored == [(0, {"lines": [1, "first"]}), (0, {"lines": [2, "first"]})]
+
+
+def test_a_failure_replays_the_transaction_and_every_later_one_with_the_same_metadata() -> None:
+    world = World().start(max_spout_pending=3)
+    assert world.settle() == ["BATCH 1:0", "BATCH 2:0", "BATCH 3:0"]
+    world.spouts["lines"].tag = "second"
+    assert world.settle(Failed(attempt("2:0"), ValueError("boom"))) == ["CANCEL 2:0", "CANCEL 3:0"]
+    assert world.after(0.2) == ["BATCH 2:1", "BATCH 3:1"]
+    assert world.metadata["2:1"] == {"lines": [2, "first"]}
+    assert world.processed("2:0") == []
+    assert world.processed("1:0") == ["COMMIT 1:0"]
+
+
+def test_a_stale_failure_changes_nothing() -> None:
+    world = World().start()
+    world.settle()
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    assert world.after(1) == ["BATCH 1:1"]
+    assert world.settle(Failed(attempt("1:0"), ValueError("late"))) == []
+    assert world.processed("1:1") == ["COMMIT 1:1"]
+
+
+def test_five_failures_of_its_own_make_a_poison_batch() -> None:
+    world = World().start()
+    world.settle()
+    for tries in range(4):
+        world.settle(Failed(attempt(f"1:{tries}"), ValueError("boom")))
+        assert world.after(30) == [f"BATCH 1:{tries + 1}"]
+    with pytest.raises(PoisonBatchError, match="transaction 1 failed 5 times, last as 1:4: boom") as caught:
+        world.turn(Failed(attempt("1:4"), ValueError("boom")))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_failures_of_spark_and_collateral_replays_do_not_count() -> None:
+    world = World().start(max_spout_pending=2)
+    world.settle()
+    for tries in range(20):
+        world.settle(Failed(attempt(f"1:{tries}"), OSError("executor lost"), counts=False))
+        assert world.after(60) == [f"BATCH 1:{tries + 1}", f"BATCH 2:{tries + 1}"]
+
+
+def test_the_wait_before_a_replay_doubles_up_to_its_maximum() -> None:
+    world = World().start()
+    world.settle()
+    for tries, wait in enumerate([0.1, 0.2, 0.4]):
+        world.settle(Failed(attempt(f"1:{tries}"), OSError("gone"), counts=False))
+        assert world.after(wait - 0.01) == []
+        assert world.after(0.02) == [f"BATCH 1:{tries + 1}"]
+
+
+def test_silence_fails_a_phase_and_a_living_job_is_not_silent() -> None:
+    world = World().start(message_timeout=10.0)
+    world.settle()
+    world.working = [(attempt("1:0"), StreamId.BATCH)]
+    for _ in range(8):
+        assert world.after(5) == []
+    world.working = []
+    said = [line for _ in range(4) for line in world.after(5)]
+    assert said == ["CANCEL 1:0", "BATCH 1:1"]
+
+
+def test_a_stream_without_consumers_acks_itself() -> None:
+    world = World(committers=0).start()
+    world.settle()
+    assert world.processed("1:0") == ["COMMIT 1:0", "SUCCESS 1:0", "BATCH 2:0"]
+
+
+def test_nothing_is_emitted_past_a_txid_that_is_not_ready() -> None:
+    world = World(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=5)
+    assert world.settle() == ["BATCH 1:0", "BATCH 2:0"]
+    world.spouts["lines"].upto = 3
+    assert world.after(1) == ["BATCH 3:0"]
+
+
+def test_a_group_is_ready_when_any_spout_is_and_then_all_define() -> None:
+    world = World(spouts={"a": Numbers(upto=0), "b": Numbers(upto=1)}).start(max_spout_pending=2)
+    assert world.settle() == ["BATCH 1:0"]
+    assert world.metadata["1:0"] == {"a": [1, "first"], "b": [1, "first"]}
+    assert world.after(5) == []
+
+
+def test_a_new_leader_replays_what_was_in_flight_with_the_next_attempt_ids() -> None:
+    first = World().start(max_spout_pending=3)
+    first.settle()
+    first.processed("1:0")
+    first.committed("1:0")
+    second = World(coordination=first.coordination, spouts={"lines": Numbers(tag="second")})
+    second.start(max_spout_pending=3)
+    assert second.said == ["SUCCESS 1:0"]  # it was owed: the first leader never heard that it was delivered
+    assert second.settle() == ["BATCH 2:1", "BATCH 3:1", "BATCH 4:1"]
+    assert second.metadata["3:1"] == {"lines": [3, "first"]}
+    assert second.spouts["lines"].calls[0] == (2, [1, "first"], [2, "first"])
+
+
+def test_a_delivered_success_is_not_owed_to_the_next_leader() -> None:
+    first = World(spouts={"lines": Numbers(upto=1)}).start()
+    first.settle()
+    first.processed("1:0")
+    first.committed("1:0")
+    first.delivered(1)
+    second = World(coordination=first.coordination, spouts={"lines": Numbers(upto=1)}).start()
+    assert second.settle() == []
+    assert second.said == []
+
+
+def test_a_smaller_window_keeps_the_metadata_outside_it() -> None:
+    first = World().start(max_spout_pending=4)
+    first.settle()
+    second = World(coordination=first.coordination, spouts={"lines": Numbers(tag="second")}).start()
+    assert second.settle() == ["BATCH 1:1"]
+    second.processed("1:1")
+    second.committed("1:1")
+    assert second.metadata["2:1"] == {"lines": [2, "first"]}
+
+
+def test_a_fenced_leader_says_nothing_more() -> None:
+    world = World().start()
+    world.settle()
+    world.processed("1:0")
+    world.coordination.acquire()
+    with pytest.raises(FencedError):
+        world.committed("1:0")
+    assert "SUCCESS 1:0" not in world.said
+
+
+def test_pause_lets_commits_go_on_and_holds_new_batches_and_replays() -> None:
+    world = World().start(max_spout_pending=2)
+    world.settle()
+    world.settle(PauseRequested())
+    assert world.processed("1:0") == ["COMMIT 1:0"]
+    assert world.committed("1:0") == ["SUCCESS 1:0"]
+    world.settle(Failed(attempt("2:0"), ValueError("boom")))
+    assert world.after(60) == []
+    assert world.settle(ResumeRequested()) == ["BATCH 2:1", "BATCH 3:0"]
+
+
+def test_the_interval_holds_new_batches_but_no_replays() -> None:
+    world = World().start(max_spout_pending=3, batch_interval=10.0)
+    assert world.settle() == ["BATCH 1:0"]
+    assert world.after(5) == []
+    assert world.after(5) == ["BATCH 2:0"]
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    assert world.after(0.2) == ["BATCH 1:1", "BATCH 2:1"]
+    assert world.after(10) == ["BATCH 3:0"]
+
+
+def test_idleness_is_told_after_a_check_begun_after_the_question() -> None:
+    world = World(spouts={"lines": Numbers(upto=0)}).start()
+    world.after(1)
+    told: list[BaseException | None] = []
+    world.spouts["lines"].upto = 1
+    world.settle(IdleWanted(told.append))
+    assert world.said == ["BATCH 1:0"]
+    world.processed("1:0")
+    world.committed("1:0")
+    assert told == []
+    world.delivered(1)
+    world.after(1)
+    assert told == [None]
+
+
+def test_idleness_is_refused_while_paused_and_at_the_end() -> None:
+    world = World().start()
+    world.settle(PauseRequested())
+    told: list[BaseException | None] = []
+    world.settle(IdleWanted(told.append))
+    assert [str(error) for error in told] == ["topology 'test' is paused; resume() it first"]
+    world.driver.end(None, [IdleWanted(told.append)])
+    assert "was stopped" in str(told[-1])
+
+
+def test_draining_commits_what_is_active_and_starts_nothing() -> None:
+    world = World().start(max_spout_pending=2)
+    world.settle()
+    world.settle(StopRequested(drain=True))
+    assert not world.driver.finished
+    for txid in (1, 2):
+        world.processed(f"{txid}:0")
+        world.committed(f"{txid}:0")
+        world.delivered(txid)
+    assert world.driver.finished
+    assert world.said == ["BATCH 1:0", "BATCH 2:0", "COMMIT 1:0", "SUCCESS 1:0", "COMMIT 2:0", "SUCCESS 2:0"]
+    record = world.driver.store.read()
+    assert record is not None
+    assert (record.current_txid, record.success_upto) == (3, 2)
+
+
+def test_a_coordinator_that_raises_is_asked_again_and_then_given_up() -> None:
+    world = World(spouts={"lines": Numbers(fails={1: 2})}).start()
+    assert world.settle() == []
+    assert world.after(0.2) == []
+    assert world.after(1) == ["BATCH 1:0"]
+    world = World(spouts={"lines": Numbers(fails={1: 9})}).start()
+    for _ in range(4):
+        world.after(60)
+    with pytest.raises(PoisonBatchError, match="coordinator of spout 'lines' raised ValueError: no definition of 1"):
+        world.after(60)
+
+
+def test_an_exact_spout_that_changes_a_definition_is_an_error_that_names_it() -> None:
+    class Fickle(Numbers):
+        def initialize_transaction(self, txid: int, prev_metadata: object, curr_metadata: object) -> object:
+            return [txid, len(self.calls), self.calls.append(())]  # type: ignore[func-returns-value]
+
+    world = World(spouts={"lines": Fickle()}).start()
+    world.settle()
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    with pytest.raises(SpoutError, match="spout 'lines', transaction 1: was defined as"):
+        world.after(1)
+    opaque = World(spouts={"lines": Fickle()}, exact=False).start()
+    opaque.settle()
+    opaque.settle(Failed(attempt("1:0"), ValueError("boom")))
+    assert opaque.after(1) == ["BATCH 1:1"]
+    assert opaque.metadata["1:0"] != opaque.metadata["1:1"]
+
+
+def test_metadata_that_json_cannot_hold_is_an_error_at_once() -> None:
+    class Tuples(Numbers):
+        def initialize_transaction(self, txid: int, prev_metadata: object, curr_metadata: object) -> object:
+            return (1, 2)
+
+    world = World(spouts={"lines": Tuples()}).start()
+    with pytest.raises(TridentError, match=r"spout 'lines', transaction 1: .*\(1, 2\) \(tuple\)"):
+        world.settle()
+
+
+def test_pinned_commits_are_stored_before_they_are_announced() -> None:
+    world = World().start(pin_commits=True)
+    world.settle()
+    before = world.driver.store.writes
+    assert world.processed("1:0") == ["COMMIT 1:0"]
+    record = world.driver.store.read()
+    assert record is not None
+    assert world.driver.store.writes == before + 1
+    assert [pin.attempt for pin in record.committing] == [attempt("1:0")]
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    world.after(1)
+    record = world.driver.store.read()
+    assert record is not None
+    assert [pin.attempt for pin in record.committing] == [attempt("1:0")]  # a late task may still apply it
+
+
+def test_what_no_replay_mends_ends_the_leadership() -> None:
+    world = World().start()
+    world.settle()
+    with pytest.raises(RuntimeError, match="defect"):
+        world.turn(Broken(RuntimeError("defect")))
+    with pytest.raises(FencedError, match="newer"):
+        world.turn(Failed(attempt("1:0"), FencedError("newer")))

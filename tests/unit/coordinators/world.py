@@ -1,0 +1,144 @@
+"""A data plane for tests of the driver: keeps what it was told, and answers only when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.canonical import Json
+from coordinators.driver import CoordinatorDriver
+from coordinators.notices import Acked, Defined, DefinitionFailed, Notice, NotReady, SuccessDelivered
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.store import InMemoryCoordination
+from coordinators.takeover import recover
+
+
+@define
+class Numbers(BatchCoordinator[Any]):
+    """Defines batch t as ``[t, tag]``; ready up to ``upto``."""
+
+    upto: int = 100
+    tag: str = "first"
+    calls: list[tuple[Any, ...]] = field(factory=list)
+    fails: dict[int, int] = field(factory=dict)
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        self.calls.append((txid, prev_metadata, curr_metadata))
+        if self.fails.get(txid, 0) > 0:
+            self.fails[txid] -= 1
+            raise ValueError(f"no definition of {txid}")
+        return curr_metadata or [txid, self.tag]
+
+    def is_ready(self, txid: int) -> bool:
+        return txid <= self.upto
+
+
+def attempt(text: str) -> TransactionAttempt:
+    txid, attempt_id = text.split(":")
+    return TransactionAttempt(int(txid), int(attempt_id))
+
+
+@define
+class World:
+    """One driver over an in-memory store and this scripted data plane."""
+
+    coordination: InMemoryCoordination = field(factory=InMemoryCoordination)
+    spouts: dict[str, Numbers] = field(factory=lambda: {"lines": Numbers()})
+    committers: int = 1
+    said: list[str] = field(factory=list)
+    working: list[tuple[TransactionAttempt, StreamId]] = field(factory=list)
+    metadata: dict[str, Any] = field(factory=dict)
+    now: float = 0.0
+    exact: bool = True
+    inbox: list[Notice] = field(factory=list)
+    edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
+    driver: CoordinatorDriver = field(init=False)
+
+    def start(self, **settings: Any) -> World:
+        store = self.coordination.acquire()
+        defaults: dict[str, Any] = {"max_spout_pending": 1, "message_timeout": 30.0}
+        numbers = count(1)
+        self.driver = CoordinatorDriver(
+            topology="test",
+            store=store,
+            record=recover(store, []),
+            streams=self,
+            spouts=tuple(self.spouts),
+            draw_edge=lambda: next(numbers),
+            **{**defaults, **settings},
+        )
+        self.inbox.clear()
+        self.driver.start(self.now)
+        return self
+
+    # --- BatchStreams -------------------------------------------------------------------------------------------------
+
+    def consumers(self, stream: StreamId) -> int:
+        return len(self.spouts) if stream is StreamId.BATCH else self.committers
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        self.inbox.append(self.answer(spout, ask))
+
+    def answer(self, spout: str, ask: Ask) -> Defined | NotReady | DefinitionFailed:
+        return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answer(ask)
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+        self.said.append(f"BATCH {attempt}")
+        self.metadata[str(attempt)] = dict(metadata)
+        self.edges[str(attempt), StreamId.BATCH] = list(edges)
+
+    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
+        self.said.append(f"COMMIT {attempt}")
+        self.edges[str(attempt), StreamId.COMMIT] = list(edges)
+
+    def emit_success(self, attempt: TransactionAttempt) -> None:
+        self.said.append(f"SUCCESS {attempt}")
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        self.said.append(f"CANCEL {attempt}")
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        return self.working
+
+    # --- what tests do ------------------------------------------------------------------------------------------------
+
+    def turn(self, *notices: Notice) -> list[str]:
+        """One turn with these notices; returns what was said in it."""
+        before = len(self.said)
+        self.driver.turn([*notices, *self._taken()], self.now)
+        return self.said[before:]
+
+    def settle(self, *notices: Notice) -> list[str]:
+        """Turns until nothing more happens at this moment."""
+        said = self.turn(*notices)
+        while self.inbox or self.driver.next_turn_at(self.now) <= self.now:
+            said += self.turn()
+        return said
+
+    def after(self, seconds: float) -> list[str]:
+        """Let time pass."""
+        self.now += seconds
+        return self.settle()
+
+    def ack(self, text: str, stream: StreamId) -> list[str]:
+        """Every consumer of ``stream`` reports its edge."""
+        return self.settle(*[Acked(attempt(text), stream, edge) for edge in self.edges[text, stream]])
+
+    def processed(self, text: str) -> list[str]:
+        return self.ack(text, StreamId.BATCH)
+
+    def committed(self, text: str) -> list[str]:
+        return self.ack(text, StreamId.COMMIT)
+
+    def delivered(self, txid: int) -> list[str]:
+        return self.settle(SuccessDelivered(txid))
+
+    def _taken(self) -> list[Notice]:
+        notices, self.inbox = self.inbox, []
+        return notices

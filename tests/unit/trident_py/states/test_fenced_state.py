@@ -1,0 +1,463 @@
+"""One contract for every fenced state, by example and against a model."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from coordinators.attempt import TransactionAttempt
+from tests.unit.trident_py.states.aggregators import Adding, Extreme
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.errors import FencedError, StateError
+from trident_py.operations.base import CombinerAggregator
+from trident_py.schema import schema_of
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
+from trident_py.states.base import FencedState, StateFactory
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
+
+TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
+
+
+def transaction(txid: int, attempt: int = 0, epoch: int = 1, topology: TopologyKey = TOPOLOGY) -> SinkTransaction:
+    key = TransactionKey(topology.uuid, topology.incarnation, txid)
+    return SinkTransaction(key, TransactionAttempt(txid, attempt), epoch)
+
+
+def made_by(factory: StateFactory, keys: str = "word string", value: str = "count bigint") -> FencedState[Any]:
+    typed = factory.for_fields(schema_of(keys), schema_of(value).fields[0])
+    state = typed.make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(state, FencedState)
+    return state
+
+
+def commit(
+    state: FencedState[Any],
+    tx: SinkTransaction,
+    changes: dict[str, Any],
+    aggregator: CombinerAggregator[Any] | None = None,
+) -> bool:
+    due = state.begin_transaction(tx)
+    if due:
+        state.multi_merge([(word,) for word in changes], list(changes.values()), aggregator or Adding())
+        state.end_transaction(tx)
+    return due
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
+    return MemoryMapState.factory() if request.param == "memory" else SQLiteState(tmp_path / "s.db", table="counts")
+
+
+@pytest.fixture
+def fresh(factory: StateFactory) -> Iterator[FencedState[Any]]:
+    state = made_by(factory)
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def state(fresh: FencedState[Any]) -> FencedState[Any]:
+    assert fresh.recover(TOPOLOGY, 1) is None
+    return fresh
+
+
+def values(state: FencedState[Any], *words: str) -> list[Any]:
+    return state.multi_get([(word,) for word in words])
+
+
+# --- one transaction --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_committed_is_there_and_the_token_with_it(state: FencedState[Any]) -> None:
+    assert commit(state, transaction(1), {"a": 1, "b": 2})
+    assert commit(state, transaction(2), {"b": 3})
+    assert values(state, "a", "b", "c") == [1, 5, None]
+    assert state.recover(TOPOLOGY, 2) == CommitToken(2, 1, 0)
+
+
+def test_a_transaction_without_changes_moves_the_token(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {})
+    assert state.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
+
+
+def test_a_state_that_joins_later_starts_at_any_transaction(state: FencedState[Any]) -> None:
+    assert commit(state, transaction(42), {"a": 1})
+    assert commit(state, transaction(43), {"a": 1})
+    assert values(state, "a") == [2]
+
+
+def test_a_transaction_reads_what_it_wrote_and_nobody_else_does(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    tx = transaction(2)
+    state.begin_transaction(tx)
+    state.multi_merge([("a",), ("b",)], [1, 1], Adding())
+    assert values(state, "a", "b") == [2, 1]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(values, state, "a", "b").result() == [1, None]
+        state.end_transaction(tx)
+        assert other.submit(values, state, "a", "b").result() == [2, 1]
+
+
+def test_nothing_stays_of_a_transaction_that_was_given_up(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    state.begin_transaction(transaction(2))
+    state.multi_merge([("a",), ("b",)], [1, 1], Adding())
+    state.rollback()
+    state.rollback()
+    assert values(state, "a", "b") == [1, None]
+    assert commit(state, transaction(2, 1), {"a": 5})
+    assert values(state, "a", "b") == [6, None]
+
+
+def test_beginning_anew_gives_up_what_was_left_open(state: FencedState[Any]) -> None:
+    state.begin_transaction(transaction(1))
+    state.multi_merge([("a",)], [1], Adding())
+    commit(state, transaction(1, 1), {"b": 1})
+    assert values(state, "a", "b") == [None, 1]
+
+
+def test_nothing_changes_outside_a_transaction(state: FencedState[Any]) -> None:
+    for change in (
+        lambda: state.multi_merge([("a",)], [1], Adding()),
+        lambda: state.multi_put([("a",)], [1]),
+        lambda: state.multi_update([("a",)], [lambda old: 1]),
+        lambda: state.end_transaction(transaction(1)),
+    ):
+        with pytest.raises(StateError, match="only between begin_transaction and end_transaction"):
+            change()
+
+
+def test_nothing_begins_before_recovery(fresh: FencedState[Any]) -> None:
+    with pytest.raises(StateError, match="not recovered"):
+        fresh.begin_transaction(transaction(1))
+
+
+def test_updaters_see_the_old_value_and_give_the_new_one(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 10})
+    tx = transaction(2)
+    state.begin_transaction(tx)
+    seen: list[Any] = []
+
+    def doubled(old: Any) -> Any:
+        seen.append(old)
+        return 1 if old is None else 2 * old
+
+    assert state.multi_update([["a"], ["b"], ["b"]], [doubled, doubled, doubled]) == [20, 1, 2]
+    assert seen == [10, None, 1]
+    state.multi_put([("c",), ("a",)], [7, 8])
+    state.end_transaction(tx)
+    assert values(state, "a", "b", "c") == [8, 2, 7]
+
+
+def test_a_value_of_none_is_no_value(state: FencedState[Any]) -> None:
+    for txid, partial in enumerate([None, 3, None, 4], 1):
+        commit(state, transaction(txid), {"a": partial})
+    assert values(state, "a") == [7]
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_least_and_greatest_values(state: FencedState[Any], hint: bool) -> None:
+    for txid, partial in enumerate([None, 5, 3, 9, None], 1):
+        tx = transaction(txid)
+        state.begin_transaction(tx)
+        state.multi_merge([("least",)], [partial], Extreme("min", hint=hint))
+        state.multi_merge([("most",)], [partial], Extreme("max", hint=hint))
+        state.end_transaction(tx)
+    assert values(state, "least", "most") == [3, 9]
+
+
+# --- the decision table -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_attempt_again_is_applied_already(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    assert not commit(state, transaction(1), {"a": 1})
+    assert values(state, "a") == [1]
+
+
+@pytest.mark.parametrize("again", [transaction(2, attempt=1), transaction(2, attempt=0, epoch=2)])
+def test_a_later_attempt_replaces_what_an_earlier_one_did(state: FencedState[Any], again: SinkTransaction) -> None:
+    commit(state, transaction(1), {"a": 1, "kept": 1})
+    commit(state, transaction(2), {"a": 10, "born": 10, "gone": 10})
+    state.recover(TOPOLOGY, again.epoch)
+    assert commit(state, again, {"a": 2, "born": 2})
+    assert values(state, "a", "born", "gone", "kept") == [3, 2, None, 1]
+    assert commit(state, transaction(3, epoch=again.epoch), {"a": 1, "gone": 1})
+    assert values(state, "a", "gone") == [4, 1]
+
+
+def test_a_replay_can_itself_be_replaced(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    for attempt in range(4):
+        commit(state, transaction(2, attempt), {f"only {attempt}": 1, "a": attempt})
+    assert values(state, "a", *(f"only {attempt}" for attempt in range(4))) == [4, None, None, None, 1]
+
+
+def test_a_replay_that_is_given_up_leaves_what_it_would_have_replaced(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    state.begin_transaction(transaction(1, 1))
+    assert values(state, "a") == [None]
+    state.rollback()
+    assert values(state, "a") == [1]
+    assert not commit(state, transaction(1), {"a": 1})
+
+
+def test_a_key_touched_several_times_in_a_transaction_is_restored_to_what_it_was_before_it(
+    state: FencedState[Any],
+) -> None:
+    commit(state, transaction(1), {"a": 1})
+    tx = transaction(2)
+    state.begin_transaction(tx)
+    for aggregator in (Adding(), Adding(None), Extreme("max"), Adding()):
+        state.multi_merge([("a",), ("a",)], [5, 7], aggregator)
+    state.multi_put([("a",)], [99])
+    state.end_transaction(tx)
+    commit(state, transaction(2, 1), {"a": 1})
+    assert values(state, "a") == [2]
+
+
+@pytest.mark.parametrize("late", [transaction(2, 0), transaction(2, 1, epoch=1)])
+def test_a_late_attempt_is_refused(state: FencedState[Any], late: SinkTransaction) -> None:
+    commit(state, transaction(1), {"a": 1})
+    commit(state, transaction(2, 2), {"a": 1})
+    with pytest.raises(StateError, match=r"attempt 2:\d: .* the newer attempt 2:2 of epoch 1 already"):
+        commit(state, late, {"a": 1})
+    assert values(state, "a") == [2]
+
+
+@pytest.mark.parametrize("txid", [1, 2, 5])
+def test_what_does_not_follow_is_refused(state: FencedState[Any], txid: int) -> None:
+    for done in (1, 2, 3):
+        commit(state, transaction(done), {"a": 1})
+    with pytest.raises(StateError, match=r"'wordcount'.* is at 3:0 of epoch 1, so 4 comes next.*trident reset"):
+        commit(state, transaction(txid), {"a": 1})
+    assert values(state, "a") == [3]
+
+
+def test_an_older_leader_is_refused_once_a_newer_one_was_here(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    state.recover(TOPOLOGY, 2)
+    for tx in (transaction(2), transaction(1), transaction(1, 9)):
+        with pytest.raises(FencedError, match=r"epoch 2.* this leader is of epoch 1"):
+            commit(state, tx, {"a": 1})
+    assert values(state, "a") == [1]
+
+
+def test_another_incarnation_is_refused(state: FencedState[Any]) -> None:
+    with pytest.raises(FencedError, match="incarnation 1, this leader is of epoch 1 of incarnation 2"):
+        commit(state, transaction(1, topology=TopologyKey("wordcount", "8d1f", 2)), {"a": 1})
+
+
+def test_a_fence_above_ours_stops_the_takeover(state: FencedState[Any]) -> None:
+    state.recover(TOPOLOGY, 7)
+    with pytest.raises(FencedError, match=r"'wordcount'.* epoch 7, ours is 6: .* ZooKeeper was restored from the past"):
+        state.recover(TOPOLOGY, 6)
+
+
+def test_a_newer_incarnation_starts_empty_handed(state: FencedState[Any]) -> None:
+    commit(state, transaction(5), {"a": 1})
+    newer = TopologyKey("wordcount", "8d1f", 2)
+    assert state.recover(newer, 2) is None
+    assert commit(state, transaction(1, epoch=2, topology=newer), {"a": 1})
+    assert state.recover(newer, 3) == CommitToken(1, 2, 0)
+    with pytest.raises(StateError, match="incarnation 2, this is incarnation 1: ZooKeeper was restored from the past"):
+        state.recover(TOPOLOGY, 4)
+
+
+def test_decimals_add_up_exactly(factory: StateFactory) -> None:
+    state = made_by(factory, value="total decimal(38,2)")
+    state.recover(TOPOLOGY, 1)
+    commit(state, transaction(1), {"a": Decimal("900000000000000000000000000000000000.01")})
+    commit(state, transaction(2), {"a": Decimal("0.01")})
+    assert values(state, "a") == [Decimal("900000000000000000000000000000000000.02")]
+    state.close()
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+Fold = Callable[[int | None, int], int]
+
+WORDS = ["a", "b", "c", "d", None]
+COMBINERS: list[tuple[CombinerAggregator[Any], Fold]] = [
+    (Adding(), lambda old, new: (old or 0) + new),
+    (Adding(None), lambda old, new: (old or 0) + new),
+    (Extreme("min"), lambda old, new: new if old is None else min(old, new)),
+    (Extreme("max"), lambda old, new: new if old is None else max(old, new)),
+    (Extreme("max", hint=False), lambda old, new: new if old is None else max(old, new)),
+]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(range(len(COMBINERS) + 1)),
+        st.lists(st.tuples(st.sampled_from(WORDS), st.integers(-5, 5)), max_size=5),
+    ),
+    max_size=4,
+)
+Steps = list[tuple[int, list[tuple[str | None, int]]]]
+
+
+class MemoryAgainstModel(RuleBasedStateMachine):
+    """Transactions, failed attempts, replays, takeovers and crashes; the model is a dict and a fold over it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.committed: dict[str | None, int] = {}
+        self.before: dict[str | None, int] = {}
+        self.token = CommitToken(0, 1, 0)
+        self.epoch = 1
+        self.attempts = itertools.count(1)
+
+    def opened(self) -> FencedState[Any]:
+        """The state, empty."""
+        return made_by(MemoryMapState.factory())
+
+    def reopened(self) -> FencedState[Any]:
+        """The state as a new leader finds it, perhaps after a crash."""
+        self.state.rollback()
+        return self.state
+
+    @initialize()
+    def start(self) -> None:
+        self.state = self.opened()
+        assert self.state.recover(TOPOLOGY, self.epoch) is None
+
+    def tx(self, txid: int) -> SinkTransaction:
+        return transaction(txid, next(self.attempts), self.epoch)
+
+    def apply(self, base: dict[str | None, int], changes: Steps) -> dict[str | None, int]:
+        expected = dict(base)
+        for which, pairs in changes:
+            keys, numbers = [(word,) for word, _ in pairs], [number for _, number in pairs]
+            if which == len(COMBINERS):
+                self.state.multi_put(keys, numbers)
+            else:
+                self.state.multi_merge(keys, numbers, COMBINERS[which][0])
+            for word, number in pairs:
+                fold: Fold = COMBINERS[which][1] if which < len(COMBINERS) else lambda _, new: new
+                expected[word] = fold(expected.get(word), number)
+            assert self.state.multi_get([(word,) for word in WORDS]) == [expected.get(word) for word in WORDS]
+        return expected
+
+    def run(self, tx: SinkTransaction, base: dict[str | None, int], changes: Steps) -> None:
+        assert self.state.begin_transaction(tx)
+        result = self.apply(base, changes)
+        self.state.end_transaction(tx)
+        self.committed, self.before, self.token = result, dict(base), tx.token
+
+    @rule(changes=steps)
+    def commit(self, changes: Steps) -> None:
+        self.run(self.tx(self.token.txid + 1), self.committed, changes)
+
+    @rule(changes=steps)
+    def fail(self, changes: Steps) -> None:
+        assert self.state.begin_transaction(self.tx(self.token.txid + 1))
+        self.apply(self.committed, changes)
+        self.state.rollback()
+
+    @precondition(lambda self: self.token.txid > 0)
+    @rule(changes=steps)
+    def replay(self, changes: Steps) -> None:
+        self.run(self.tx(self.token.txid), self.before, changes)
+
+    @precondition(lambda self: self.token.txid > 0)
+    @rule(changes=steps)
+    def fail_a_replay(self, changes: Steps) -> None:
+        assert self.state.begin_transaction(self.tx(self.token.txid))
+        self.apply(self.before, changes)
+        self.state.rollback()
+
+    @precondition(lambda self: self.token.txid > 0 and self.token.epoch == self.epoch)
+    @rule()
+    def repeat(self) -> None:
+        assert not self.state.begin_transaction(transaction(self.token.txid, self.token.attempt_id, self.epoch))
+
+    @precondition(lambda self: self.token.txid > 0)
+    @rule(txid=st.integers(-2, 2), attempt=st.integers(0, 3), back=st.integers(0, 2))
+    def come_late(self, txid: int, attempt: int, back: int) -> None:
+        tx = transaction(self.token.txid + txid, self.token.attempt_id - attempt, self.epoch - back)
+        follows = txid == 1 or (txid == 0 and tx.token >= self.token)
+        if back == 0 and follows:
+            return
+        with pytest.raises((StateError, FencedError)):
+            self.state.begin_transaction(tx)
+
+    @rule(changes=steps, cut=st.sampled_from(["no transaction", "next", "replay"]))
+    def take_over(self, changes: Steps, cut: str) -> None:
+        if cut == "next":
+            self.state.begin_transaction(self.tx(self.token.txid + 1))
+            self.apply(self.committed, changes)
+        elif cut == "replay" and self.token.txid > 0:
+            self.state.begin_transaction(self.tx(self.token.txid))
+            self.apply(self.before, changes)
+        self.state = self.reopened()
+        self.epoch += 1
+        expected = self.token if self.token.txid else None
+        assert self.state.recover(TOPOLOGY, self.epoch) == expected
+
+    @invariant()
+    def committed_values_are_those_of_the_model(self) -> None:
+        if hasattr(self, "state"):
+            assert self.state.multi_get([(word,) for word in WORDS]) == [self.committed.get(word) for word in WORDS]
+
+    def teardown(self) -> None:
+        if hasattr(self, "state"):
+            self.state.close()
+
+
+class SQLiteAgainstModel(MemoryAgainstModel):
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+
+    def opened(self) -> FencedState[Any]:
+        return made_by(SQLiteState(Path(self.directory.name, "s.db"), table="counts"))
+
+    def reopened(self) -> FencedState[Any]:
+        self.state.close()
+        return self.opened()
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.directory.cleanup()
+
+
+few = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestMemoryAgainstModel = MemoryAgainstModel.TestCase
+TestMemoryAgainstModel.settings = few
+TestSQLiteAgainstModel = SQLiteAgainstModel.TestCase
+TestSQLiteAgainstModel.settings = few
+
+
+def test_readers_and_commits_run_side_by_side(state: FencedState[Any]) -> None:
+    words = [f"w{number}" for number in range(200)]
+    done = threading.Event()
+
+    def read() -> int:
+        reads = 0
+        while not done.is_set():
+            found = set(values(state, *words))
+            assert len(found) == 1, found
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(2) as readers:
+        reading = [readers.submit(read) for _ in range(2)]
+        try:
+            for txid in range(1, 31):
+                commit(state, transaction(txid), dict.fromkeys(words, 1))
+        finally:
+            done.set()
+        assert all(reader.result() > 0 for reader in reading)
+    assert set(values(state, *words)) == {30}

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from trident_py.errors import FailedException, StateError
+from trident_py.states.sqlite_errors import explained
+
+
+def raised(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "way_out"),
+    [
+        (sqlite3.SQLITE_NOTADB, "not a SQLite database: give another path"),
+        (sqlite3.SQLITE_CORRUPT, "restore it from a backup"),
+        (sqlite3.SQLITE_READONLY | (1 << 8), "make the file and its directory writable"),
+        (sqlite3.SQLITE_CANTOPEN, "make the file and its directory writable"),
+        (sqlite3.SQLITE_FULL, "free some space"),
+        (sqlite3.SQLITE_IOERR | (3 << 8), "see to the disk"),
+        (sqlite3.SQLITE_CONSTRAINT, "beyond 64 bits, or not of its field's type"),
+        (sqlite3.SQLITE_ERROR, "nothing was committed"),
+    ],
+)
+def test_each_cause_comes_with_its_way_out(code: int, way_out: str) -> None:
+    with pytest.raises(StateError, match=f"counts.db: what SQLite says; .*{way_out}"), explained("counts.db"):
+        raise raised(code)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY | (2 << 8), sqlite3.SQLITE_LOCKED])
+def test_a_lock_only_fails_the_attempt(code: int) -> None:
+    with pytest.raises(FailedException, match=r"counts.db: another process keeps it locked"), explained("counts.db"):
+        raise raised(code)
+
+
+def test_values_that_cannot_be_bound_are_explained() -> None:
+    connection = sqlite3.connect(":memory:")
+    with pytest.raises(StateError, match="beyond 64 bits"), explained("counts.db"):
+        connection.execute("SELECT ?", (2**63,))
+    with pytest.raises(StateError, match="is not Unicode text"), explained("counts.db"):
+        connection.execute("SELECT ?", ("\ud800",))
+    with pytest.raises(StateError, match=r"counts.db: .*nothing was committed"), explained("counts.db"):
+        connection.execute("SELECT ?", (object(),))
+    connection.close()

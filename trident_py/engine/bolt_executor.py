@@ -1,0 +1,84 @@
+"""`TridentBoltExecutor`: the bookkeeping of one attempt between emission and commit. No Spark, no threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.engine.emitted import EmittedBatch
+
+
+@frozen
+class BranchInput:
+    """What one spout gives one branch: the batch, and the acker edge that announces it."""
+
+    edge: int
+    batch: EmittedBatch
+
+
+@define(eq=False)
+class TridentBoltExecutor:
+    """Which inputs each branch of an attempt has, what each has prepared, and whether the attempt still lives.
+
+    Storm's bolt executor counts tuples to know when its input is complete; here a branch runs when every spout it reads
+    has delivered, and counting is the acker's. Used by the emitters' threads and the job threads.
+
+    Attributes:
+        attempt: whose books these are.
+        branches: for each branch, the spouts that it reads.
+    """
+
+    attempt: TransactionAttempt
+    branches: Sequence[frozenset[str]]
+    cancelled: threading.Event = field(factory=threading.Event, init=False)
+    working: int = field(default=0, init=False)
+    driver_rows: int = field(default=0, init=False)
+    task_rows: dict[str, int] = field(factory=dict, init=False)
+    _inputs: dict[str, dict[int, BranchInput]] = field(factory=dict, init=False)
+    _receipts: dict[int, Any] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def deliver(self, spout: str, inputs: dict[int, BranchInput]) -> list[int]:
+        """``spout`` has emitted for these branches; returns those that have everything now."""
+        with self._lock:
+            self._inputs[spout] = inputs
+            return [branch for branch in inputs if all(read in self._inputs for read in self.branches[branch])]
+
+    def inputs(self, branch: int) -> dict[str, BranchInput]:
+        """What the spouts gave ``branch``."""
+        with self._lock:
+            return {spout: self._inputs[spout][branch] for spout in sorted(self.branches[branch])}
+
+    def prepared(self, branch: int, receipt: Any) -> bool:
+        """``branch`` is prepared; False if the attempt was cancelled meanwhile, then the caller gives it up."""
+        with self._lock:
+            if self.cancelled.is_set():
+                return False
+            self._receipts[branch] = receipt
+            return True
+
+    def receipt(self, branch: int) -> Any:
+        """What ``branch`` prepared."""
+        with self._lock:
+            return self._receipts[branch]
+
+    def cancel(self) -> dict[int, Any]:
+        """The attempt will never commit; returns the receipts to give up."""
+        with self._lock:
+            self.cancelled.set()
+            receipts, self._receipts = self._receipts, {}
+            return receipts
+
+    def begin_work(self) -> None:
+        """A job of this attempt runs: it does not fall silent."""
+        with self._lock:
+            self.working += 1
+
+    def end_work(self) -> None:
+        """A job of this attempt has ended."""
+        with self._lock:
+            self.working -= 1

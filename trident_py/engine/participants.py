@@ -1,0 +1,104 @@
+"""Whatever takes part in commits, in one shape: prepared while a batch is processed, committed in order.
+
+The shape is that of a `TransactionalSink`. States are fitted into it here: preparing collects the change of the batch,
+one row per key where that can be; committing applies it to the state under the transaction's token.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from attrs import define
+from pyspark.sql import DataFrame
+
+from coordinators.store import TopologyIdentity
+from trident_py.errors import SinkError, TridentError
+from trident_py.sinks.base import SinkTransaction, TransactionalSink
+
+Collect: TypeAlias = Callable[[DataFrame], pa.Table]
+"""Runs the job of a frame and gives its rows: one action."""
+
+
+class Participant(ABC):
+    """One branch's end.
+
+    Attributes:
+        name: names it in the record, in errors and in ``explain()``.
+        commits: whether it has a part in the commit phase.
+        remembers: whether it knows its last commit after a restart.
+        is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
+        reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
+    """
+
+    name: str
+    commits: bool = True
+    remembers: bool = True
+    is_ours: bool = False
+    reads_all: bool = True
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+        """Refuse older epochs from now on; returns the last committed txid."""
+        return None
+
+    @abstractmethod
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
+        """Do everything that can be done before the commit; returns the receipt."""
+
+    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
+        """Make it visible."""
+
+    def abort(self, tx: SinkTransaction, receipt: Any) -> None:
+        """The attempt will never commit."""
+
+    def close(self) -> None:
+        """The topology stops."""
+
+
+@define
+class Leaf(Participant):
+    """A stream with nothing attached: its batches are processed, for what its operations do on the way."""
+
+    name: str
+    commits = False
+    remembers = False
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> None:
+        """Run the operations; the rows go nowhere."""
+        frame.write.format("noop").mode("overwrite").save()
+
+
+@define
+class SinkParticipant(Participant):
+    """A user's two-phase sink."""
+
+    name: str
+    sink: TransactionalSink[Any]
+    reads_all = False
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+        """Have the sink recover; whatever it raises names it."""
+        try:
+            token = self.sink.recover(topology, epoch)
+        except TridentError:
+            raise
+        except Exception as error:
+            raise SinkError(
+                f"topology {topology.name!r}: sink {self.name!r} could not recover, "
+                f"{type(error).__name__}: {error}; the topology was not started"
+            ) from error
+        return token.txid if token else None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
+        """The sink stages the frame as it likes; returning is its report."""
+        return self.sink.prepare(tx, frame)
+
+    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
+        """The sink makes it visible."""
+        self.sink.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: Any) -> None:
+        """The sink gives it up."""
+        self.sink.abort(tx, receipt)

@@ -1,0 +1,209 @@
+"""States as participants: how the change of a batch is applied to each kind of state, under the transaction's token."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from attrs import define, field
+from pyspark.sql import DataFrame
+
+from coordinators.store import TopologyIdentity
+from trident_py.collector import TridentCollector
+from trident_py.engine.participants import Collect, Participant
+from trident_py.errors import StateError
+from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.row import column_values, row_class
+from trident_py.sinks.base import SinkTransaction
+from trident_py.states.base import (
+    FencedState,
+    MapState,
+    Snapshottable,
+    State,
+    StateUpdater,
+    ValueUpdater,
+    combiner_updater,
+    reducer_updater,
+)
+from trident_py.states.keys import encode_key
+
+log = logging.getLogger(__name__)
+
+Tail: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
+"""What follows ``new_values_stream()``: takes the rows of the commit phase."""
+
+Columns: TypeAlias = Sequence[Sequence[Any]]
+"""The values of each field, of all rows."""
+
+
+@define(kw_only=True)
+class StateParticipant(Participant):
+    """A state and what a batch does to it.
+
+    Attributes:
+        tail: what is done with the new values; None where nobody wants them.
+        fed: the states that the new values go into.
+    """
+
+    name: str
+    state: State
+    tail: Tail | None = None
+    fed: tuple[StateParticipant, ...] = ()
+
+    @property
+    def is_ours(self) -> bool:  # type: ignore[override]
+        """A fenced state is one of ours."""
+        return isinstance(self.state, FencedState)
+
+    @property
+    def remembers(self) -> bool:  # type: ignore[override]
+        """A user's state has no token to remember by."""
+        return isinstance(self.state, FencedState) and not self.state.volatile
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+        """Raise the state's fence."""
+        token = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
+        return token.txid if token else None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
+        """Run the job; the change stays in the driver's memory until it is committed or given up."""
+        return collect(frame)
+
+    def commit(self, tx: SinkTransaction, receipt: pa.Table) -> None:
+        """Apply the change, then hand the new values on."""
+        self.apply(tx, [column_values(column) for column in receipt.columns])
+
+    def apply(self, tx: SinkTransaction, columns: Columns) -> None:
+        """Apply the change given as columns; also what comes from another state's new values."""
+        values: list[tuple[Any, ...]] = []
+        with self._transaction(tx) as due:
+            if due:
+                values = self._change(tx, columns)
+        if self.tail is not None:
+            self.tail(tx, values)
+
+    def close(self) -> None:
+        """Close what is ours to close."""
+        if isinstance(self.state, FencedState):
+            self.state.close()
+        for state in self.fed:
+            state.close()
+
+    @abstractmethod
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        """Apply the change to the state; returns the new values, if anybody wants them."""
+
+    @contextmanager
+    def _transaction(self, tx: SinkTransaction) -> Iterator[bool]:
+        state = self.state
+        if not isinstance(state, FencedState):
+            state.begin_commit(tx.txid)
+            yield True
+            state.commit(tx.txid)
+            return
+        try:
+            due = state.begin_transaction(tx)
+            yield due
+            if due:
+                state.end_transaction(tx)
+        except BaseException:
+            state.rollback()
+            raise
+
+
+@define(kw_only=True)
+class AggregateParticipant(StateParticipant):
+    """``persistent_aggregate``: one value per key, or one in all.
+
+    Attributes:
+        keys: how many key columns the change has; 0: not grouped.
+        inputs: the fields of the rows that a reducer sees.
+    """
+
+    aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
+    keys: int
+    inputs: Sequence[str] = ()
+
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        keys: list[tuple[Any, ...]] = list(zip(*columns[: self.keys], strict=True))
+        if self.keys == 0:
+            keys = [()] * len(columns[0])
+        state, aggregator = self.state, self.aggregator
+        if isinstance(state, FencedState) and isinstance(aggregator, CombinerAggregator):
+            state.multi_merge(keys, columns[self.keys], aggregator)
+            return self._with_keys(keys, state.multi_get(keys)) if self.tail else []
+        if isinstance(aggregator, CombinerAggregator):
+            updaters = [combiner_updater(aggregator, partial) for partial in columns[self.keys]]
+        else:
+            keys, updaters = self._reductions(keys, columns[self.keys :], aggregator)
+        return self._with_keys(keys, self._update(keys, updaters))
+
+    def _reductions(
+        self, keys: list[tuple[Any, ...]], inputs: Columns, aggregator: ReducerAggregator[Any]
+    ) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
+        rows = map(row_class(tuple(self.inputs))._make, zip(*inputs, strict=True))
+        groups: dict[str, tuple[tuple[Any, ...], list[Any]]] = {}
+        for key, row in zip(keys, rows, strict=True):
+            groups.setdefault(encode_key(key), (key, []))[1].append(row)
+        found = list(groups.values())
+        return [key for key, _ in found], [reducer_updater(aggregator, group) for _, group in found]
+
+    def _update(self, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
+        if not keys:
+            return []
+        if isinstance(self.state, Snapshottable) and self.keys == 0:
+            return [self.state.update(updater) for updater in updaters]
+        if isinstance(self.state, MapState):
+            return self.state.multi_update([list(key) for key in keys], updaters)
+        kind = "a MapState" if self.keys else "a Snapshottable"
+        raise StateError(
+            f"state {self.name!r}: persistent_aggregate needs {kind}, its factory made a {type(self.state).__name__}"
+        )
+
+    def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [(*key, value) for key, value in zip(keys, values, strict=True)]
+
+
+@define
+class UpdateCollector(TridentCollector):
+    """Takes the new values that a state updater emits."""
+
+    where: str
+    fields: Sequence[str]
+    rows: list[tuple[Any, ...]] = field(factory=list)
+
+    def emit(self, row: Sequence[Any]) -> None:
+        """Emit one row of the updater's output fields."""
+        if not isinstance(row, tuple | list):
+            raise TypeError(f"{self.where}: emitted {row!r}; emit a tuple, list or Row")
+        if len(row) != len(self.fields):
+            raise ValueError(f"{self.where}: emitted {row!r} for the {len(self.fields)} fields {list(self.fields)}")
+        self.rows.append(tuple(row))
+
+    def report_error(self, error: BaseException) -> None:
+        """Log ``error``; the attempt goes on."""
+        log.error("%s: reported %s: %s", self.where, type(error).__name__, error)
+
+
+@define(kw_only=True)
+class UpdateParticipant(StateParticipant):
+    """``partition_persist``: a user's updater over the rows of the batch, also if there are none.
+
+    Attributes:
+        inputs: the fields of the rows that the updater sees.
+        outputs: the fields of what it emits.
+    """
+
+    updater: StateUpdater[Any]
+    inputs: Sequence[str]
+    outputs: Sequence[str] = ()
+
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
+        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+        self.updater.update_state(self.state, rows, collector)
+        return collector.rows

@@ -1,0 +1,276 @@
+"""The three streams of a topology: carries batches to spouts, branches and states, on the right threads.
+
+Each spout has one thread for its coordinator and one for its emitter, commits have one, and Spark jobs have as many as
+may run side by side. All calls of one kind are in txid order, and a commit never waits for an emission. What comes of
+it is posted to the driver; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
+from trident_py.engine.participants import Participant
+from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.errors import SpoutError
+from trident_py.sinks.base import SinkTransaction
+
+log = logging.getLogger(__name__)
+
+
+@define(eq=False)
+class SpoutThreads:
+    """One spout at work: its two halves, each on a thread of its own."""
+
+    coordinator: TridentSpoutCoordinator
+    executor: TridentSpoutExecutor
+    coordinating: ThreadPoolExecutor
+    emitting: ThreadPoolExecutor
+
+    @classmethod
+    def of(cls, coordinator: TridentSpoutCoordinator, executor: TridentSpoutExecutor) -> SpoutThreads:
+        """Start the two threads."""
+        name = f"trident-{executor.tx_id}"
+        return cls(
+            coordinator,
+            executor,
+            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-coordinator"),
+            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-emitter"),
+        )
+
+    @property
+    def tx_id(self) -> str:
+        """The spout's id."""
+        return self.executor.tx_id
+
+
+@define(kw_only=True, eq=False)
+class TopologyStreams:
+    """`BatchStreams` over real spouts, branches and participants.
+
+    Attributes:
+        branches: for each participant, the spouts that it reads.
+        process: runs one branch of an attempt as a Spark job and returns the receipt of what it prepared; reports to
+            the acker itself. Called on job threads.
+        cancel_jobs: cancels the Spark jobs of an attempt.
+        understood: what to report for an exception, and whether it counts against the batch.
+        transaction: an attempt as sinks see it.
+        ensure_leading: raises if another leader may exist.
+    """
+
+    topology: str
+    spouts: Sequence[SpoutThreads]
+    branches: Sequence[frozenset[str]]
+    participants: Sequence[Participant]
+    process: Callable[[TridentBoltExecutor, int], Any]
+    cancel_jobs: Callable[[TransactionAttempt], None]
+    understood: Callable[[BaseException, str], tuple[BaseException, bool]]
+    transaction: Callable[[TransactionAttempt], SinkTransaction]
+    ensure_leading: Callable[[], None]
+    draw_edge: Callable[[], int]
+    post: Callable[[Notice], object]
+    job_threads: int
+    _attempts: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
+    _committing: TransactionAttempt | None = field(default=None, init=False)
+    _commits: ThreadPoolExecutor = field(init=False)
+    _jobs: ThreadPoolExecutor = field(init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Start the threads for commits and jobs; they begin to run when there is work."""
+        self._commits = ThreadPoolExecutor(1, thread_name_prefix=f"trident-{self.topology}-commit")
+        self._jobs = ThreadPoolExecutor(self.job_threads, thread_name_prefix=f"trident-{self.topology}-job")
+
+    # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
+
+    def consumers(self, stream: StreamId) -> int:
+        """Every spout listens to ``$batch``; whatever commits listens to ``$commit``."""
+        return len(self.spouts) if stream is StreamId.BATCH else len(self._committers()) + len(self._committer_spouts())
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Have the coordinator of ``spout`` answer."""
+        threads = next(threads for threads in self.spouts if threads.tx_id == spout)
+        self._submit(threads.coordinating, lambda: self.post(threads.coordinator.answer(ask)))
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+        """Have every spout emit its part of ``attempt``."""
+        work = TridentBoltExecutor(attempt, self.branches)
+        with self._lock:
+            self._attempts[attempt] = work
+        for threads, edge in zip(self.spouts, edges, strict=True):
+            self._submit(threads.emitting, self._emit, work, threads, metadata.get(threads.tx_id), edge)
+
+    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
+        """Have everything that commits commit ``attempt``: the committer spouts, then states and sinks."""
+        self._submit(self._commits, self._commit, self._attempts[attempt], list(edges))
+
+    def emit_success(self, attempt: TransactionAttempt) -> None:
+        """Tell both halves of every spout, each on its thread."""
+        with self._lock:
+            self._attempts.pop(attempt, None)
+        waiting = [2 * len(self.spouts)]
+        for threads in self.spouts:
+            self._submit(threads.emitting, self._succeed, attempt, waiting, threads.executor.success, attempt)
+            self._submit(
+                threads.coordinating,
+                self._succeed,
+                attempt,
+                waiting,
+                threads.coordinator.coordinator.success,
+                attempt.txid,
+            )
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Cancel the jobs of ``attempt``, and give up what it prepared."""
+        with self._lock:
+            work = self._attempts.pop(attempt, None)
+        if work is None:
+            return
+        for branch, receipt in work.cancel().items():
+            self._submit(self._commits, self._abort, work, branch, receipt)
+        if work.working:
+            self._submit(self._jobs, self.cancel_jobs, attempt)
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Attempts with a running Spark job, and the one that a state of ours is committing."""
+        with self._lock:
+            alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.working]
+            return alive + ([(self._committing, StreamId.COMMIT)] if self._committing else [])
+
+    def rows_of(self, attempt: TransactionAttempt) -> int:
+        """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
+        with self._lock:
+            work = self._attempts.get(attempt)
+        return work.driver_rows + sum(work.task_rows.values()) if work else 0
+
+    def close(self) -> None:
+        """Stop the threads and close what they served; waits for what is being done."""
+        for threads in self.spouts:
+            self._submit(threads.emitting, threads.executor.emitter.close)
+            self._submit(threads.coordinating, threads.coordinator.coordinator.close)
+        for pool in self._pools():
+            pool.shutdown(wait=True)
+        for participant in self.participants:
+            participant.close()
+
+    # --- on the emitters' threads -------------------------------------------------------------------------------------
+
+    def _emit(self, work: TridentBoltExecutor, threads: SpoutThreads, metadata: Json, edge: int) -> None:
+        if work.cancelled.is_set():
+            return
+        try:
+            batch = threads.executor.emit_batch(work.attempt, metadata)
+        except Exception as error:  # noqa: BLE001 - user code
+            self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")
+            return
+        work.driver_rows += batch.driver_rows
+        readers = [branch for branch, reads in enumerate(self.branches) if threads.tx_id in reads]
+        inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
+        ready = work.deliver(threads.tx_id, inputs)
+        self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))
+        for branch in ready:
+            self._submit(self._jobs, self._run, work, branch)
+
+    # --- on the job threads -------------------------------------------------------------------------------------------
+
+    def _run(self, work: TridentBoltExecutor, branch: int) -> None:
+        if work.cancelled.is_set():
+            return
+        participant, receipt = self.participants[branch], None
+        work.begin_work()
+        try:
+            receipt = self.process(work, branch)
+        except Exception as error:  # noqa: BLE001 - user code, or Spark
+            self._fail(work.attempt, error, participant.name)
+        finally:
+            work.end_work()
+        if not work.prepared(branch, receipt):
+            self._submit(self._commits, self._abort, work, branch, receipt)
+
+    # --- on the commit thread -----------------------------------------------------------------------------------------
+
+    def _commit(self, work: TridentBoltExecutor, edges: list[int]) -> None:
+        tx, doing = self.transaction(work.attempt), "committing"
+        try:
+            for threads in self._committer_spouts():
+                doing = f"spout {threads.tx_id!r} committing"
+                if work.cancelled.is_set():
+                    return
+                self.ensure_leading()
+                threads.executor.commit(work.attempt)
+                self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
+            for branch in self._committers():
+                participant = self.participants[branch]
+                doing = f"{participant.name} committing"
+                if work.cancelled.is_set():
+                    return
+                self.ensure_leading()
+                self._committing = work.attempt if participant.is_ours else None
+                participant.commit(tx, work.receipt(branch))
+                self._committing = None
+                self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
+        except Exception as error:  # noqa: BLE001 - user code, or a store
+            self._fail(work.attempt, error, doing)
+        finally:
+            self._committing = None
+
+    def _abort(self, work: TridentBoltExecutor, branch: int, receipt: Any) -> None:
+        participant = self.participants[branch]
+        try:
+            participant.abort(self.transaction(work.attempt), receipt)
+        except Exception:
+            # It will never commit in any case; what it staged is swept at the next takeover.
+            log.exception("topology %s: %s could not give up %s", self.topology, participant.name, work.attempt)
+
+    # --- everywhere ---------------------------------------------------------------------------------------------------
+
+    def _succeed(
+        self, attempt: TransactionAttempt, waiting: list[int], success: Callable[[Any], None], argument: Any
+    ) -> None:
+        try:
+            success(argument)
+        except Exception as error:
+            raise SpoutError(
+                f"topology {self.topology!r}: success({argument}) of a spout raised {type(error).__name__}: {error}; "
+                f"the transaction is committed, and its success is delivered again when the topology is started again"
+            ) from error
+        with self._lock:
+            waiting[0] -= 1
+            if waiting[0] == 0:
+                self.post(SuccessDelivered(attempt.txid))
+
+    def _fail(self, attempt: TransactionAttempt, error: BaseException, doing: str) -> None:
+        where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
+        cause, counts = self.understood(error, where)
+        log.debug("%s failed", where, exc_info=error)
+        self.post(Failed(attempt, cause, counts))
+
+    def _committers(self) -> list[int]:
+        return [branch for branch, participant in enumerate(self.participants) if participant.commits]
+
+    def _committer_spouts(self) -> list[SpoutThreads]:
+        return [threads for threads in self.spouts if threads.executor.is_committer]
+
+    def _pools(self) -> list[ThreadPoolExecutor]:
+        own = [pool for threads in self.spouts for pool in (threads.coordinating, threads.emitting)]
+        return [*own, self._jobs, self._commits]
+
+    def _submit(self, pool: ThreadPoolExecutor, call: Callable[..., Any], *arguments: Any) -> None:
+        pool.submit(self._guarded, call, *arguments)
+
+    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except BaseException as error:  # noqa: BLE001 - nothing may end in a forgotten future
+            self.post(Broken(error))

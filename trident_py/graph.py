@@ -1,0 +1,143 @@
+"""What a topology declares: a graph of values that only grows. Checked as it is declared; run by the planner."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from trident_py.errors import StateError, TopologyError
+
+if TYPE_CHECKING:
+    from coordinators.attempt import TransactionAttempt
+    from trident_py.planner.flow import Flow
+    from trident_py.spouts.base import IBatchSpout, ITridentSpout
+
+
+class Phase(Enum):
+    """When an operation runs."""
+
+    PROCESSING = "processing"
+    """In a Spark job, side by side with other attempts."""
+
+    COMMIT = "commit"
+    """On the driver, in txid order."""
+
+
+class Operation(ABC):
+    """What a node does. A value: it is declared once, and built into DataFrame expressions for every attempt.
+
+    Attributes:
+        title: what the user called, for messages and ``explain()``.
+    """
+
+    title: str
+
+    runs_on_driver: ClassVar[bool] = False
+    """Whether it may follow ``new_values_stream()``, whose rows are the driver's."""
+
+    begins: ClassVar[Phase] = Phase.PROCESSING
+    """The phase it runs in, unless an input of it is in the commit phase already."""
+
+    @abstractmethod
+    def output(self, inputs: Sequence[StructType]) -> StructType | None:
+        """The fields it gives; None where only Spark can tell.
+
+        Raises:
+            TopologyError: it can't work on these inputs.
+        """
+
+    @abstractmethod
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """What it does to a batch, as DataFrame expressions; no action."""
+
+
+@frozen(eq=False)
+class Node:
+    """One operation in its place.
+
+    Attributes:
+        inputs: the nodes it reads.
+        schema: the fields it gives; None until Spark has been asked.
+        label: the name that the user gave to the stream it was called on.
+        phase: when it runs.
+    """
+
+    operation: Operation
+    inputs: tuple[Node, ...]
+    schema: StructType | None
+    label: str | None
+    phase: Phase
+
+    @property
+    def spouts(self) -> tuple[str, ...]:
+        """The ``tx_id`` of every spout it depends on, sorted."""
+        own = (self.operation.tx_id,) if isinstance(self.operation, Source) else ()
+        return tuple(sorted({*own, *(spout for node in self.inputs for spout in node.spouts)}))
+
+
+@frozen
+class Source(Operation):
+    """A spout.
+
+    Attributes:
+        tx_id: under which its position is stored.
+        spout: as the user gave it.
+        schema: the fields of its rows.
+    """
+
+    title: str
+    tx_id: str
+    spout: ITridentSpout[Any] | IBatchSpout
+    schema: StructType
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The spout's own."""
+        return self.schema
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Never asked for: its frame is what the planner starts from."""
+        raise AssertionError(f"{self.title} is emitted, not built")
+
+
+@define(eq=False)
+class Graph:
+    """The nodes of one topology, each behind its inputs."""
+
+    topology: str
+    nodes: list[Node] = field(factory=list)
+
+    def add(self, operation: Operation, *inputs: Node, label: str | None = None) -> Node:
+        """Declare ``operation`` on ``inputs``.
+
+        Raises:
+            TopologyError: it can't work there.
+        """
+        phase = Phase.COMMIT if any(node.phase is Phase.COMMIT for node in inputs) else operation.begins
+        if phase is Phase.COMMIT and not operation.runs_on_driver:
+            raise TopologyError(
+                "it needs Spark, and what follows new_values_stream() runs on the driver, in the commit phase; there "
+                "are each, map, flat_map, filter with a Filter or a function, peek, project and partition_persist"
+            )
+        schemas = [node.schema for node in inputs if node.schema is not None]
+        schema = operation.output(schemas) if len(schemas) == len(inputs) else None
+        node = Node(operation, inputs, schema, label, phase)
+        self.nodes.append(node)
+        return node
+
+    def consumers(self, node: Node) -> list[Node]:
+        """The nodes that read ``node``."""
+        return [other for other in self.nodes if any(each is node for each in other.inputs)]
+
+    @contextmanager
+    def declaring(self, title: str) -> Iterator[str]:
+        """Whatever is wrong inside is said with the topology and ``title``."""
+        try:
+            yield title
+        except (TopologyError, StateError) as error:
+            raise type(error)(f"topology {self.topology!r}, {title}: {error}") from error

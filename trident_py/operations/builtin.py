@@ -1,0 +1,211 @@
+"""The operations that come with the product. What can be a Spark expression is one; each works in plain Python too."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import reduce
+from operator import and_
+from typing import Any, ClassVar, TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as t
+
+from trident_py.errors import TopologyError
+from trident_py.operations.base import CombinerAggregator, Filter, T
+
+Number: TypeAlias = int | float | Decimal
+
+_DECIMAL_PRECISION_MAX = 38
+_SUM_EXTRA_DIGITS = 10
+
+
+class NativeAggregator(CombinerAggregator[T]):
+    """A `CombinerAggregator` that Spark can compute itself; it gives its result's type, so ``out`` is a name only."""
+
+    @abstractmethod
+    def result_type(self, source: t.StructType) -> t.DataType:
+        """The type of its result over ``source``, which holds ``in_fields`` only (all fields where there are none).
+
+        Raises:
+            TopologyError: it can't aggregate values of such a type.
+        """
+
+    @abstractmethod
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """The same as a Spark expression over the columns of ``in_fields``; never null where `zero` isn't None."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.in_fields))})"
+
+
+class Count(NativeAggregator[int]):
+    """The number of rows: ``bigint``. Never looks at values."""
+
+    merge = "sum"
+
+    def init(self, row: Any) -> int:
+        """One."""
+        return 1
+
+    def combine(self, left: int, right: int) -> int:
+        """The sum."""
+        return left + right
+
+    def zero(self) -> int:
+        """Nothing counted."""
+        return 0
+
+    def result_type(self, source: t.StructType) -> t.DataType:
+        """Always ``bigint``."""
+        return t.LongType()
+
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """``count(1)``."""
+        return F.count(F.lit(1))
+
+
+class Sum(NativeAggregator[Number]):
+    """The sum of a field; nulls add nothing, and the sum of nothing is 0.
+
+    Integers give ``bigint``, ``float`` and ``double`` give ``double`` (Storm cut floats to integers),
+    ``decimal(p, s)`` gives ``decimal(min(p + 10, 38), s)``.
+    """
+
+    merge = "sum"
+
+    def __init__(self, in_field: str) -> None:
+        self.in_fields = (in_field,)
+
+    def init(self, row: Any) -> Number:
+        """The field's value; 0 for null."""
+        value: Number | None = row[0]
+        return 0 if value is None else value
+
+    def combine(self, left: Number, right: Number) -> Number:
+        """Both together."""
+        return left + right  # type: ignore[operator] # one field, one type; but for the 0 that goes with all
+
+    def zero(self) -> Number:
+        """Nothing added."""
+        return 0
+
+    def result_type(self, source: t.StructType) -> t.DataType:
+        """By the type of the field."""
+        match kind := _only(source).dataType:
+            case t.DecimalType():
+                return t.DecimalType(min(kind.precision + _SUM_EXTRA_DIGITS, _DECIMAL_PRECISION_MAX), kind.scale)
+            case t.IntegralType():
+                return t.LongType()
+            case t.FractionalType():
+                return t.DoubleType()
+        raise TopologyError(f"{self!r} adds numbers, and {self.in_fields[0]!r} is {kind.simpleString()}")
+
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """``coalesce(sum(field), 0)``."""
+        return F.coalesce(F.sum(columns[0]), F.lit(0).cast(result))
+
+
+class _Extreme(NativeAggregator[Any]):
+    _UNORDERED: ClassVar[tuple[type[t.DataType], ...]] = (t.ArrayType, t.MapType, t.StructType)
+
+    def __init__(self, in_field: str) -> None:
+        self.in_fields = (in_field,)
+
+    def init(self, row: Any) -> Any:
+        """The field's value."""
+        return row[0]
+
+    def combine(self, left: Any, right: Any) -> Any:
+        """The one that wins; a null never does."""
+        if left is None or right is None:
+            return right if left is None else left
+        return self._winner(left, right)
+
+    def zero(self) -> None:
+        """There is none among no rows."""
+
+    def result_type(self, source: t.StructType) -> t.DataType:
+        """The field's own."""
+        kind = _only(source).dataType
+        if isinstance(kind, self._UNORDERED):
+            raise TopologyError(f"{self!r} compares values, and {self.in_fields[0]!r} is {kind.simpleString()}")
+        return kind
+
+    @abstractmethod
+    def _winner(self, left: Any, right: Any) -> Any:
+        """The one of two values that stays."""
+
+
+class Min(_Extreme):
+    """The least value of a field, which nulls aren't; null where there is none. NaN is the greatest, as in Spark."""
+
+    merge = "min"
+
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """``min(field)``."""
+        return F.min(columns[0])
+
+    def _winner(self, left: Any, right: Any) -> Any:
+        return min(left, right, key=_as_spark_orders)
+
+
+class Max(_Extreme):
+    """The greatest value of a field, which nulls aren't; null where there is none. NaN is the greatest, as in Spark."""
+
+    merge = "max"
+
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """``max(field)``."""
+        return F.max(columns[0])
+
+    def _winner(self, left: Any, right: Any) -> Any:
+        return max(left, right, key=_as_spark_orders)
+
+
+class NativeFilter(Filter):
+    """A `Filter` that Spark can evaluate itself."""
+
+    @abstractmethod
+    def condition(self, columns: Sequence[Column]) -> Column:
+        """The same as a Spark condition over the columns that it sees."""
+
+
+class FilterNull(NativeFilter):
+    """Keeps the rows that have a value in each of these fields (no field: in all of them)."""
+
+    def __init__(self, *in_fields: str) -> None:
+        self.in_fields = in_fields
+
+    def is_keep(self, row: Any) -> bool:
+        """Whether no value is null."""
+        return None not in row
+
+    def condition(self, columns: Sequence[Column]) -> Column:
+        """``a IS NOT NULL AND b IS NOT NULL``."""
+        return reduce(and_, [each.isNotNull() for each in columns])
+
+
+class Negate(Filter):
+    """Keeps what another filter drops."""
+
+    def __init__(self, inner: Filter) -> None:
+        if not isinstance(inner, Filter):
+            raise TopologyError(f"Negate takes a Filter, not {inner!r}")
+        self.inner = inner
+        self.in_fields = inner.in_fields
+
+    def is_keep(self, row: Any) -> bool:
+        """Whether the other one drops it."""
+        return not self.inner.is_keep(row)
+
+
+def _only(source: t.StructType) -> t.StructField:
+    (field,) = source.fields
+    return field
+
+
+def _as_spark_orders(value: Any) -> tuple[bool, Any]:
+    return value != value, value

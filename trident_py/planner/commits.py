@@ -1,0 +1,170 @@
+"""What takes part in commits, as it is run: states and sinks, and what follows a state's new values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+from pyspark.sql.types import StructField, StructType
+
+from trident_py.graph import Graph, Node
+from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink, renamed_keys
+from trident_py.planner.flow import project_step
+from trident_py.planner.pipeline import RowPipeline
+from trident_py.planner.rowwise import RowOperation
+from trident_py.row import Row
+from trident_py.schema import select
+from trident_py.sinks.base import TransactionalSink
+from trident_py.states.base import StateFactory, StateUpdater
+
+
+@frozen(kw_only=True)
+class CommitStream:
+    """What follows ``new_values_stream()``: rows on the driver, in the commit phase.
+
+    Attributes:
+        pipeline: the row operations up to where the stream ends or forks.
+        persist: the state that takes the rows there, if one does.
+        streams: the ways on, where the stream forks.
+    """
+
+    pipeline: RowPipeline
+    persist: PartitionPersist | None = None
+    streams: tuple[CommitStream, ...] = ()
+
+    def rows(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+        """What becomes of ``values``: the rows for ``persist``, or for each of ``streams``."""
+        return self.pipeline.rows(values)
+
+
+@frozen(kw_only=True)
+class PersistentAggregate:
+    """Aggregates into a state, one value for each key.
+
+    Attributes:
+        name: under which it is known, durably.
+        factory: makes the state; knows the types already.
+        keys: the group fields; none: one value in all.
+        inputs: what a reducer sees of each row; empty for a combiner.
+        out: the value.
+        fields: what the branch's frame has: the keys, then the partial value of a combiner, one row a key (ungrouped:
+            exactly one row), or the inputs of a reducer, one row for each. A key that is also an input comes twice,
+            first as ``_key_<name>``.
+        new_values: what follows; its rows are the keys and the value.
+    """
+
+    name: str
+    factory: StateFactory
+    aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
+    keys: StructType
+    inputs: StructType
+    out: StructField
+    fields: StructType
+    new_values: CommitStream | None
+
+
+@frozen(kw_only=True)
+class PartitionPersist:
+    """Hands a batch to a user's updater.
+
+    Attributes:
+        name: under which it is known, durably.
+        fields: what the branch's frame has, and the updater sees of each row.
+        out_schema: what the updater emits; None: nothing.
+        new_values: what follows; its rows are what the updater emitted.
+    """
+
+    name: str
+    factory: StateFactory
+    updater: StateUpdater[Any]
+    fields: StructType
+    out_schema: StructType | None
+    new_values: CommitStream | None
+
+
+@frozen(kw_only=True)
+class SinkWrite:
+    """Writes a batch to a two-phase sink.
+
+    Attributes:
+        name: under which it is known, durably.
+        fields: what the branch's frame has.
+    """
+
+    name: str
+    sink: TransactionalSink[Any]
+    fields: StructType
+
+
+Committer = PersistentAggregate | PartitionPersist | SinkWrite
+
+
+def committer(graph: Graph, node: Node) -> Committer:
+    """What takes the rows of ``node``, which is an `Ending` with known fields."""
+    operation, source = node.operation, node.inputs[0].schema or StructType()
+    match operation:
+        case AggregateState():
+            return _persistent_aggregate(operation, source, _new_values(graph, node))
+        case UpdatedState():
+            return _partition_persist(operation, source, _new_values(graph, node))
+        case WrittenSink():
+            return SinkWrite(name=operation.name, sink=operation.sink, fields=source)
+    raise AssertionError(f"{operation.title} ends no branch")
+
+
+def _persistent_aggregate(
+    operation: AggregateState, source: StructType, new_values: CommitStream | None
+) -> PersistentAggregate:
+    fields = operation.aggregation.fields(source)
+    reduces = isinstance(operation.aggregator, ReducerAggregator)
+    inputs = fields.seen if reduces else StructType()
+    return PersistentAggregate(
+        name=operation.name,
+        factory=operation.typed(fields),
+        aggregator=operation.aggregator,
+        keys=fields.keys,
+        inputs=inputs,
+        out=fields.results.fields[0],
+        fields=StructType([*renamed_keys(fields).fields, *inputs.fields]) if reduces else fields.target,
+        new_values=new_values,
+    )
+
+
+def _partition_persist(
+    operation: UpdatedState, source: StructType, new_values: CommitStream | None
+) -> PartitionPersist:
+    return PartitionPersist(
+        name=operation.name,
+        factory=operation.factory,
+        updater=operation.updater,
+        fields=select(source, operation.in_fields),
+        out_schema=operation.out_schema,
+        new_values=new_values,
+    )
+
+
+def _new_values(graph: Graph, state: Node) -> CommitStream | None:
+    streams = [_commit_stream(graph, each, RowPipeline(each.schema or StructType())) for each in graph.consumers(state)]
+    if len(streams) <= 1:
+        return streams[0] if streams else None
+    return CommitStream(pipeline=RowPipeline(state.schema or StructType()), streams=tuple(streams))
+
+
+def _commit_stream(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
+    following = graph.consumers(node)
+    if len(following) == 1:
+        return _followed(graph, following[0], pipeline)
+    streams = tuple(_followed(graph, each, RowPipeline(pipeline.target)) for each in following)
+    return CommitStream(pipeline=pipeline, streams=streams)
+
+
+def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
+    operation, source = node.operation, pipeline.target
+    if isinstance(operation, RowOperation):
+        return _commit_stream(graph, node, pipeline.then(operation.step(source)))
+    if not isinstance(operation, UpdatedState):
+        raise AssertionError(f"{operation.title} can't run in the commit phase")
+    persist = _partition_persist(operation, source, _new_values(graph, node))
+    return CommitStream(pipeline=pipeline.then(project_step(source, operation.in_fields)), persist=persist)

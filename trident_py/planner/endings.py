@@ -1,0 +1,145 @@
+"""What ends a branch, as it is declared: states and sinks, and the stream of a state's new values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain, count
+from typing import Any, ClassVar
+
+from attrs import frozen
+from pyspark.sql.types import StructField, StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.graph import Graph, Operation, Phase
+from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.planner.aggregation import AggregatedFields, Aggregation
+from trident_py.planner.flow import Flow
+from trident_py.schema import select
+from trident_py.sinks.base import TransactionalSink
+from trident_py.spark.frames import column
+from trident_py.states.base import StateFactory, StateUpdater
+
+
+@frozen(kw_only=True)
+class AggregateState(Operation):
+    """``persistent_aggregate``."""
+
+    title: str
+    name: str
+    factory: StateFactory
+    aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
+    aggregation: Aggregation
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The new values: keys and value."""
+        fields = self.aggregation.fields(inputs[0])
+        self.typed(fields)
+        return fields.target
+
+    def typed(self, fields: AggregatedFields) -> StateFactory:
+        """The factory that knows the types.
+
+        Raises:
+            StateError: the state can't hold them.
+        """
+        return self.factory.for_fields(fields.keys, fields.results.fields[0])
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """A partial value per key, or the rows to reduce."""
+        (flow,) = inputs
+        if isinstance(self.aggregator, CombinerAggregator):
+            return self.aggregation.build(inputs, batch_id)
+        fields = self.aggregation.fields(flow.schema)
+        keys = renamed_keys(fields)
+        narrowed = flow.select(fields.needed)
+        if narrowed.schema.names == [*keys.names, *fields.seen.names]:
+            return narrowed
+        columns = [
+            *(column(key).alias(name) for key, name in zip(fields.keys.names, keys.names, strict=True)),
+            *map(column, fields.seen.names),
+        ]
+        schema = StructType([*keys.fields, *fields.seen.fields])
+        return narrowed.replaced(lambda frame: frame.select(*columns), schema)
+
+
+def renamed_keys(fields: AggregatedFields) -> StructType:
+    """The keys, under names that the inputs don't have."""
+    return StructType(
+        [
+            StructField(f"_key_{key.name}" if key.name in fields.seen.names else key.name, key.dataType, key.nullable)
+            for key in fields.keys.fields
+        ]
+    )
+
+
+@frozen(kw_only=True)
+class UpdatedState(Operation):
+    """``partition_persist``."""
+
+    title: str
+    name: str
+    factory: StateFactory
+    updater: StateUpdater[Any]
+    in_fields: tuple[str, ...]
+    out_schema: StructType | None
+
+    runs_on_driver: ClassVar[bool] = True
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The new values: what the updater emits."""
+        select(inputs[0], self.in_fields)
+        return self.out_schema or StructType()
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """The rows for the updater."""
+        return inputs[0].select(self.in_fields)
+
+
+@frozen(kw_only=True)
+class WrittenSink(Operation):
+    """``write_to``."""
+
+    title: str
+    name: str
+    sink: TransactionalSink[Any]
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """What is written."""
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """The stream itself."""
+        return inputs[0]
+
+
+Ending = AggregateState | UpdatedState | WrittenSink
+"""What ends a branch."""
+
+
+@frozen
+class NewValues(Operation):
+    """``new_values_stream``: the rows that a state gives while it commits."""
+
+    title: str
+
+    runs_on_driver: ClassVar[bool] = True
+    begins: ClassVar[Phase] = Phase.COMMIT
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The state's."""
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Never asked for: the rows are the driver's."""
+        raise AssertionError(f"{self.title} runs in the commit phase")
+
+
+def state_names(graph: Graph) -> set[str]:
+    """The names of all states and sinks."""
+    return {node.operation.name for node in graph.nodes if isinstance(node.operation, Ending)}
+
+
+def unused(wanted: str, taken: Collection[str]) -> str:
+    """``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
+    names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)

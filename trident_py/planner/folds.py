@@ -1,0 +1,246 @@
+"""User-written aggregators over Arrow batches: one pass over a partition, one value per group."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice, repeat
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, frozen
+from pyspark.sql import types as t
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.planner.pipeline import CHUNK_ROWS, Columns, RowPipeline, chunks, collector_paused, record_batch
+from trident_py.planner.steps import RowCollector, Values
+from trident_py.row import Row, row_class
+from trident_py.schema import columns_of, shown
+
+V = TypeVar("V")
+
+Groups: TypeAlias = dict[tuple[Any, ...], Any]
+"""The value of each group, by key."""
+
+NO_ROW = "_no_row"
+"""The hidden column that is true in a row that is none; see `in_one_task`."""
+
+GROUPS_MAX = 100_000
+"""Partial values that a task keeps before it passes them on; more would only take memory."""
+
+
+class Fold(ABC, Generic[V]):
+    """How the rows of one group become one value, and that value rows."""
+
+    @abstractmethod
+    def empty(self) -> V:
+        """The value of no rows."""
+
+    @abstractmethod
+    def first(self, row: Row) -> V:
+        """The value of a group's first row."""
+
+    @abstractmethod
+    def following(self, value: V, row: Row) -> V:
+        """The value after one more row."""
+
+    @abstractmethod
+    def results(self, value: V) -> list[Values]:
+        """The rows that a group gives, without its key."""
+
+
+@frozen
+class CombineFold(Fold[Any]):
+    """Rows to the partial value of a `CombinerAggregator`."""
+
+    aggregator: CombinerAggregator[Any]
+
+    def empty(self) -> Any:
+        """Zero."""
+        return self.aggregator.zero()
+
+    def first(self, row: Row) -> Any:
+        """The row's own value: zero is left out, as where it is None in Storm."""
+        return self.aggregator.init(row)
+
+    def following(self, value: Any, row: Row) -> Any:
+        """Both together."""
+        return self.aggregator.combine(value, self.aggregator.init(row))
+
+    def results(self, value: Any) -> list[Values]:
+        """One row."""
+        return [(value,)]
+
+
+@frozen
+class MergeFold(CombineFold):
+    """Partial values, one a row, to the whole value of a `CombinerAggregator`."""
+
+    def first(self, row: Row) -> Any:
+        """The partial value itself."""
+        return row[0]
+
+    def following(self, value: Any, row: Row) -> Any:
+        """Both together."""
+        return self.aggregator.combine(value, row[0])
+
+
+@frozen
+class ReduceFold(Fold[Any]):
+    """Rows to the value of a `ReducerAggregator`."""
+
+    aggregator: ReducerAggregator[Any]
+
+    def empty(self) -> Any:
+        """The value to start from."""
+        return self.aggregator.init()
+
+    def first(self, row: Row) -> Any:
+        """The row reduced onto the value to start from."""
+        return self.aggregator.reduce(self.aggregator.init(), row)
+
+    def following(self, value: Any, row: Row) -> Any:
+        """The row reduced onto the value so far."""
+        return self.aggregator.reduce(value, row)
+
+    def results(self, value: Any) -> list[Values]:
+        """One row."""
+        return [(value,)]
+
+
+@define
+class Emitting:
+    """The value of an `Aggregator`, and what it has emitted for this group."""
+
+    value: Any
+    collector: RowCollector
+
+
+@frozen
+class AggregatorFold(Fold[Emitting]):
+    """Rows to whatever an `Aggregator` emits."""
+
+    aggregator: Aggregator[Any]
+    batch_id: TransactionAttempt | None
+    out: t.StructType
+    title: str
+
+    def empty(self) -> Emitting:
+        """The aggregator's own start, with a collector for this group."""
+        collector = RowCollector(self.title, self.out)
+        return Emitting(self.aggregator.init(self.batch_id, collector), collector)
+
+    def first(self, row: Row) -> Emitting:
+        """A start, and the first row taken in."""
+        return self.following(self.empty(), row)
+
+    def following(self, value: Emitting, row: Row) -> Emitting:
+        """One more row taken in."""
+        changed = self.aggregator.aggregate(value.value, row, value.collector)
+        if changed is not None:
+            value.value = changed
+        return value
+
+    def results(self, value: Emitting) -> list[Values]:
+        """All that was emitted."""
+        self.aggregator.complete(value.value, value.collector)
+        return value.collector.take()
+
+
+@frozen(kw_only=True)
+class GroupStage:
+    """A fold over the rows of a partition, group by group, behind the row operations before it.
+
+    Attributes:
+        rows: the row operations; they run in the same stage.
+        keys: the fields to group by; none: all rows are one group, which exists even if there are no rows.
+        in_fields: the fields that the aggregator sees.
+        fold: what to do.
+        target: the keys, and the fields of the results.
+        partial: whether a group may be given in several rows, as another fold follows.
+        title: what the user called, for messages.
+    """
+
+    rows: RowPipeline
+    keys: t.StructType
+    in_fields: tuple[str, ...]
+    fold: Fold[Any]
+    target: t.StructType
+    partial: bool
+    title: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        groups: Groups = {}
+        for chunk in chunks(map(_real_rows, batches)):
+            with collector_paused():
+                self._take(groups, self.rows.columns(chunk))
+            if self.partial and len(groups) > GROUPS_MAX:
+                yield from self._results(groups)
+                groups = {}
+        if not groups and not self.keys.fields and not self.partial:
+            with self._noting():
+                groups[()] = self.fold.empty()
+        yield from self._results(groups)
+
+    def _take(self, groups: Groups, columns: Columns) -> None:
+        of = dict(zip(self.rows.target.names, columns, strict=True))
+        keys = zip(*[_hashable(of[key.name], key.dataType) for key in self.keys], strict=True)
+        views = zip(*[of[name] for name in self.in_fields], strict=True)
+        fold, view = self.fold, None
+        with self._noting(lambda: f", at {shown(view)}"):
+            for key, view in zip(keys if self.keys else repeat(()), map(row_class(self.in_fields)._make, views)):  # noqa: B905
+                groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
+
+    def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
+        given = iter(groups.items())
+        while part := list(islice(given, CHUNK_ROWS)):
+            with self._noting():
+                rows = [(*key, *result) for key, value in part for result in self.fold.results(value)]
+            yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)
+
+    @contextmanager
+    def _noting(self, place: Callable[[], str] = str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"in {self.title}{place()}")
+            raise
+
+
+def _real_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if NO_ROW not in batch.schema.names:
+        return batch
+    return batch.filter(pc.invert(batch.column(NO_ROW))).drop_columns([NO_ROW])
+
+
+def _hashable(values: list[Any], kind: t.DataType) -> list[Any]:
+    convert = _key_converter(kind)
+    return list(map(convert, values)) if convert else values
+
+
+def _key_converter(kind: t.DataType) -> Callable[[Any], Any] | None:
+    """What makes values of ``kind`` one dict key where Spark sees one group: one NaN, one zero, tuples for lists."""
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            return _normal
+        case t.ArrayType():
+            return lambda value: None if value is None else tuple(_hashable(value, kind.elementType))
+        case t.StructType():
+            converters = [_key_converter(field.dataType) or _same for field in kind.fields]
+            return lambda row: None if row is None else tuple(f(v) for f, v in zip(converters, row, strict=True))
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _normal(number: float | None) -> float | None:
+    if number is None:
+        return None
+    return math.nan if math.isnan(number) else number + 0.0  # -0.0 + 0.0 is 0.0

@@ -1,0 +1,129 @@
+"""Steps fused into one: over Arrow batches in a Spark task, over plain rows on the driver in the commit phase.
+
+Both give the same, and the same as if each step were a Spark stage of its own: what user code made is turned into the
+declared types before the next step sees it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.planner.steps import Step, Values
+from trident_py.row import Row, column_values, rows_of
+from trident_py.schema import arrow_array, arrow_schema, arrow_table, columns_of
+
+Columns: TypeAlias = list[list[Any]]
+"""The values of each field, of all rows of a chunk."""
+
+CHUNK_ROWS = 2048
+"""Rows that go through all steps at once: enough to pay for an Arrow batch, few enough to stay in the caches."""
+
+CHUNK_BYTES = 1 << 20
+"""The same as bytes, for long rows: what user code makes of a chunk is in memory at once."""
+
+
+@frozen
+class RowPipeline:
+    """What a run of row operations does to rows of ``source``."""
+
+    source: t.StructType
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def target(self) -> t.StructType:
+        """The fields of the rows it gives."""
+        return self.steps[-1].target if self.steps else self.source
+
+    def then(self, step: Step) -> RowPipeline:
+        """The same, and one more step."""
+        return RowPipeline(self.source, (*self.steps, step))
+
+    @property
+    def title(self) -> str:
+        """Its steps' titles, for messages."""
+        return " → ".join(step.title for step in self.steps)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over Arrow batches, as ``DataFrame.mapInArrow`` wants it."""
+        for chunk in chunks(batches):
+            with collector_paused():
+                made = record_batch(self.columns(chunk), self.target, self.title)
+            yield made
+
+    def rows(self, rows: Sequence[Values]) -> list[Row]:
+        """Run over rows; what is given and what comes back has the declared types."""
+        return [row for batch in self(arrow_table(rows, self.source).to_batches()) for row in rows_of(batch)]
+
+    def columns(self, chunk: pa.RecordBatch) -> Columns:
+        """Run over one chunk. The values are the user's own, not yet turned into the declared types."""
+        columns = [column_values(column) for column in chunk.columns]
+        if not self.steps:
+            return columns
+        rows: Iterable[Values] = zip(*columns, strict=True)
+        *before, last = self.steps
+        for step in before:
+            made = step(rows)
+            rows = _settled(made, step.target, step.title) if step.makes_values else made
+        return columns_of(last(rows), len(last.target.fields))
+
+
+def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in pieces that are worked on at once."""
+    for batch in batches:
+        size = CHUNK_ROWS
+        if batch.nbytes > CHUNK_BYTES:
+            size = max(1, min(CHUNK_ROWS, CHUNK_BYTES * batch.num_rows // batch.nbytes))
+        for offset in range(0, batch.num_rows, size):
+            yield batch.slice(offset, size)
+
+
+def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: str) -> pa.RecordBatch:
+    """Values as an Arrow batch of the declared types; one that doesn't fit is an error that names ``title``."""
+    try:
+        arrays = [arrow_array(values, field) for values, field in zip(columns, schema.fields, strict=True)]
+    except TypeError as error:
+        raise TypeError(f"{title}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keeps the garbage collector away while rows are made: it took half the time, to find that all are in use."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+_PYTHON_OWN: dict[type[t.DataType], type] = {
+    t.StringType: str,
+    t.BooleanType: bool,
+    t.DoubleType: float,
+    t.ByteType: int,
+    t.ShortType: int,
+    t.IntegerType: int,
+    t.LongType: int,
+    t.BinaryType: bytes,
+    t.DateType: datetime.date,
+}
+"""Types whose values come back from Arrow as they were, if they are of this Python type."""
+
+
+def _settled(rows: Sequence[Values], schema: t.StructType, title: str) -> Iterable[Values]:
+    columns = columns_of(rows, len(schema.fields))
+    batch = record_batch(columns, schema, title)
+    for position, field in enumerate(schema.fields):
+        if not set(map(type, columns[position])) <= {_PYTHON_OWN.get(type(field.dataType)), type(None)}:
+            columns[position] = column_values(batch.column(position))
+    return zip(*columns, strict=True)

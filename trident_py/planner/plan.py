@@ -1,0 +1,168 @@
+"""From the graph to what runs: the spouts, and for each state, sink or loose end what is done to a batch on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
+from trident_py.graph import Graph, Node, Operation, Phase, Source
+from trident_py.planner.commits import Committer, committer
+from trident_py.planner.endings import Ending, state_names, unused
+from trident_py.planner.flow import Flow
+from trident_py.planner.rowwise import Transform
+from trident_py.schema import schema_of
+from trident_py.spark.frames import empty_frame
+from trident_py.spouts.base import IBatchSpout, ITridentSpout
+from trident_py.spouts.batch import BatchSpoutAdapter
+
+
+@frozen(kw_only=True)
+class SpoutPlan:
+    """A spout, as it is run.
+
+    Attributes:
+        tx_id: under which its position is stored.
+        schema: the fields of its rows.
+    """
+
+    tx_id: str
+    spout: ITridentSpout[Any]
+    schema: StructType
+
+
+@frozen(kw_only=True)
+class Branch:
+    """The way of a batch to one state or sink, or to nowhere: one Spark job for every attempt.
+
+    Attributes:
+        name: that of the state or sink; unique among the branches.
+        spouts: the ``tx_id`` of each spout it reads.
+        end: the node it ends in.
+        committer: what takes the result; None where nothing does.
+    """
+
+    name: str
+    spouts: tuple[str, ...]
+    end: Node
+    committer: Committer | None
+
+    def build(self, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None = None) -> DataFrame:
+        """What is done to a batch, as DataFrame expressions; no action.
+
+        Args:
+            frames: the batch of each of ``spouts``, with the spout's fields in order.
+            batch_id: what an `Aggregator` is told.
+        """
+        return _built(self.end, frames, batch_id).native()
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every row is read for sure; the user's ``transform`` may have a ``limit``."""
+        return not any(isinstance(node.operation, Transform) for node in ancestry(self.end))
+
+
+@frozen
+class Plan:
+    """What runs.
+
+    Attributes:
+        graph: what was declared.
+        spouts: in the order of their declaration.
+        branches: those whose fields are known. Those behind a ``transform`` without schema are there after `check`.
+    """
+
+    graph: Graph
+    spouts: tuple[SpoutPlan, ...]
+    branches: tuple[Branch, ...]
+
+
+def plan(graph: Graph) -> Plan:
+    """What runs, as far as it can be known without Spark."""
+    spouts = tuple(_spout_plan(node.operation) for node in graph.nodes if isinstance(node.operation, Source))
+    known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in ancestry(node))]
+    return Plan(graph, spouts, tuple(_branch(graph, name, node) for name, node in known))
+
+
+def check(planned: Plan, spark: SparkSession) -> Plan:
+    """Have Spark analyse every operation over empty frames, without running a job; returns the whole plan.
+
+    Raises:
+        TopologyError: Spark can't do one of them, names it.
+        StateError: a state can't hold values of a type that only Spark could tell.
+    """
+    graph = planned.graph
+    checked: dict[Node, Node] = {}
+    flows: dict[Node, Flow] = {}
+    for node in graph.nodes:
+        with graph.declaring(node.operation.title):
+            if node.phase is Phase.PROCESSING:
+                flows[node] = _analysed(node, [flows[each] for each in node.inputs], spark)
+            checked[node] = _known(node, tuple(checked[each] for each in node.inputs), flows.get(node))
+    return plan(Graph(graph.topology, list(checked.values())))
+
+
+def _analysed(node: Node, inputs: list[Flow], spark: SparkSession) -> Flow:
+    operation = node.operation
+    if isinstance(operation, Source):
+        return Flow.of(empty_frame(spark, operation.schema), operation.schema)
+    try:
+        flow = operation.build(inputs, None)
+        found = flow.native().schema
+    except TopologyError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise TopologyError(f"Spark can't do it: {type(error).__name__}: {reason}") from error
+    if isinstance(operation, Transform):
+        operation.check(found)
+        return Flow.of(flow.frame, operation.schema or schema_of(found))
+    return flow
+
+
+def _known(node: Node, inputs: tuple[Node, ...], flow: Flow | None) -> Node:
+    operation: Operation = node.operation
+    if isinstance(operation, Transform) and flow is not None:
+        operation = evolve(operation, schema=flow.schema)
+    schemas = [each.schema for each in inputs if each.schema is not None]
+    return evolve(node, operation=operation, inputs=inputs, schema=operation.output(schemas))
+
+
+def _built(node: Node, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None) -> Flow:
+    if isinstance(node.operation, Source):
+        return Flow.of(frames[node.operation.tx_id], node.operation.schema)
+    return node.operation.build([_built(each, frames, batch_id) for each in node.inputs], batch_id)
+
+
+def _spout_plan(source: Source) -> SpoutPlan:
+    spout = BatchSpoutAdapter(source.spout) if isinstance(source.spout, IBatchSpout) else source.spout
+    return SpoutPlan(tx_id=source.tx_id, spout=spout, schema=source.schema)
+
+
+def _branch(graph: Graph, name: str, node: Node) -> Branch:
+    commits = committer(graph, node) if isinstance(node.operation, Ending) else None
+    return Branch(name=name, spouts=node.spouts, end=node, committer=commits)
+
+
+def ends_of(graph: Graph) -> list[tuple[str, Node]]:
+    """The nodes of the processing phase in which batches end, each with a name of its own."""
+    ends: list[tuple[str, Node]] = []
+    taken = state_names(graph)
+    for node in graph.nodes:
+        if isinstance(node.operation, Ending) and node.phase is Phase.PROCESSING:
+            ends.append((node.operation.name, node))
+        elif node.phase is Phase.PROCESSING and not graph.consumers(node):
+            name = unused(node.label or "-".join(node.spouts), taken)
+            taken.add(name)
+            ends.append((name, node))
+    return ends
+
+
+def ancestry(node: Node) -> list[Node]:
+    """The node, and all that it depends on."""
+    return [node, *(before for each in node.inputs for before in ancestry(each))]

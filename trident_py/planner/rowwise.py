@@ -1,0 +1,186 @@
+"""The operations that take rows one by one: Python's, which are fused, and Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from attrs import frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
+from trident_py.graph import Operation
+from trident_py.operations.base import Filter, Function
+from trident_py.operations.builtin import NativeFilter
+from trident_py.planner.flow import Flow, project_step
+from trident_py.planner.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step
+from trident_py.row import Row
+from trident_py.schema import append, same_fields, schema_of, select, shown
+from trident_py.spark.frames import column
+
+
+@frozen
+class RowOperation(Operation):
+    """A row operation of Python's.
+
+    Attributes:
+        step: makes the step for rows with these fields.
+        native: the same as Spark does it, if it can: used where no Python function runs before it.
+    """
+
+    title: str
+    step: Callable[[StructType], Step]
+    native: Callable[[DataFrame], DataFrame] | None = None
+
+    runs_on_driver: ClassVar[bool] = True
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The step's."""
+        return self.step(inputs[0]).target
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Let the step wait with those before it."""
+        (flow,) = inputs
+        step = self.step(flow.schema)
+        if self.native and not flow.rows.steps:
+            return Flow.of(self.native(flow.frame), step.target)
+        return flow.then(step)
+
+
+def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
+    """One row for one row."""
+    return _on_whole_rows(MapStep, title, fn, schema_of(schema))
+
+
+def flat_map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
+    """Any number of rows for one row."""
+    return _on_whole_rows(FlatMapStep, title, fn, schema_of(schema))
+
+
+def peek_rows(title: str, fn: Callable[[Row], object]) -> RowOperation:
+    """Shows the rows."""
+    return _on_whole_rows(PeekStep, title, fn, None)
+
+
+def _on_whole_rows(
+    kind: type[MapStep | FlatMapStep | PeekStep], title: str, fn: Callable[[Row], Any], target: StructType | None
+) -> RowOperation:
+    _check_callable(fn)
+
+    def step(source: StructType) -> Step:
+        names = tuple(source.names)
+        return kind(title=title, source=names, in_fields=names, target=target or source, fn=fn)
+
+    return RowOperation(title, step)
+
+
+def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fields: Sequence[str]) -> RowOperation:
+    """Keeps or drops rows, by ``in_fields``; none: all of them."""
+    keep: Any = condition.is_keep if isinstance(condition, Filter) else condition
+    _check_callable(keep)
+
+    def step(source: StructType) -> Step:
+        seen = tuple(select(source, in_fields or source.names).names)
+        return FilterStep(title=title, source=tuple(source.names), in_fields=seen, target=source, keep=keep)
+
+    return RowOperation(title, step, _native(condition, in_fields) if isinstance(condition, NativeFilter) else None)
+
+
+def _native(condition: NativeFilter, in_fields: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
+    return lambda frame: frame.filter(condition.condition(list(map(column, in_fields or frame.columns))))
+
+
+def each_row(title: str, function: Function, in_fields: Sequence[str], schema: str | StructType) -> RowOperation:
+    """Appends the fields that ``function`` emits."""
+    out = schema_of(schema)
+    if not in_fields:
+        raise TopologyError("name at least one field for the function to see")
+
+    def step(source: StructType) -> Step:
+        return EachStep(
+            title=title,
+            source=tuple(source.names),
+            in_fields=tuple(select(source, in_fields).names),
+            target=append(source, out),
+            function=function,
+            out=out,
+        )
+
+    return RowOperation(title, step)
+
+
+def project_rows(title: str, names: Sequence[str]) -> RowOperation:
+    """Keeps the fields ``names``."""
+    if not names:
+        raise TopologyError("name the fields to keep")
+    return RowOperation(
+        title, lambda source: project_step(source, names), lambda frame: frame.select(*map(column, names))
+    )
+
+
+@frozen
+class ColumnFilter(Operation):
+    """A condition that Spark evaluates."""
+
+    title: str
+    condition: Column | str
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The fields stay."""
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """``DataFrame.filter``."""
+        (flow,) = inputs
+        return flow.replaced(lambda frame: frame.filter(self.condition), flow.schema)
+
+
+@frozen
+class Transform(Operation):
+    """Whatever Spark can do.
+
+    Attributes:
+        schema: the fields it gives, as the user said or as Spark found when it was asked.
+    """
+
+    title: str
+    fn: Callable[[DataFrame], DataFrame]
+    schema: StructType | None
+
+    def output(self, inputs: Sequence[StructType]) -> StructType | None:
+        """As declared."""
+        return self.schema
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """The function's frame."""
+        (flow,) = inputs
+        made = self.fn(flow.native())
+        if not isinstance(made, DataFrame):
+            raise TopologyError(f"the function must return a DataFrame, not {shown(made)}")
+        return Flow.of(made, self.schema or schema_of(made.schema))
+
+    def check(self, found: StructType) -> None:
+        """Compare what Spark found with what the user said.
+
+        Raises:
+            TopologyError: they differ.
+        """
+        if self.schema is not None and not same_fields(self.schema, found):
+            raise TopologyError(
+                f"declared are the fields {self.schema.simpleString()}, the function gives {found.simpleString()}"
+            )
+
+
+def transformed(title: str, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None) -> Transform:
+    """Whatever Spark can do."""
+    _check_callable(fn)
+    return Transform(title, fn, None if schema is None else schema_of(schema))
+
+
+def _check_callable(fn: object) -> None:
+    if not callable(fn):
+        raise TopologyError(f"a function is needed, not {shown(fn)}")
+    if isinstance(fn, type) and issubclass(fn, Function | Filter):
+        raise TopologyError(f"{fn.__name__} is a class; give an instance, {fn.__name__}(…)")

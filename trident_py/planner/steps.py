@@ -1,0 +1,193 @@
+"""Row operations as values: each takes a list of rows and gives one. Immutable; they travel to Spark tasks."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
+from operator import itemgetter, length_hint
+from typing import Any, ClassVar, TypeAlias
+
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from trident_py.collector import TridentCollector
+from trident_py.operations.base import Function
+from trident_py.row import Row, row_class
+from trident_py.schema import shown
+
+log = logging.getLogger(__name__)
+
+Values: TypeAlias = Sequence[Any]
+"""A row as it is between two steps: a tuple, list or Row with a value per field."""
+
+
+@frozen(kw_only=True)
+class Step(ABC):
+    """One row operation.
+
+    Attributes:
+        title: what the user called, for messages.
+        source: the fields of the rows it takes.
+        in_fields: those of them that the user's code sees, in its order.
+        target: the fields of the rows it gives.
+    """
+
+    title: str
+    source: tuple[str, ...]
+    in_fields: tuple[str, ...]
+    target: StructType
+
+    makes_values: ClassVar[bool] = False
+    """Whether user code makes values that have to be checked against ``target``."""
+
+    def __call__(self, rows: Iterable[Values]) -> list[Values]:
+        """What the user's code makes of ``rows``; the step and the row are noted on an exception of it.
+
+        Raises:
+            TypeError: user code gave something else than a tuple, list or Row for a row.
+            ValueError: it gave the wrong number of values.
+        """
+        given = list(rows)
+        left = iter(given)
+        try:
+            made = self.run(given, self._views(left))
+        except Exception as error:
+            at = row_class(self.source)._make(given[len(given) - length_hint(left) - 1]) if given else None
+            error.add_note(f"in {self.title}, at {shown(at)}")
+            raise
+        return checked(made, self.target, self.title) if self.makes_values else made
+
+    @abstractmethod
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Take all ``views``, the user's sight of ``rows``, one by one, and give the rows after this step."""
+
+    def _views(self, rows: Iterator[Values]) -> Iterator[Row]:
+        seen = rows if self.in_fields == self.source else map(_picker(self.source, self.in_fields), rows)
+        return map(row_class(self.in_fields)._make, seen)
+
+
+@frozen(kw_only=True)
+class MapStep(Step):
+    """One row for one row."""
+
+    fn: Callable[[Row], Any]
+    makes_values: ClassVar[bool] = True
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Call the function on each row."""
+        return list(map(self.fn, views))
+
+
+@frozen(kw_only=True)
+class FlatMapStep(Step):
+    """Any number of rows for one row."""
+
+    fn: Callable[[Row], Any]
+    makes_values: ClassVar[bool] = True
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Call the function on each row, and string together what it gives."""
+        made: list[Values] = []
+        for view in views:
+            given = self.fn(view)
+            if type(given) is not list and (isinstance(given, str | bytes | dict) or not isinstance(given, Iterable)):
+                raise TypeError(f"{self.title} must give an iterable of tuples, lists or Rows, not {shown(given)}")
+            made.extend(given)
+        return made
+
+
+@frozen(kw_only=True)
+class FilterStep(Step):
+    """Keeps or drops rows."""
+
+    keep: Callable[[Row], object]
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Keep the rows for which the function gives something true."""
+        return list(compress(rows, map(self.keep, views)))
+
+
+@frozen(kw_only=True)
+class PeekStep(Step):
+    """Shows each row to a function."""
+
+    fn: Callable[[Row], object]
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Call the function on each row, whatever it returns."""
+        deque(map(self.fn, views), maxlen=0)
+        return rows
+
+
+@frozen(kw_only=True)
+class EachStep(Step):
+    """Appends the fields that a `Function` emits."""
+
+    function: Function
+    out: StructType
+    makes_values: ClassVar[bool] = True
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """One copy of the row for each emitted tuple, with its values behind."""
+        collector = RowCollector(self.title, self.out)
+        made: list[Values] = []
+        for row, view in zip(rows, views, strict=True):
+            self.function.execute(view, collector)
+            made.extend([(*row, *emitted) for emitted in collector.take()])
+        return made
+
+
+@frozen(kw_only=True)
+class ProjectStep(Step):
+    """Keeps ``in_fields``."""
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """Keep what is seen."""
+        return list(map(tuple, views))
+
+
+@define
+class RowCollector(TridentCollector):
+    """Takes what user code emits in a task or in the commit phase."""
+
+    title: str
+    schema: StructType
+    _emitted: list[Values] = field(factory=list, init=False)
+
+    def emit(self, row: Values) -> None:
+        """Keep ``row``."""
+        self._emitted.extend(checked([row], self.schema, self.title))
+
+    def report_error(self, error: BaseException) -> None:
+        """Log ``error``; the attempt goes on."""
+        log.error("%s: reported %s: %s", self.title, type(error).__name__, error)
+
+    def take(self) -> list[Values]:
+        """What was emitted since the last call."""
+        emitted, self._emitted = self._emitted, []
+        return emitted
+
+
+def checked(rows: list[Any], schema: StructType, title: str) -> list[Values]:
+    """``rows``, each of which is a tuple, list or Row with a value per field of ``schema``."""
+    kinds = set(map(type, rows))
+    for kind in kinds - {tuple, list}:
+        if not issubclass(kind, tuple | list):
+            bad = next(row for row in rows if type(row) is kind)
+            raise TypeError(f"{title} must give a tuple, list or Row for each row, not {shown(bad)}")
+    width = len(schema.names)
+    if set(map(len, rows)) - {width}:
+        bad = next(row for row in rows if len(row) != width)
+        raise ValueError(f"{title} gave {len(bad)} values, {shown(bad)}, for the {width} fields {schema.names}")
+    return rows if kinds <= {tuple, list} else list(map(tuple, rows))
+
+
+def _picker(source: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Values], Values]:
+    positions = [source.index(name) for name in names]
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda row: (row[only],)
+    return itemgetter(*positions)

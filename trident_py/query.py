@@ -1,0 +1,172 @@
+"""`TridentQuery`: a running topology, in the vocabulary of a ``StreamingQuery``."""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Self
+
+from attrs import define, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.loop import DriverLoop
+from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from trident_py.errors import TridentError
+from trident_py.progress import Progress
+
+
+@frozen
+class TransactionStatus:
+    """An active transaction.
+
+    Attributes:
+        attempt: the live attempt of it.
+        status: ``processing``, ``processed`` or ``committing``.
+        failures: how often it has failed so far.
+    """
+
+    attempt: TransactionAttempt
+    status: str
+    failures: int
+
+
+@define(eq=False)
+class TridentQuery:
+    """A running topology; made by ``TridentTopology.start``.
+
+    As a context manager it stops at the end of the block: after what is under way has committed, or at once if the
+    block raised.
+    """
+
+    name: str
+    _loop: DriverLoop
+    _progress: Progress
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def process_all_available(self, timeout: float | None = None) -> None:
+        """Return when everything that the spouts have now is committed.
+
+        More exactly: when, in a check begun after the call, no spout is ready for the next transaction, nothing is
+        active, and every success was delivered. With a spout that is always ready, that is never.
+
+        Args:
+            timeout: seconds to wait; None: as long as it takes.
+
+        Raises:
+            TridentError: the topology has failed (its own error, with the cause), was stopped, or is paused.
+            TimeoutError: ``timeout`` has passed; the topology goes on.
+        """
+        answer: SimpleQueue[BaseException | None] = SimpleQueue()
+        if not self._loop.inbox.post(IdleWanted(answer.put)):
+            self._loop.ended.wait()
+            raise self._loop.error or TridentError(f"topology {self.name!r} was stopped")
+        try:
+            error = answer.get(timeout=timeout)
+        except Empty:
+            raise TimeoutError(f"topology {self.name!r} was still busy after {timeout} s: {self.status}") from None
+        if error is not None:
+            raise error
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the topology ends; True if it has, False if ``timeout`` seconds passed first.
+
+        Raises:
+            TridentError: it ended by an error, namely this one.
+        """
+        ended = self._loop.ended.wait(timeout)
+        if ended and self._loop.error is not None:
+            raise self._loop.error
+        return ended
+
+    def stop(self, drain: bool = True) -> None:
+        """End the topology and return when it has ended; its position is durable, so the next start goes on there.
+
+        Args:
+            drain: first commit what is being processed; otherwise give it up, it is processed again next time.
+        """
+        self._loop.inbox.post(StopRequested(drain))
+        self._loop.ended.wait()
+
+    # --- control ------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Start no new batches and no replays; what is being processed goes on and commits."""
+        self._loop.inbox.post(PauseRequested())
+
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        self._loop.inbox.post(ResumeRequested())
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the topology runs."""
+        return not self._loop.ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Where it is now: a message for people, and the numbers behind it."""
+        driver = self._loop.driver
+        backing_off = dict(driver.retries.causes)
+        return {
+            "message": self._message(backing_off),
+            "is_active": self.is_active,
+            "is_leading": self.is_active,
+            "is_paused": driver.machine.paused and not driver.stopping,
+            "epoch": driver.store.epoch,
+            "current_txid": driver.machine.current_txid,
+            "active": {status.attempt.txid: str(status.attempt) for status in self.transactions()},
+            "failing": backing_off,
+        }
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None:
+        """The last transaction that this run committed; None before the first."""
+        recent = self._progress.recent()
+        return recent[-1] if recent else None
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        """The last hundred transactions that this run committed, oldest first."""
+        return self._progress.recent()
+
+    def transactions(self) -> list[TransactionStatus]:
+        """The active transactions, lowest first."""
+        driver = self._loop.driver
+        return [
+            TransactionStatus(entry.attempt, str(entry.status), driver.retries.failures(txid))
+            for txid, entry in list(driver.machine.active.items())
+        ]
+
+    def exception(self) -> BaseException | None:
+        """What ended the topology, or None."""
+        return self._loop.error
+
+    # --- context manager ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(drain=error is None)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _message(self, failing: dict[int, str]) -> str:
+        if self._loop.error is not None:
+            return f"failed: {self._loop.error}"
+        if not self.is_active:
+            return "stopped"
+        driver = self._loop.driver
+        if driver.stopping:
+            return "stopping: committing what is being processed"
+        if driver.machine.paused:
+            return "paused"
+        if failing:
+            txid, cause = min(failing.items())
+            return f"transaction {txid} has failed and is tried again: {cause}"
+        return "processing" if driver.machine.active else "waiting for data"

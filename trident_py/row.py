@@ -1,0 +1,110 @@
+"""Rows as user code sees them: tuples whose values are also found by name."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+
+class Row(tuple[Any, ...]):
+    """One row: values by attribute (``row.word``), by name (``row["word"]``) and by position (``row[0]``).
+
+    It is a tuple, so it equals and hashes like one (as Storm's do). A field whose name is no identifier, or that of a
+    method of this class other than ``count`` and ``index``, is reached by ``row["odd name"]`` only. By attribute is
+    the fast way, as fast as a namedtuple's.
+    """
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _positions: ClassVar[Mapping[str, int]] = {}
+    _make: ClassVar[Callable[[Iterable[Any]], Row]]
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is str:
+            if key not in self._positions:
+                raise KeyError(f"there is no field {key!r}; there are {', '.join(map(repr, self._fields))}")
+            key = self._positions[key]
+        return tuple.__getitem__(self, key)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no field {name!r}; there are {', '.join(map(repr, self._fields))}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._fields, tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self, strict=True))})"
+
+    def _asdict(self) -> dict[str, Any]:
+        """The values by name, as a namedtuple's method of this name gives them."""
+        return dict(zip(self._fields, self, strict=True))
+
+
+_METHODS = frozenset(dir(Row)) - {"count", "index"} | {"_make"}
+
+
+@lru_cache(maxsize=1024)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """The class of rows with these fields; its ``_make`` makes one from the values, which it doesn't count."""
+    # The attributes are a namedtuple's: read in C, also where the class's __getitem__ is Python's.
+    getters: Any = namedtuple("getters", names, rename=True)  # type: ignore[misc]
+    attributes: dict[str, Any] = {
+        name: getattr(getters, getter)
+        for name, getter in zip(names, tuple[str, ...](getters._fields), strict=True)
+        if name not in _METHODS
+    }
+    positions = {name: position for position, name in enumerate(names)}
+    made: type[Row] = type("Row", (Row,), {**attributes, "__slots__": (), "_fields": names, "_positions": positions})
+    made._make = partial(tuple.__new__, made)
+    return made
+
+
+def _restored(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
+    return row_class(names)._make(values)
+
+
+def rows_of(data: pa.RecordBatch | pa.Table) -> list[Row]:
+    """The rows of Arrow data."""
+    return list(map(row_class(tuple(data.schema.names))._make, zip(*map(column_values, data.columns), strict=True)))
+
+
+def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column's values as Python's: structs as Rows, maps as dicts, timestamps as datetimes in UTC."""
+    if not pa.types.is_nested(column.type):
+        values: list[Any] = _in_utc(column).to_pylist()
+        return values
+    convert = _converter(column.type)
+    return [None if value is None else convert(value) for value in column.to_pylist()]
+
+
+def _in_utc(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    # Spark hands timestamps over in the session's time zone; what a function sees mustn't depend on that.
+    if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
+        return column.cast(pa.timestamp("us", tz="UTC"))
+    return column
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    """What turns a value as Arrow gives it, not None, into what rows have."""
+    if pa.types.is_struct(kind):
+        make = row_class(tuple(field.name for field in kind))._make
+        parts = [(field.name, _optional(_converter(field.type))) for field in kind]
+        return lambda value: make([convert(value[name]) for name, convert in parts])
+    if pa.types.is_map(kind):
+        key, entry = _converter(kind.key_type), _optional(_converter(kind.item_type))
+        return lambda value: {key(name): entry(item) for name, item in value}
+    if pa.types.is_nested(kind):
+        element = _optional(_converter(kind.value_type))
+        return lambda value: [element(item) for item in value]
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return lambda value: value.astimezone(UTC)
+    return lambda value: value
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)

@@ -1,0 +1,164 @@
+"""The composition root: from a plan and a config to a running topology, and back to nothing."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from contextlib import ExitStack
+
+from attrs import define, field
+from pyspark.sql import SparkSession
+
+from coordinators.acker import EDGE_MAX
+from coordinators.attempt import TransactionAttempt
+from coordinators.cursors import Cursors
+from coordinators.driver import CoordinatorDriver
+from coordinators.embedded import EmbeddedZooKeeper
+from coordinators.leadership import ZooKeeperRecordStore, lead
+from coordinators.loop import DriverLoop, Inbox
+from coordinators.notices import Broken
+from coordinators.retries import Retries
+from coordinators.spout_coordinator import TridentSpoutCoordinator
+from coordinators.takeover import recover
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics, TopologyContext
+from trident_py.engine.assembly import everything, participant_of
+from trident_py.engine.participants import Participant
+from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.states import StateParticipant
+from trident_py.engine.streams import SpoutThreads, TopologyStreams
+from trident_py.planner.plan import Plan, SpoutPlan, check
+from trident_py.progress import Progress
+from trident_py.query import TridentQuery
+from trident_py.sinks.base import SinkTransaction, TransactionKey
+from trident_py.spark.failures import understood
+from trident_py.spark.processing import MicroBatches
+from trident_py.spark.session import topology_session, watched
+from trident_py.spouts.base import Replay
+from trident_py.states.base import FencedState
+
+log = logging.getLogger(__name__)
+
+
+def draw_edge() -> int:
+    """A random edge for the acker; never 0, which XOR can't see."""
+    return secrets.randbelow(EDGE_MAX) + 1
+
+
+def start_topology(name: str, plan: Plan, config: TridentConfig, spark: SparkSession | None) -> TridentQuery:
+    """Plan, acquire leadership, recover, run.
+
+    Raises:
+        TopologyError: Spark can't do what was declared; nothing was touched.
+        ConfigError: something is missing on this machine.
+        FencedError: another process leads this topology, named.
+        StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
+    """
+    with ExitStack() as resources:
+        session = resources.enter_context(topology_session(name, spark))
+        plan = check(plan, session)
+        hosts = (
+            config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.state_dir / "zookeeper")).hosts
+        )
+        store = lead(name, hosts=hosts, root=config.root, session_timeout=config.session_timeout)
+        resources.callback(store.close)
+        return _Assembly(name=name, plan=plan, config=config, session=session, store=store).start(resources)
+
+
+@define(kw_only=True, eq=False)
+class _Assembly:
+    """The parts of one running topology, being put together."""
+
+    name: str
+    plan: Plan
+    config: TridentConfig
+    session: SparkSession
+    store: ZooKeeperRecordStore
+    metrics: Metrics = field(factory=Metrics, init=False)
+    inbox: Inbox = field(factory=Inbox, init=False)
+
+    def start(self, resources: ExitStack) -> TridentQuery:
+        participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
+        spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
+        streams = self._streams(spouts, participants)
+        resources.callback(streams.close)
+        record = recover(self.store, [state for state in everything(participants) if state.commits])
+        for threads in spouts:
+            threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
+        progress = Progress(self.name, streams.rows_of, lambda: self.store.writes, self.metrics.values)
+        driver = CoordinatorDriver(
+            topology=self.name,
+            store=self.store,
+            record=record,
+            streams=streams,
+            spouts=tuple(spout.tx_id for spout in self.plan.spouts),
+            draw_edge=draw_edge,
+            max_spout_pending=self.config.max_spout_pending,
+            message_timeout=self.config.message_timeout,
+            batch_interval=self.config.batch_interval,
+            pin_commits=self._pins(participants),
+            retries=Retries(self.config.retry.attempts, self.config.retry.backoff, self.config.retry.backoff_max),
+            observe=progress.observe,
+        )
+        resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
+        owned = resources.pop_all()
+        loop = DriverLoop(driver, self.inbox, lambda _: _close(owned, self.name))
+        loop.start()
+        return TridentQuery(self.name, loop, progress)
+
+    def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
+        tx_id, spout = plan.tx_id, plan.spout
+        coordinator = spout.get_coordinator(tx_id, self.config, TopologyContext(self.name, tx_id, None, self.metrics))
+        emitter = spout.get_emitter(tx_id, self.config, TopologyContext(self.name, tx_id, self.session, self.metrics))
+        exact = spout.replay is Replay.EXACT
+        return (
+            TridentSpoutCoordinator(self.name, tx_id, coordinator, exact),
+            TridentSpoutExecutor(self.name, tx_id, plan.schema, emitter, self.metrics),
+        )
+
+    def _streams(self, spouts: list[SpoutThreads], participants: list[Participant]) -> TopologyStreams:
+        batches = MicroBatches(
+            session=self.session,
+            tag_prefix=f"trident:{self.name}:{self.store.epoch}",
+            branches=self.plan.branches,
+            participants=participants,
+            transaction=self._transaction,
+            draw_edge=draw_edge,
+            post=self.inbox.post,
+        )
+        return TopologyStreams(
+            topology=self.name,
+            spouts=spouts,
+            branches=[frozenset(branch.spouts) for branch in self.plan.branches],
+            participants=participants,
+            process=batches.process,
+            cancel_jobs=batches.cancel,
+            understood=understood,
+            transaction=self._transaction,
+            ensure_leading=self.store.ensure_leading,
+            draw_edge=draw_edge,
+            post=self.inbox.post,
+            # Twice what may be pending: a cancelled job holds its thread until Spark lets go of it.
+            job_threads=2 * self.config.max_spout_pending * max(1, len(self.plan.branches)),
+        )
+
+    def _transaction(self, attempt: TransactionAttempt) -> SinkTransaction:
+        identity = self.store.identity
+        key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
+        return SinkTransaction(key, attempt, self.store.epoch)
+
+    def _pins(self, participants: list[Participant]) -> bool:
+        """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
+        opaque = any(spout.spout.replay is Replay.OPAQUE for spout in self.plan.spouts)
+        unfenced = any(
+            isinstance(state, StateParticipant) and not isinstance(state.state, FencedState)
+            for state in everything(participants)
+        )
+        return opaque or unfenced
+
+
+def _close(resources: ExitStack, name: str) -> None:
+    try:
+        resources.close()
+    except Exception:
+        log.exception("topology %s: could not be closed cleanly; its position is durable all the same", name)

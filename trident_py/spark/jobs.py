@@ -1,0 +1,55 @@
+"""Job tags: how the Spark jobs of a dead attempt are found and cancelled. The one place that touches SparkContext.
+
+On classic Spark ``SparkSession.interruptTag`` finds only the tags that the calling thread added itself (measured on
+4.3: it returned nothing and the job ran on), so tags go through ``SparkContext`` there. Spark Connect has no
+SparkContext, and its session's own form works across threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
+from pyspark.sql import SparkSession
+
+
+def spark_context(session: SparkSession) -> SparkContext | None:
+    """The context of a classic session; None where Spark Connect is behind it."""
+    try:
+        return session.sparkContext
+    except (PySparkAttributeError, PySparkNotImplementedError):
+        return None
+
+
+def parallelism(session: SparkSession) -> int:
+    """How many tasks run at once; for Spark Connect, which doesn't tell, what its shuffles are set to."""
+    context = spark_context(session)
+    return context.defaultParallelism if context else int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    """Every job that this thread starts inside carries ``tag``."""
+    target = spark_context(session)
+    if target is None:
+        session.addTag(tag)
+    else:
+        target.addJobTag(tag)
+    try:
+        yield
+    finally:
+        if target is None:
+            session.removeTag(tag)
+        else:
+            target.removeJobTag(tag)
+
+
+def cancel(session: SparkSession, tag: str) -> None:
+    """Cancel the running jobs with ``tag``. Their Python workers may go on for seconds: no fence, only thrift."""
+    context = spark_context(session)
+    if context is None:
+        session.interruptTag(tag)
+    else:
+        context.cancelJobsWithTag(tag)

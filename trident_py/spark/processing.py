@@ -1,0 +1,84 @@
+"""One branch of one attempt as one Spark job: frames in, receipt out, and every edge on the way reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Acked
+from coordinators.protocol import StreamId
+from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.participants import Participant
+from trident_py.planner.plan import Branch
+from trident_py.sinks.base import SinkTransaction
+from trident_py.spark import jobs
+from trident_py.spark.micro_batch import Reports, frame_of
+
+
+@define(kw_only=True, eq=False)
+class MicroBatches:
+    """Processes attempts in a Spark session.
+
+    Attributes:
+        session: the topology's own session.
+        tag_prefix: ``trident:<topology>:<epoch>``; the tag of an attempt's jobs is this, ``:``, and the attempt.
+    """
+
+    session: SparkSession
+    tag_prefix: str
+    branches: Sequence[Branch]
+    participants: Sequence[Participant]
+    transaction: Callable[[TransactionAttempt], SinkTransaction]
+    draw_edge: Callable[[], int]
+    post: Callable[[Acked], object]
+
+    def process(self, work: TridentBoltExecutor, index: int) -> Any:
+        """Run branch ``index`` of an attempt; returns the receipt. Called on a job thread."""
+        branch, participant = self.branches[index], self.participants[index]
+        inputs = work.inputs(index)
+        heard: dict[str, Reports] = {}
+        done = self.draw_edge()
+        for spout, given in inputs.items():
+            tasks = given.batch.tasks if participant.reads_all else 0
+            heard[spout] = Reports([self.draw_edge() for _ in range(tasks)])
+            # The first input's edge leads to the job itself, each one's to the tasks that read it.
+            made = [*heard[spout].edges, *([done] if spout == next(iter(inputs)) else [])]
+            self.post(Acked(work.attempt, StreamId.BATCH, given.edge, tuple(made)))
+        with jobs.tagged(self.session, self._tag(work.attempt)):
+            frames = {
+                spout: frame_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
+                for spout, given in inputs.items()
+            }
+            receipt = participant.prepare(
+                self.transaction(work.attempt), branch.build(frames, work.attempt), self._collect
+            )
+        for spout, reports in heard.items():
+            for edge in task_reports(reports, branch):
+                self.post(Acked(work.attempt, StreamId.BATCH, edge))
+            work.task_rows[spout] = reports.rows
+        self.post(Acked(work.attempt, StreamId.BATCH, done))
+        return receipt
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Cancel the running jobs of ``attempt``."""
+        jobs.cancel(self.session, self._tag(attempt))
+
+    def _tag(self, attempt: TransactionAttempt) -> str:
+        return f"{self.tag_prefix}:{attempt}"
+
+    def _collect(self, frame: DataFrame) -> pa.Table:
+        return frame.toArrow()
+
+
+def task_reports(reports: Reports, branch: Branch) -> list[int]:
+    """The edges of the tasks that reported.
+
+    Where a user's ``transform`` may stop reading early (``limit``), a job that succeeded has read all it needed.
+    """
+    heard = reports.heard()
+    return heard if branch.reads_all else list(reports.edges)

@@ -1,0 +1,80 @@
+"""The session a topology runs in: a new one of the user's, or one that we build and stop again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from trident_py.spark.failures import understood
+from trident_py.spark.jobs import parallelism
+
+DEFAULT_SHUFFLE_PARTITIONS = "200"
+"""What Spark sets where nobody did: far too many for one batch."""
+
+
+@contextmanager
+def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
+    """A session of its own for topology ``name``, of ``spark`` or of the active or a local one.
+
+    Only what is built here is stopped here. Python workers run the interpreter that runs this, unless
+    ``PYSPARK_PYTHON`` says otherwise.
+    """
+    given = spark or SparkSession.getActiveSession()
+    root = given or _build(name)
+    try:
+        yield _own_session(root)
+    finally:
+        if given is None:
+            root.stop()
+
+
+def _build(name: str) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    return (
+        SparkSession.Builder()
+        .master("local[*]")
+        .appName(f"trident {name}")
+        .config("spark.driver.memory", os.environ.get("TRIDENT_DRIVER_MEMORY", "1g"))
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.task.reaper.enabled", "true")  # a cancelled task's Python worker goes on otherwise
+        .getOrCreate()
+    )
+
+
+def _own_session(root: SparkSession) -> SparkSession:
+    session = root.newSession()
+    if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
+        session.conf.set("spark.sql.shuffle.partitions", str(parallelism(session)))
+    return session
+
+
+PROBE_SECS = 2.0
+
+
+@contextmanager
+def watched(session: SparkSession, name: str, lost: Callable[[BaseException], object]) -> Iterator[None]:
+    """Ask the session for a sign of life every few seconds; ``lost`` is told when none comes any more."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(PROBE_SECS):
+            try:
+                session.version  # noqa: B018 - the cheapest question that the JVM or server itself answers
+            except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
+                lost(understood(error, f"topology {name!r}")[0])
+                return
+
+    threading.Thread(target=watch, name=f"trident-{name}-spark", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -1,0 +1,1 @@
+class BatchSpoutAdapter: pass

@@ -1,0 +1,116 @@
+"""What every fenced state decides alike: who may write to it, and what a transaction means to it.
+
+The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a`` at a state whose last commit was
+``(T, (E, A))``; (epoch, attempt) is compared lexicographically::
+
+    e below the fence                refuse: a newer leader has been here
+    t < T or t > T + 1               refuse: order is broken, stop
+    t = T + 1, or nothing committed  apply
+    t = T, (e, a) = (E, A)           applied already: nothing to do
+    t = T, (e, a) < (E, A)           refuse: a late attempt
+    t = T, (e, a) > (E, A)           roll T back, then apply
+"""
+
+from __future__ import annotations
+
+from decimal import Context
+from enum import Enum
+
+from attrs import evolve, frozen
+
+from trident_py.errors import FencedError, StateError
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+
+EXACT_DECIMALS = Context(prec=76)
+"""For combining decimals of up to 38 digits; Python's default context rounds at 28."""
+
+
+class Decision(Enum):
+    """What to do with a transaction."""
+
+    APPLY = "apply"
+    REDO = "roll back what an older attempt of it applied, then apply"
+    SKIP = "applied already"
+
+
+@frozen
+class Fence:
+    """What a state remembers about its writers.
+
+    Attributes:
+        topology: whose state it is.
+        epoch: leaders older than this are refused.
+        token: the last commit; None if there was none.
+    """
+
+    topology: TopologyKey
+    epoch: int
+    token: CommitToken | None = None
+
+    def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
+        """The fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
+
+        A newer incarnation of the topology starts without a token; its caller sets the older one's data aside.
+
+        Raises:
+            StateError: the state is not this topology's.
+            FencedError: a newer leader has been here.
+        """
+        self._check_owner(topology, state)
+        if epoch < self.epoch:
+            raise FencedError(
+                f"topology {topology.name!r}: {state} has seen a leader of epoch {self.epoch}, ours is {epoch}: "
+                f"another leader runs, or ZooKeeper was restored from the past; stop the other one, or restore what "
+                f"belongs together"
+            )
+        if topology.incarnation > self.topology.incarnation:
+            return Fence(topology, epoch)
+        return evolve(self, epoch=epoch)
+
+    def decide(self, tx: SinkTransaction, state: str) -> Decision:
+        """What to do with ``tx``.
+
+        Raises:
+            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
+            StateError: ``tx`` is late, or not the transaction that comes next.
+        """
+        where = f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"
+        ours = (self.topology.uuid, self.topology.incarnation)
+        if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
+            raise FencedError(
+                f"{where} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of epoch {tx.epoch} "
+                f"of incarnation {tx.key.incarnation}; it must stop, the newer one goes on"
+            )
+        if self.token is None or tx.txid == self.token.txid + 1:
+            return Decision.APPLY
+        if tx.token == self.token:
+            return Decision.SKIP
+        if tx.txid != self.token.txid:
+            raise StateError(
+                f"{where} is at {self.token}, so {self.token.txid + 1} comes next; restore the state and ZooKeeper "
+                f"from one moment, or `trident reset {self.topology.name}`"
+            )
+        if tx.token < self.token:
+            raise StateError(
+                f"{where} has the newer attempt {self.token} already; this one is late and changes nothing"
+            )
+        return Decision.REDO
+
+    def _check_owner(self, topology: TopologyKey, state: str) -> None:
+        owner = self.topology
+        if topology.uuid != owner.uuid and topology.name == owner.name:
+            raise StateError(
+                f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one is "
+                f"{topology.uuid}): its record in ZooKeeper was lost or replaced; restore that, or take another table"
+            )
+        if topology.uuid != owner.uuid:
+            raise StateError(
+                f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} "
+                f"(uuid {owner.uuid}); take another table"
+            )
+        if topology.incarnation < owner.incarnation:
+            raise StateError(
+                f"topology {topology.name!r}: {state} is of incarnation {owner.incarnation}, this is incarnation "
+                f"{topology.incarnation}: ZooKeeper was restored from the past; restore what belongs together, or "
+                f"`trident reset {topology.name}`"
+            )

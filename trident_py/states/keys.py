@@ -1,0 +1,93 @@
+"""The text that stands for the values of a key: one for equal keys, different for different ones, NULLs and types kept.
+
+It is a JSON array. Strings, integers, booleans, NULLs, arrays and ordinary floats stand in it as JSON; everything else
+as an object that names its type. SQL's own equality would not do: there a NULL equals nothing, so that a group of NULLs
+would start anew in every batch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from json.encoder import encode_basestring
+from typing import Any
+
+from coordinators.canonical import Json
+from trident_py.errors import StateError
+
+UNGROUPED = "[]"
+"""The key of what is not grouped."""
+
+_ITSELF = frozenset({str, int, bool, type(None)})
+_MICROSECOND = timedelta(microseconds=1)
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def encode_key(key: Sequence[Any]) -> str:
+    """The canonical text of ``key``.
+
+    Equal is what Spark groups together: 0.0 and -0.0, every NaN, decimals of one value, instants in any time zone.
+
+    Raises:
+        StateError: a value is of a type that cannot be a key.
+    """
+    if len(key) == 1 and type(key[0]) is str:
+        return f"[{encode_basestring(key[0])}]"
+    return _dumps([value if type(value) in _ITSELF else _tagged(value) for value in key])
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+def _tagged(value: Any) -> Json:
+    for kind, encode in _ENCODERS:
+        if isinstance(value, kind):
+            return encode(value)
+    raise StateError(
+        f"{value!r} ({type(value).__name__}) cannot be part of a state's key; group by strings, numbers, booleans, "
+        f"dates, times, bytes, or arrays and structs of them"
+    )
+
+
+def _float(value: float) -> Json:
+    if math.isfinite(value):
+        return float(value) + 0.0  # -0.0 + 0.0 is 0.0
+    return {"float": "nan" if math.isnan(value) else repr(float(value))}
+
+
+def _decimal(value: Decimal) -> Json:
+    if not value.is_finite():
+        raise StateError(f"{value!r} cannot be part of a state's key; a decimal must be a number")
+    return {"decimal": str(value.normalize(_EXACT)) if value else "0"}
+
+
+def _datetime(value: datetime) -> Json:
+    if value.tzinfo is None:
+        return {"timestamp_ntz": value.isoformat()}
+    return {"timestamp": value.astimezone(UTC).isoformat()}
+
+
+def _struct(values: Iterable[Any]) -> Json:
+    return {"struct": [_tagged(value) for value in values]}
+
+
+_ENCODERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Json]], ...] = (
+    (type(None), lambda _: None),
+    (str, str),
+    (bool, bool),
+    (int, int),
+    (float, _float),
+    (Decimal, _decimal),
+    (datetime, _datetime),
+    (date, lambda value: {"date": value.isoformat()}),
+    (time, lambda value: {"time": value.isoformat()}),
+    (timedelta, lambda value: {"interval": value // _MICROSECOND}),
+    ((bytes, bytearray), lambda value: {"bytes": b64encode(value).decode()}),
+    (list, lambda value: [_tagged(item) for item in value]),
+    (tuple, _struct),
+    (dict, lambda value: _struct(value.values())),  # as Arrow gives a struct
+)

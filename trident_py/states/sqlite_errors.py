@@ -1,0 +1,44 @@
+"""What SQLite's errors mean to whoever runs a topology."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trident_py.errors import FailedException, StateError
+
+_PRIMARY = 0xFF  # the low byte of an extended error code
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_WRITABLE = "make the file and its directory writable"
+_WAYS_OUT = {
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database: give another path, or move the file away",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup, or `trident reset` the topology",
+    sqlite3.SQLITE_READONLY: _WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _WRITABLE,
+    sqlite3.SQLITE_PERM: _WRITABLE,
+    sqlite3.SQLITE_FULL: "free some space and start again; nothing committed is lost",
+    sqlite3.SQLITE_IOERR: "see to the disk and start again",
+    sqlite3.SQLITE_CONSTRAINT: "a value is beyond 64 bits, or not of its field's type",
+}
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn what SQLite raises into an error that names ``where``, the cause and the way out.
+
+    Raises:
+        FailedException: another process holds the lock; the attempt may be replayed.
+        StateError: anything else.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+        if code in _BUSY:
+            raise FailedException(f"{where}: another process keeps it locked: {error}") from error
+        raise StateError(f"{where}: {error}; {_WAYS_OUT.get(code, 'nothing was committed')}") from error
+    except OverflowError as error:
+        raise StateError(f"{where}: a value is beyond 64 bits, where SQLite's integers end") from error
+    except UnicodeEncodeError as error:
+        raise StateError(f"{where}: {error.object!r} is not Unicode text") from error

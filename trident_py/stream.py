@@ -1,0 +1,333 @@
+"""What users declare with: streams, grouped streams and states. Each call checks, adds a node, and returns a handle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import Any
+
+from attrs import field, frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
+
+from trident_py.errors import TopologyError
+from trident_py.graph import Graph, Node, Operation, Phase
+from trident_py.operations.base import Aggregator, CombinerAggregator, Filter, Function, ReducerAggregator
+from trident_py.planner import rowwise
+from trident_py.planner.aggregation import AnyAggregator, aggregation
+from trident_py.planner.endings import AggregateState, NewValues, UpdatedState, WrittenSink, state_names, unused
+from trident_py.row import Row
+from trident_py.schema import names_of, schema_of, select, shown
+from trident_py.sinks.base import TransactionalSink
+from trident_py.states.base import StateFactory, StateUpdater
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@frozen
+class Stream:
+    """Rows with named fields, batch by batch. Immutable: every operation gives another stream.
+
+    An operation that can't work raises `TopologyError` where it is called. What only Spark can tell (a ``Column``, a
+    SQL string, fields after `transform` without ``schema=``) is checked when the topology is started, before anything
+    is emitted.
+    """
+
+    _graph: Graph = field(repr=False)
+    _node: Node = field(repr=False)
+    _label: str | None = None
+
+    @property
+    def schema(self) -> StructType | None:
+        """The fields; None behind a `transform` without ``schema=``, until the topology is started."""
+        return self._node.schema
+
+    # --- row by row ---------------------------------------------------------------------------------------------------
+
+    def each(
+        self,
+        in_fields: str | Sequence[str],
+        operation: Function | Filter,
+        out_schema: str | StructType | None = None,
+    ) -> Stream:
+        """Trident's ``each``: appends the fields that a `Function` emits, or keeps the rows that a `Filter` wants.
+
+        Args:
+            in_fields: what the operation sees of a row: a name or several.
+            operation: runs in Spark tasks.
+            out_schema: the fields that a `Function` emits; none for a `Filter`.
+        """
+        with self._declaring("each", operation) as title:
+            names = names_of(in_fields)
+            match operation:
+                case Filter():
+                    return self._next(_filter_seeing(title, names, operation, out_schema))
+                case Function() if out_schema is not None:
+                    return self._next(rowwise.each_row(title, operation, names, out_schema))
+                case Function():
+                    raise TopologyError("a Function needs out_schema, the fields that it emits")
+            raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
+
+    def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Stream:
+        """One row for one row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
+        with self._declaring("map", fn) as title:
+            return self._next(rowwise.map_rows(title, fn, schema))
+
+    def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Stream:
+        """Any number of rows for one row: ``fn`` gives an iterable of tuples, lists or Rows."""
+        with self._declaring("flat_map", fn) as title:
+            return self._next(rowwise.flat_map_rows(title, fn, schema))
+
+    def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Stream:
+        """Keeps the rows for which ``condition`` holds.
+
+        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields.
+        """
+        with self._declaring("filter", condition) as title:
+            if isinstance(condition, Column | str):
+                return self._next(rowwise.ColumnFilter(title, condition))
+            names = condition.in_fields if isinstance(condition, Filter) else ()
+            return self._next(rowwise.filter_rows(title, condition, names_of(names)))
+
+    def peek(self, fn: Callable[[Row], object]) -> Stream:
+        """Shows every row to ``fn``, in Spark tasks; again when a batch is replayed."""
+        with self._declaring("peek", fn) as title:
+            return self._next(rowwise.peek_rows(title, fn))
+
+    def project(self, *fields: str) -> Stream:
+        """Keeps only ``fields``, in this order."""
+        with self._declaring("project", *fields) as title:
+            return self._next(rowwise.project_rows(title, names_of(fields)))
+
+    def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Stream:
+        """Whatever Spark SQL does natively, within one batch.
+
+        Args:
+            fn: called for every attempt, and once at the start with an empty frame; runs no action.
+            schema: the fields of what it returns; None: Spark is asked at the start.
+        """
+        with self._declaring("transform", fn) as title:
+            return self._next(rowwise.transformed(title, fn, schema))
+
+    def name(self, name: str) -> Stream:
+        """The same stream under a name: the states and sinks on it that have none of their own are called so."""
+        with self._declaring("name", name):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise TopologyError(f"a name is made of letters, digits, '_', '.' and '-', not {shown(name)}")
+            return Stream(self._graph, self._node, name)
+
+    # --- aggregates ---------------------------------------------------------------------------------------------------
+
+    def group_by(self, *fields: str) -> GroupedStream:
+        """Groups the rows of a batch by the values of ``fields``."""
+        with self._declaring("group_by", *fields):
+            names = names_of(fields)
+            if not names:
+                raise TopologyError("name the fields to group by; without any, aggregate the stream itself")
+            if self._node.phase is Phase.COMMIT:
+                raise TopologyError("it needs Spark, and what follows new_values_stream() runs on the driver")
+            if self._node.schema is not None:
+                select(self._node.schema, names)
+            return GroupedStream(self, names)
+
+    def aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> Stream:
+        """Aggregates the batch: one row, also if it is empty; from an `Aggregator` whatever it emits.
+
+        Args:
+            aggregator: a built-in one becomes a Spark expression.
+            out: the name of the result for a built-in one, ``"name type"`` for others; `Aggregator`: its fields.
+            in_fields: what a user-written one sees; None: its own ``in_fields``, and if that is empty, all.
+        """
+        return self._aggregate((), aggregator, out, in_fields)
+
+    def persistent_aggregate(
+        self,
+        state_factory: StateFactory,
+        aggregator: CombinerAggregator[Any] | ReducerAggregator[Any],
+        out_field: str | StructType,
+        in_fields: str | Sequence[str] | None = None,
+    ) -> TridentState:
+        """Aggregates all batches into one value of a state; the arguments are those of `aggregate`."""
+        return self._persistent_aggregate((), state_factory, aggregator, out_field, in_fields)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def partition_persist(
+        self,
+        state_factory: StateFactory,
+        updater: StateUpdater[Any],
+        in_fields: str | Sequence[str],
+        out_schema: str | StructType | None = None,
+    ) -> TridentState:
+        """Hands the rows of each batch, all at once, to a user-written updater of a state.
+
+        Args:
+            state_factory: makes the state; its ``begin_commit`` and ``commit`` enclose each batch.
+            updater: runs on the driver, in the commit phase.
+            in_fields: what the updater sees of each row.
+            out_schema: what it emits for `TridentState.new_values_stream`, if anything.
+        """
+        with self._declaring("partition_persist", updater) as title:
+            _check_instance(state_factory, StateFactory, "a state factory")
+            _check_instance(updater, StateUpdater, "a state updater")
+            operation = UpdatedState(
+                title=title,
+                name=self._state_name("state", state_factory),
+                factory=state_factory,
+                updater=updater,
+                in_fields=names_of(in_fields),
+                out_schema=None if out_schema is None else schema_of(out_schema),
+            )
+            return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
+
+    def write_to(self, sink: TransactionalSink[Any]) -> None:
+        """Writes each batch to a two-phase sink."""
+        with self._declaring("write_to", sink) as title:
+            _check_instance(sink, TransactionalSink, "a sink")
+            for node in self._graph.nodes:
+                if isinstance(node.operation, WrittenSink) and node.operation.sink is sink:
+                    raise TopologyError(f"this sink is {node.operation.name!r} already; a sink takes one stream")
+            operation = WrittenSink(title=title, name=self._state_name("sink", sink), sink=sink)
+            self._graph.add(operation, self._node, label=self._label)
+
+    # --- for GroupedStream --------------------------------------------------------------------------------------------
+
+    def _aggregate(
+        self,
+        keys: tuple[str, ...],
+        aggregator: AnyAggregator,
+        out: str | StructType,
+        in_fields: str | Sequence[str] | None,
+    ) -> Stream:
+        with self._declaring("aggregate", aggregator, *keys) as title:
+            return self._next(aggregation(title, keys, aggregator, out, in_fields))
+
+    def _persistent_aggregate(
+        self,
+        keys: tuple[str, ...],
+        state_factory: StateFactory,
+        aggregator: CombinerAggregator[Any] | ReducerAggregator[Any],
+        out_field: str | StructType,
+        in_fields: str | Sequence[str] | None,
+    ) -> TridentState:
+        with self._declaring("persistent_aggregate", aggregator, *keys) as title:
+            _check_instance(state_factory, StateFactory, "a state factory")
+            if isinstance(aggregator, Aggregator):
+                raise TopologyError("a state takes a CombinerAggregator or ReducerAggregator; use aggregate first")
+            operation = AggregateState(
+                title=title,
+                name=self._state_name("state", state_factory),
+                factory=state_factory,
+                aggregator=aggregator,
+                aggregation=aggregation(title, keys, aggregator, out_field, in_fields),
+            )
+            return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _next(self, operation: Operation) -> Stream:
+        return Stream(self._graph, self._graph.add(operation, self._node, label=self._label), self._label)
+
+    def _declaring(self, method: str, *arguments: object) -> AbstractContextManager[str]:
+        return self._graph.declaring(f"{method}({', '.join(map(described, arguments))})")
+
+    def _state_name(self, kind: str, thing: object) -> str:
+        """A name that is the same in the next run: the stream's, else the state's own, else by order under the spout's.
+
+        It is written into the record, so it must not depend on anything but the declaration.
+        """
+        taken = state_names(self._graph)
+        own = getattr(thing, "name", "")
+        if self._label is None and own:
+            if own in taken:
+                raise TopologyError(
+                    f"there is a state {own!r} already; if this is another one, name its stream: stream.name('…')"
+                )
+            return str(own)
+        return unused(self._label or f"{'-'.join(self._node.spouts)}-{kind}", taken)
+
+
+@frozen
+class GroupedStream:
+    """A stream whose batches are grouped by some of its fields."""
+
+    _stream: Stream = field(repr=False)
+    group_fields: tuple[str, ...]
+
+    def aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> Stream:
+        """Aggregates each group of the batch: the group fields and the result; no rows for an empty batch.
+
+        The arguments are those of `Stream.aggregate`.
+        """
+        return self._stream._aggregate(self.group_fields, aggregator, out, in_fields)  # noqa: SLF001 - one concept
+
+    def persistent_aggregate(
+        self,
+        state_factory: StateFactory,
+        aggregator: CombinerAggregator[Any] | ReducerAggregator[Any],
+        out_field: str | StructType,
+        in_fields: str | Sequence[str] | None = None,
+    ) -> TridentState:
+        """Aggregates all batches into a value of a state for each group.
+
+        The arguments are those of `Stream.aggregate`.
+        """
+        return self._stream._persistent_aggregate(  # noqa: SLF001 - one concept
+            self.group_fields, state_factory, aggregator, out_field, in_fields
+        )
+
+
+@frozen
+class TridentState:
+    """A state that a stream is aggregated or persisted into."""
+
+    _graph: Graph = field(repr=False)
+    _node: Node = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Under which it is known in the record, in errors and in ``explain()``."""
+        operation = self._node.operation
+        return operation.name if isinstance(operation, AggregateState | UpdatedState) else operation.title
+
+    def new_values_stream(self) -> Stream:
+        """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
+
+        Its rows are the driver's, and its operations run there: each, map, flat_map, filter with a Filter or a
+        function, peek, project and partition_persist.
+        """
+        with self._graph.declaring("new_values_stream()") as title:
+            operation = self._node.operation
+            if isinstance(operation, UpdatedState) and operation.out_schema is None:
+                raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
+            return Stream(self._graph, self._graph.add(NewValues(title), self._node))
+
+
+def described(thing: object) -> str:
+    """How a user would recognise ``thing`` in a message: a function by its name and place, the rest by its repr."""
+    code = getattr(thing, "__code__", None)
+    if code is not None:
+        place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
+        return f"{getattr(thing, '__name__', 'function')} at {place}"
+    if isinstance(thing, str | type) or type(thing).__repr__ is not object.__repr__:
+        return repr(thing)
+    return type(thing).__name__
+
+
+def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> rowwise.RowOperation:
+    if out_schema is not None:
+        raise TopologyError("a Filter emits no fields; leave out_schema out")
+    if condition.in_fields and condition.in_fields != names:
+        raise TopologyError(f"{described(condition)} carries its fields; use filter")
+    return rowwise.filter_rows(title, condition, names)
+
+
+def _check_instance(thing: object, kind: type, what: str) -> None:
+    if not isinstance(thing, kind):
+        raise TopologyError(f"{what} is an instance of {kind.__name__}, not {shown(thing)}")
