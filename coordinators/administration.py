@@ -9,11 +9,23 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from coordinators.errors import ConfigError, FencedError
-from coordinators.layout import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
 from coordinators.leadership import load, read_identity
 from coordinators.record import CoordinatorRecord
 from coordinators.store import TopologyIdentity
-from coordinators.zookeeper import ANY_VERSION, Conflict, Create, Put, Remove, Step, ZooKeeperSession
+from coordinators.znodes import (
+    ANY_VERSION,
+    Create,
+    EpochClaim,
+    Leader,
+    Put,
+    Remove,
+    Step,
+    StoredIdentity,
+    TopologyPaths,
+    parse,
+    to_bytes,
+)
+from coordinators.zookeeper import Conflict, ZooKeeperSession
 
 SESSION_SECONDS = 10.0
 

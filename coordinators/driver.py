@@ -10,14 +10,14 @@ whatever they lead to is posted and taken in a later turn. No user code runs her
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from attrs import define, evolve, field
 
 from coordinators.acker import Acker, Completed
 from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json, canonical_json, content_hash
+from coordinators.canonical import canonical_json, content_hash
 from coordinators.errors import PoisonBatchError, SpoutError, TridentError
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import (
@@ -51,42 +51,11 @@ from coordinators.protocol import (
 )
 from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.retries import Retries
-from coordinators.spout_coordinator import Ask, Definitions
+from coordinators.spout_coordinator import Definitions
 from coordinators.store import RecordStore
+from coordinators.streams import BatchStreams
 
 log = logging.getLogger(__name__)
-
-
-class BatchStreams(Protocol):
-    """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
-
-    def consumers(self, stream: StreamId) -> int:
-        """How many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
-        ...
-
-    def ask(self, spout: str, ask: Ask) -> None:
-        """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
-        ...
-
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
-        """Process ``attempt``."""
-        ...
-
-    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
-        """Commit ``attempt``."""
-        ...
-
-    def emit_success(self, attempt: TransactionAttempt) -> None:
-        """Tell everybody that ``attempt`` is committed for good."""
-        ...
-
-    def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop working on ``attempt``, and give up what it prepared."""
-        ...
-
-    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """The phases that something is visibly working on; they don't time out."""
-        ...
 
 
 @define(kw_only=True)
@@ -95,6 +64,7 @@ class CoordinatorDriver:
 
     Attributes:
         record: the durable state as this leadership has last written it.
+        exact: those of ``spouts`` that define a transaction once and for all.
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
         batch_interval: seconds between two new batches, at least.
@@ -106,6 +76,7 @@ class CoordinatorDriver:
     record: CoordinatorRecord
     streams: BatchStreams
     spouts: tuple[str, ...]
+    exact: frozenset[str]
     draw_edge: Callable[[], int]
     max_spout_pending: int
     message_timeout: float
@@ -137,6 +108,7 @@ class CoordinatorDriver:
         )
         self.definitions = Definitions(
             self.spouts,
+            self.exact,
             {txid: dict(metadata) for txid, metadata in record.metadata.items()},
             dict(record.cursors),
             record.current_txid,
@@ -406,6 +378,12 @@ class CoordinatorDriver:
         """Give up: cancel what is live, and answer everybody who waits for idleness."""
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
-        self._idle_wanted += [(0, notice) for notice in unread if isinstance(notice, IdleWanted)]
+        for notice in unread:
+            if isinstance(notice, IdleWanted):
+                self._idle_wanted.append((0, notice))
+            elif isinstance(notice, SuccessDelivered):
+                self._delivered(notice.txid)
+        if error is None and self.record.success_upto < self._success_upto:
+            self._write(None)
         self._refuse_idle(error or TridentError(f"topology {self.topology!r} was stopped"))
         self.finished = True

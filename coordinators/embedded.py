@@ -142,13 +142,13 @@ def _find(directory: Path) -> EmbeddedZooKeeper | None:
         time.sleep(POLL_SECONDS)
     raise _failure(
         directory,
-        f"has its data locked but does not answer within {START_SECONDS_MAX:g} s (`fuser -v {directory / 'data'}` tells "
-        f"its pid)",
+        f"has its data locked but doesn't answer within {START_SECONDS_MAX:g} s; `fuser -v {directory / 'data'}` tells "
+        "its pid",
     )
 
 
 def _start(directory: Path) -> EmbeddedZooKeeper:
-    java, jars = _java(), _jars()
+    java, jars = find_java(), find_jars()
     port = _number_in(directory / "port")  # those who still have sessions there look for it there
     for _ in range(PORT_TRIES):
         port = port or _free_port()
@@ -200,7 +200,12 @@ def _answers(directory: Path, port: int) -> bool:
     return f"dataDir={directory / 'server'}{os.sep}" in reply.decode(errors="replace")
 
 
-def _java() -> str:
+def find_java() -> str:
+    """The path of the Java runtime that ZooKeeper and Spark will use.
+
+    Raises:
+        ConfigError: there is none; says how to get one.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if java is None:
@@ -212,7 +217,12 @@ def _java() -> str:
     return java
 
 
-def _jars() -> list[str]:
+def find_jars() -> list[str]:
+    """The jars that the server needs, out of those that PySpark carries; PySpark itself is not imported.
+
+    Raises:
+        ConfigError: they are not there.
+    """
     spec = find_spec("pyspark")
     folders = [Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or ()]
     jars = sorted(str(jar) for folder in folders for jar in folder.glob("*.jar") if JARS.fullmatch(jar.name))
@@ -289,7 +299,7 @@ def _java_escaped(path: Path) -> str:
 
 def _log_end(directory: Path) -> str:
     lines = (directory / "server.log").read_text(errors="replace").splitlines()
-    return "\n".join(lines[-LOG_LINES_SHOWN:])
+    return "\n".join([line for line in lines if not line.startswith("\tat ")][-LOG_LINES_SHOWN:])
 
 
 def _failure(directory: Path, what: str) -> CoordinationLost:

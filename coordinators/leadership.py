@@ -14,21 +14,24 @@ from uuid import uuid4
 from attrs import define, field, frozen
 
 from coordinators.errors import FencedError, MetadataError
-from coordinators.layout import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
 from coordinators.store import TopologyIdentity
-from coordinators.zookeeper import (
+from coordinators.znodes import (
     ANY_VERSION,
-    REQUEST_BYTES_MAX,
     Check,
-    Conflict,
     Create,
+    EpochClaim,
+    Leader,
     Put,
     Remove,
     Step,
-    ZooKeeperSession,
+    StoredIdentity,
+    TopologyPaths,
+    parse,
     request_bytes,
+    to_bytes,
 )
+from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 

@@ -96,6 +96,7 @@ class SpoutInquiry:
     ask_again_at: float = 0.0
     wait: float = POLL_MIN
     backing_off: bool = False
+    is_stale: bool = False  # the open ask was put before an earlier transaction had to be defined again
 
 
 @define
@@ -109,14 +110,17 @@ class Definitions:
         known: metadata by txid, then by spout: stored, or just defined.
         cursors: positions by spout, after the last admitted transaction.
         moved_upto: that transaction.
+        exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
     """
 
     spouts: tuple[str, ...]
+    exact: frozenset[str]
     known: dict[int, dict[str, Json]]
     cursors: dict[str, Cursors]
     frontier: int
     moved_upto: int = field(init=False)
     _defined: dict[int, dict[str, Defined]] = field(factory=dict, init=False)
+    _ahead: dict[int, dict[str, Defined]] = field(factory=dict, init=False)  # exact ones, not attempted yet
     _inquiries: dict[str, SpoutInquiry] = field(init=False)
     _numbers: int = field(default=0, init=False)
 
@@ -164,17 +168,26 @@ class Definitions:
     def take_defined(self, notice: Defined) -> None:
         """A spout has answered; the transaction is defined when all have."""
         inquiry = self._inquiries[notice.spout]
+        is_stale = inquiry.is_stale
         awaited = self._close(inquiry, notice.ask)
-        if not awaited or notice.txid != self.frontier:
-            # Late: the frontier moved back meanwhile. The spout has used input up for it, so it is not forgotten.
-            self.known.setdefault(notice.txid, {}).setdefault(notice.spout, notice.metadata)
-            return
-        inquiry.answer = notice
+        if awaited and notice.txid == self.frontier and not is_stale:
+            inquiry.answer = notice
+            self._complete()
+        else:
+            self._keep_ahead(notice)
+
+    def _complete(self) -> None:
         answers = {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
         if len(answers) == len(self.spouts):
             self._defined[self.frontier] = answers
             self.known[self.frontier] = {spout: answer.metadata for spout, answer in answers.items()}
             self._move(self.frontier + 1)
+
+    def _keep_ahead(self, answer: Defined) -> None:
+        # The spout has used input up for it, so it is never forgotten, although it isn't asked for now.
+        self.known.setdefault(answer.txid, {}).setdefault(answer.spout, answer.metadata)
+        if answer.spout in self.exact and answer.txid > self.moved_upto:
+            self._ahead.setdefault(answer.txid, {})[answer.spout] = answer
 
     def take_not_ready(self, notice: NotReady, now: float) -> None:
         """A spout has nothing yet; it is asked again a little later."""
@@ -202,11 +215,18 @@ class Definitions:
                 self.cursors[spout] = self.cursors.get(spout, Cursors()).updated(answer.moved)
 
     def go_back(self, txid: int) -> None:
-        """``txid`` and every later one must be defined again, with what is known about them."""
-        for entry in self._inquiries.values():
-            if entry.answer:
-                self.known.setdefault(self.frontier, {})[entry.answer.spout] = entry.answer.metadata
+        """``txid`` and every later one must be defined again, with what is known about them.
+
+        What an exact spout defined for a transaction that was never attempted stands as it is.
+        """
+        later = [answers for known, answers in self._defined.items() if known >= txid]
+        pending = {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
+        for answers in [*later, pending]:
+            for answer in answers.values():
+                self._keep_ahead(answer)
         self._defined = {known: answers for known, answers in self._defined.items() if known < txid}
+        for spout, entry in self._inquiries.items():
+            entry.is_stale = entry.asked is not None and spout not in self.exact
         self._move(min(txid, self.frontier))
 
     def forget_before(self, txid: int) -> None:
@@ -227,12 +247,14 @@ class Definitions:
     def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
         if inquiry.asked is None or inquiry.asked.number != number:
             return False
-        inquiry.asked, inquiry.backing_off = None, False
+        inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
         return True
 
     def _move(self, txid: int) -> None:
         self.frontier = txid
-        for entry in self._inquiries.values():
-            # An ask that is still open keeps its number, so that its answer is recognised as late.
-            entry.answer, entry.refused, entry.wait = None, 0, POLL_MIN
+        ahead = self._ahead.pop(txid, {})
+        for spout, entry in self._inquiries.items():
+            # An ask that is still open keeps its number, so that its answer is recognised when it comes.
+            entry.answer, entry.refused, entry.wait = ahead.get(spout), 0, POLL_MIN
             entry.ask_again_at, entry.backing_off = 0.0, False
+        self._complete()

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
@@ -42,6 +42,7 @@ from kazoo.retry import KazooRetry
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from coordinators.errors import ConfigError, CoordinationLost
+from coordinators.znodes import Step, Znode
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +51,6 @@ T = TypeVar("T")
 REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
 """The server cuts the connection of a request of 1 MiB (``jute.maxbuffer``), with no word why; the rest is margin."""
 
-ANY_VERSION = -1
-"""For nodes that another step of the same atomic write guards."""
-
-STEP_OVERHEAD_BYTES = 100
 LEASE_OF_SESSION = 2 / 3
 ROUNDS_PER_SESSION = 6
 CLOSE_SECONDS_MAX = 3.0
@@ -84,81 +81,11 @@ RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0
 """Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
 
 
-@frozen
-class Znode:
-    """What a node holds, and how often it was written since it was created."""
-
-    data: bytes
-    version: int
-
-    @property
-    def text(self) -> str:
-        """The data as text; damage shows as characters that no checksum and no JSON lets pass."""
-        return self.data.decode(errors="replace")
-
-
-@frozen
-class Check:
-    """The node exists at this version."""
-
-    path: str
-    version: int
-
-    def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
-        request.check(self.path, self.version)
-
-
-@frozen
-class Create:
-    """The node does not exist; it is made. An ephemeral one is gone when the session ends."""
-
-    path: str
-    data: bytes
-    ephemeral: bool = False
-
-    def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
-        request.create(self.path, self.data, ephemeral=self.ephemeral)
-
-
-@frozen
-class Put:
-    """The node exists at this version; its data is replaced."""
-
-    path: str
-    data: bytes
-    version: int
-
-    def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
-        request.set_data(self.path, self.data, self.version)
-
-
-@frozen
-class Remove:
-    """The node exists at this version; it is removed."""
-
-    path: str
-    version: int
-
-    def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
-        request.delete(self.path, self.version)
-
-
-Step = Check | Create | Put | Remove
-
-
-def request_bytes(step: Step) -> int:
-    """How much ``step`` adds to a request, at most."""
-    data = step.data if isinstance(step, Create | Put) else b""
-    return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES
-
-
 @define(eq=False)
 class ZooKeeperSession:
-    """One session with the servers, from `connect` to its end; never renewed under another id. Used by one thread.
+    """One session with the servers, from `connect` to its end; never renewed under another id.
+
+    Used by one thread, inside `settle`, which bounds every wait; `ensure_alive` may be asked by any thread.
 
     Attributes:
         who: on whose behalf, for messages: "topology 'wordcount'".
@@ -204,6 +131,8 @@ class ZooKeeperSession:
                 f"{who}: no ZooKeeper answered at {hosts} within {session_timeout:g} s; check that it runs and "
                 f"that the address is right, or leave `zookeeper` out of the configuration to use the embedded one"
             ) from None
+        if session.seconds != session_timeout:
+            log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, session.seconds)
         session._answered = monotonic()
         return session
 
@@ -263,12 +192,18 @@ class ZooKeeperSession:
         for step in steps:
             step.add_to(request)
         [results] = self._round(request.commit_async)
-        for step, result in zip(steps, results, strict=False):
-            # the steps before the refused one are marked as rolled back, those after it as not looked at
-            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                if isinstance(result, BadVersionError | NoNodeError | NodeExistsError):
-                    raise Conflict(step.path, type(result).__name__)
-                raise self._refused(result, step.path)
+        errors = [
+            (isinstance(result, RolledBackError | RuntimeInconsistency), step.path, result)
+            for step, result in zip(steps, results, strict=True)
+            if isinstance(result, Exception)
+        ]
+        if not errors:
+            return
+        # the steps before the refused one are marked as rolled back, those after it as not looked at
+        _, path, error = min(errors, key=lambda found: found[0])
+        if isinstance(error, BadVersionError | NoNodeError | NodeExistsError):
+            raise Conflict(path, type(error).__name__)
+        raise self._refused(error, path)
 
     def ensure_alive(self) -> None:
         """Return if the session can't have ended by our own clock, and is connected. No I/O; any thread may ask.

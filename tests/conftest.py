@@ -16,15 +16,15 @@ from coordinators.zookeeper import ZooKeeperSession
 IS_CI = os.environ.get("CI", "").lower() == "true"
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=200, deadline=None, print_blob=True)
 settings.load_profile("ci" if IS_CI else "dev")
 
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """One server for the whole run. Who stops or kills one starts its own."""
+    """One server for the whole run, in a directory with a name that needs care. Who kills one starts its own."""
     try:
-        running = EmbeddedZooKeeper.running(tmp_path_factory.mktemp("zookeeper"))
+        running = EmbeddedZooKeeper.running(tmp_path_factory.mktemp("zoo #keeper=! ü日本"))
         server = running.__enter__()
     except ConfigError as error:
         if IS_CI:

@@ -92,6 +92,7 @@ class _Assembly:
             record=record,
             streams=streams,
             spouts=tuple(spout.tx_id for spout in self.plan.spouts),
+            exact=frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT),
             draw_edge=draw_edge,
             max_spout_pending=self.config.max_spout_pending,
             message_timeout=self.config.message_timeout,

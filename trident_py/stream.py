@@ -315,9 +315,9 @@ def described(thing: object) -> str:
     if code is not None:
         place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
         return f"{getattr(thing, '__name__', 'function')} at {place}"
-    if isinstance(thing, str | type) or type(thing).__repr__ is not object.__repr__:
-        return repr(thing)
-    return type(thing).__name__
+    if callable(thing) and hasattr(thing, "__name__"):
+        return str(thing.__name__)
+    return repr(thing) if type(thing).__repr__ is not object.__repr__ else type(thing).__name__
 
 
 def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> rowwise.RowOperation:

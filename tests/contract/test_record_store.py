@@ -11,11 +11,11 @@ from attrs import define, evolve, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.cursors import Cursors
 from coordinators.errors import FencedError, MetadataError
-from coordinators.layout import TopologyPaths
 from coordinators.leadership import lead
 from coordinators.record import CommitPin, CoordinatorRecord, EncodedRecord
 from coordinators.store import InMemoryCoordination, RecordStore
-from coordinators.zookeeper import ANY_VERSION, Put, Remove, ZooKeeperSession
+from coordinators.znodes import ANY_VERSION, Put, Remove, TopologyPaths
+from coordinators.zookeeper import ZooKeeperSession
 
 
 class Topology(Protocol):

@@ -105,7 +105,7 @@ class Aggregation(Operation):
                 parts, fold = flow, AggregatorFold(self.aggregator, batch_id, fields.results, self.title)
         parts = parts.select(fields.needed)
         stage = self._stage(RowPipeline(parts.schema), fields, fold, partial=False)
-        return Flow.of(_gathered(parts.native(), self.keys).mapInArrow(stage, fields.target), fields.target)
+        return Flow.of(_gathered(parts, self.keys).mapInArrow(stage, fields.target), fields.target)
 
     def _stage(self, rows: RowPipeline, fields: AggregatedFields, fold: Fold[Any], *, partial: bool) -> GroupStage:
         return GroupStage(
@@ -145,18 +145,19 @@ def aggregation(
     return Aggregation(title=title, keys=keys, aggregator=aggregator, in_fields=seen, out=out)
 
 
-def in_one_task(frame: DataFrame) -> DataFrame:
-    """All rows in one partition that has at least one: the last column, `NO_ROW`, says which row is none.
+def in_one_task(frame: DataFrame, schema: t.StructType) -> DataFrame:
+    """All rows, which have the fields of ``schema``, in one partition that has at least one: the last column, `NO_ROW`, says which row is none.
 
     Without that row, Spark runs no task over an empty batch.
     """
-    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in frame.schema.fields]
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))
     return frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker).repartition(1)
 
 
-def _gathered(frame: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    return frame.repartition(*map(column, keys)) if keys else in_one_task(frame)
+def _gathered(flow: Flow, keys: tuple[str, ...]) -> DataFrame:
+    frame = flow.native()
+    return frame.repartition(*map(column, keys)) if keys else in_one_task(frame, flow.schema)
 
 
 def _native(flow: Flow, fields: AggregatedFields, aggregator: NativeAggregator[Any]) -> DataFrame:

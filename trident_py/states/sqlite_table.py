@@ -231,5 +231,5 @@ class Table:
         """Take back what a txid did: two statements, in which it is bound once each."""
         return (
             f'DELETE FROM "{self.name}" WHERE "_txid" = ?1 AND "_born" = ?1',
-            f'UPDATE "{self.name}" SET {self.value.quoted} = "_prev", "_txid" = 0 WHERE "_txid" = ?',
+            f'UPDATE "{self.name}" SET {self.value.quoted} = "_prev" WHERE "_txid" = ?1',
         )

@@ -10,8 +10,8 @@ from coordinators.cursors import SHARD_BYTES_MAX, Cursors, CursorShard
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.integers() | st.text("ab", max_size=5) | st.lists(st.integers(), max_size=3)
-LARGE = st.sampled_from(["x" * size for size in (9_000, 30_000, 70_000)])
-UPDATES = st.lists(st.dictionaries(KEYS, VALUES | LARGE, max_size=12), max_size=6)
+LARGE = st.sampled_from(["x" * size for size in (30_000, 70_000)])
+UPDATES = st.lists(st.dictionaries(KEYS, VALUES | LARGE, max_size=6), max_size=4)
 
 
 def _applied(updates: list[dict[str, Json]]) -> tuple[Cursors, dict[str, Json]]:

@@ -60,6 +60,27 @@ def test_a_failure_replays_the_transaction_and_every_later_one_with_the_same_met
     assert world.processed("1:0") == ["COMMIT 1:0"]
 
 
+def test_what_was_defined_ahead_is_not_asked_for_again() -> None:
+    world = World().start(max_spout_pending=2)
+    world.settle()
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    assert world.after(0.2) == ["BATCH 1:1", "BATCH 2:1"]
+    txids = [call[0] for call in world.spouts["lines"].calls]
+    assert txids == [1, 2, 3, 1, 2]
+    world.processed("1:1")
+    assert world.committed("1:1") == ["SUCCESS 1:1", "BATCH 3:0"]
+
+
+def test_what_an_opaque_spout_defined_ahead_is_asked_for_again_after_what_it_follows() -> None:
+    world = World(exact=False).start(max_spout_pending=2)
+    world.settle()
+    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    world.after(0.2)
+    world.processed("1:1")
+    world.committed("1:1")
+    assert [call[0] for call in world.spouts["lines"].calls[:6]] == [1, 2, 3, 1, 2, 3]
+
+
 def test_a_stale_failure_changes_nothing() -> None:
     world = World().start()
     world.settle()

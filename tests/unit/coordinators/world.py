@@ -70,6 +70,7 @@ class World:
             record=recover(store, []),
             streams=self,
             spouts=tuple(self.spouts),
+            exact=frozenset(self.spouts if self.exact else ()),
             draw_edge=lambda: next(numbers),
             **{**defaults, **settings},
         )

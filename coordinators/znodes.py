@@ -1,4 +1,4 @@
-"""Where a topology's nodes are in ZooKeeper, and what the small ones hold. Pure.
+"""A topology's nodes in ZooKeeper: where they are, what the small ones hold, and the steps that change them. Pure.
 
 ::
 
@@ -15,7 +15,7 @@ import json
 import os
 import socket
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from attrs import asdict, field, frozen
@@ -24,6 +24,24 @@ from attrs.validators import instance_of
 from coordinators.errors import MetadataError
 
 C = TypeVar("C")
+
+ANY_VERSION = -1
+"""For nodes that another step of the same atomic write guards."""
+
+STEP_OVERHEAD_BYTES = 100
+
+
+@frozen
+class Znode:
+    """What a node holds, and how often it was written since it was created."""
+
+    data: bytes
+    version: int
+
+    @property
+    def text(self) -> str:
+        """The data as text; damage shows as characters that no checksum and no JSON lets pass."""
+        return self.data.decode(errors="replace")
 
 
 @frozen
@@ -113,3 +131,65 @@ def parse(kind: type[C], text: str, path: str) -> C:
             f"{path} cannot be read ({type(error).__name__}: {error}): {text[:100]!r} is not what this project writes "
             f"there. Nothing is started over; restore the node from a backup"
         ) from error
+
+
+# --- the steps of an atomic write -------------------------------------------------------------------------------------
+
+
+@frozen
+class Check:
+    """The node exists at this version."""
+
+    path: str
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.check(self.path, self.version)
+
+
+@frozen
+class Create:
+    """The node does not exist; it is made. An ephemeral one is gone when the session ends."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.create(self.path, self.data, ephemeral=self.ephemeral)
+
+
+@frozen
+class Put:
+    """The node exists at this version; its data is replaced."""
+
+    path: str
+    data: bytes
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.set_data(self.path, self.data, self.version)
+
+
+@frozen
+class Remove:
+    """The node exists at this version; it is removed."""
+
+    path: str
+    version: int
+
+    def add_to(self, request: Any) -> None:
+        """Make this a step of a kazoo transaction."""
+        request.delete(self.path, self.version)
+
+
+Step = Check | Create | Put | Remove
+
+
+def request_bytes(step: Step) -> int:
+    """How much ``step`` adds to a request, at most."""
+    data = step.data if isinstance(step, Create | Put) else b""
+    return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES

@@ -1,0 +1,43 @@
+"""What the control plane needs of a data plane: the port through which batches are processed and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import Ask
+
+
+class BatchStreams(Protocol):
+    """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
+
+    def consumers(self, stream: StreamId) -> int:
+        """How many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
+        ...
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
+        ...
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+        """Process ``attempt``."""
+        ...
+
+    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
+        """Commit ``attempt``."""
+        ...
+
+    def emit_success(self, attempt: TransactionAttempt) -> None:
+        """Tell everybody that ``attempt`` is committed for good."""
+        ...
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Stop working on ``attempt``, and give up what it prepared."""
+        ...
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """The phases that something is visibly working on; they don't time out."""
+        ...

@@ -1,0 +1,254 @@
+"""What keeps the project as it was meant: who imports whom, who may use what, how long things get, what the README says."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("coordinators", "trident_py")
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 40
+README_LINES_MAX = 200
+
+ONE_DOOR = {
+    "kazoo": {"coordinators.zookeeper"},
+    "tenacity": {"coordinators.zookeeper"},
+    "rich": {"trident_py.cli"},
+    "argparse": {"trident_py.cli"},
+}
+"""The only modules, or packages with everything in them, that may import a library."""
+
+SPARK_DOOR = "trident_py.spark"
+SESSIONS_AND_JOBS = {
+    "Builder", "builder", "getOrCreate", "newSession", "getActiveSession", "createDataFrame", "addArtifacts", "addTag",
+    "interruptTag", "addJobTag", "cancelJobsWithTag", "collect", "toPandas", "toArrow", "toLocalIterator", "observe",
+    "foreachPartition", "localCheckpoint", "sparkContext",
+}  # fmt: skip
+"""Names of PySpark that make a session or run a job; the ones too common to tell (``count``, ``write``) are left out."""
+
+PRIVATE_SPARK = {"_jvm", "_jdf", "_jsc", "_sc", "_jsparkSession", "_jconf", "_gateway", "rdd"}
+FORBIDDEN_IMPORTS = {"pickle", "marshal", "shelve", "yaml", "dill"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "print", "breakpoint", "input"}
+
+EXPORTS = {
+    "trident_py": """TridentTopology TridentConfig RetryPolicy TridentQuery Stream GroupedStream TridentState
+        TridentCollector TransactionAttempt TopologyContext FailedException TridentError TopologyError ConfigError
+        MetadataError FencedError CoordinationLost SpoutError StateError SinkError PoisonBatchError""",
+    "trident_py.operations": """Count Sum Min Max Function Filter Aggregator CombinerAggregator ReducerAggregator""",
+    "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
+        Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout""",
+    "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState""",
+    "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey""",
+}
+"""The names of api.md, where they are found besides in ``trident_py``."""
+
+
+@frozen
+class Module:
+    """One source file."""
+
+    name: str
+    path: Path
+    source: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return _parsed(self.source)
+
+    def is_in(self, packages: set[str]) -> bool:
+        return any(self.name == package or self.name.startswith(f"{package}.") for package in packages)
+
+    def imports(self) -> Iterator[str]:
+        """Dotted names, whether imported at run time, for types only, or inside a function."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.name} has a relative import"
+                yield node.module or ""
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def modules(*packages: str) -> dict[str, Module]:
+    found = {}
+    for package in packages:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found[name] = Module(name, path, path.read_text(encoding="utf-8"))
+    assert found
+    return found
+
+
+def of_product() -> list[Module]:
+    return list(modules(*PRODUCT).values())
+
+
+# --- who imports whom -------------------------------------------------------------------------------------------------
+
+
+def test_imports_point_down() -> None:
+    """Examples → trident_py → coordinators → attrs."""
+    outside = {"coordinators": {"attrs", "kazoo", "tenacity"}}
+    for module in modules("coordinators", "trident_py", "examples").values():
+        imported = {name.partition(".")[0] for name in module.imports()} - sys.stdlib_module_names
+        match module.name.partition(".")[0]:
+            case "coordinators":
+                assert imported <= outside["coordinators"] | {"coordinators"}, module.name
+            case "trident_py":
+                assert not imported & {"examples", "tests", "benchmarks"}, module.name
+            case _:
+                assert not imported & {"coordinators", "tests", "benchmarks"}, module.name
+
+
+def test_there_is_no_import_cycle() -> None:
+    """Counting what is imported for types only, and inside functions."""
+    known = modules(*PRODUCT)
+    graph = {name: {imported for imported in module.imports() if imported in known} for name, module in known.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(reversed(error.args[1])))
+
+
+def test_the_library_imports_from_leaf_modules_never_from_a_facade() -> None:
+    facades = {name for name, module in modules(*PRODUCT).items() if module.path.name == "__init__.py"}
+    for module in of_product():
+        if module.path.name != "__init__.py":
+            froms = {node.module for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)}
+            assert not froms & facades, module.name
+
+
+@pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items(), ids=list(ONE_DOOR))
+def test_each_library_has_one_door(library: str, doors: set[str]) -> None:
+    users = [module for module in of_product() if library in {name.partition(".")[0] for name in module.imports()}]
+    assert users, f"nobody uses {library}"
+    assert [module.name for module in users if not module.is_in(doors)] == []
+
+
+# --- who may use what -------------------------------------------------------------------------------------------------
+
+
+def test_sessions_and_jobs_are_made_in_one_place() -> None:
+    for module in of_product():
+        if not module.is_in({SPARK_DOOR}):
+            used = {node.attr for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
+            spark = used & SESSIONS_AND_JOBS if _uses_spark(module) else set()
+            assert not spark, f"{module.name} uses {spark}; that belongs into {SPARK_DOOR}"
+
+
+def _uses_spark(module: Module) -> bool:
+    return any(name.partition(".")[0] == "pyspark" for name in module.imports())
+
+
+def test_nothing_private_of_spark_is_used() -> None:
+    for module in modules(*PRODUCT, "examples", "benchmarks").values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in PRIVATE_SPARK, f"{module.name}:{node.lineno} uses {node.attr}"
+        for name in module.imports():
+            private = name.startswith("pyspark.sql.pandas") or (name.startswith("pyspark") and "._" in name)
+            assert not private, f"{module.name} imports {name}"
+
+
+def test_nothing_dangerous_is_called() -> None:
+    for module in of_product():
+        assert not {name.partition(".")[0] for name in module.imports()} & FORBIDDEN_IMPORTS, module.name
+        if module.is_in({"trident_py.cli"}):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in FORBIDDEN_CALLS, f"{module.name}:{node.lineno} calls {node.func.id}"
+
+
+# --- how long things get ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_a_module_and_its_functions_are_short(module: Module) -> None:
+    assert len(module.source.splitlines()) <= MODULE_LINES_MAX
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
+
+
+# --- what can be imported ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("facade", EXPORTS)
+def test_every_public_name_can_be_imported(facade: str) -> None:
+    for name in EXPORTS[facade].split():
+        assert hasattr(import_module(facade), name), f"{facade}.{name}"
+        assert getattr(import_module("trident_py"), name) is getattr(import_module(facade), name)
+
+
+@pytest.mark.parametrize("facade", EXPORTS)
+def test_what_a_facade_lists_it_has_and_is_all_it_has(facade: str) -> None:
+    module = import_module(facade)
+    assert set(EXPORTS[facade].split()) <= set(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_a_facade_says_which_name_it_lacks() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = import_module("trident_py").no_such_name
+
+
+LIGHT = {
+    "importing the package": "import trident_py",
+    "the errors": "import trident_py; trident_py.TridentError",
+    "trident script": "from trident_py.cli import main; assert main(['script', '/dev/null']) == 0",
+}
+
+
+@pytest.mark.parametrize("statement", LIGHT.values(), ids=list(LIGHT))
+def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
+    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich'}"
+    code = f"import sys; {statement}; print(*sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == ""
+
+
+# --- what the README says ---------------------------------------------------------------------------------------------
+
+HOP = re.compile(r"^\d\. .*?`([\w/]+\.py)`.*?`([\w.]+)`", re.MULTILINE)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+def test_the_seven_hops_of_the_readme_exist() -> None:
+    _, _, section = (ROOT / "README.md").read_text(encoding="utf-8").partition("seven hops\n")
+    hops = HOP.findall(section.partition("\n## ")[0])
+    assert len(hops) == 7
+    for path, symbol in hops:
+        assert symbol in set(_symbols(ROOT / path)), f"{path} has no {symbol}"
+
+
+def _symbols(path: Path) -> Iterator[str]:
+    for node in _parsed(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef))

@@ -1,0 +1,332 @@
+"""Explores every reachable state of the machine at small scope, and checks each step by what is seen from outside.
+
+A `World` is the machine, what is durable, and what was announced, as seen from outside. In every world all events are
+tried: ticks with every set of ready txids, pause and resume, acks and failures of every attempt in scope, be it live,
+stale or never emitted; and each of them with a crash after every command, and a restart from what was stored by then.
+The oracle keeps its own ledgers of what was announced and acked; it never asks the machine what ought to happen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, combinations
+
+from attrs import define, evolve, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.master import ActiveTransaction, AttemptStatus, MasterBatchCoordinator
+from coordinators.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    Paused,
+    PhaseAcked,
+    Resumed,
+    StoreRecord,
+    StreamId,
+    Ticked,
+)
+
+INVARIANTS = {
+    "contiguous": "the active transactions are a run from the lowest uncommitted one, no longer than the window",
+    "as announced": "the machine's active attempts and their phases are those that were announced and acked",
+    "durable": "between two events, what the machine knows is what is stored",
+    "store first": "a batch is announced after its attempt id was stored, a success after its commit was closed",
+    "new attempt": "no attempt id is ever announced twice or below an earlier one, also over restarts",
+    "admission": "only a tick starts batches: at most the window, none past one that is not ready, none in a pause",
+    "full window": "a tick starts all that it may",
+    "commit order": "a commit is announced for the lowest transaction only, after its batch was acked, once an attempt",
+    "prompt commit": "the lowest transaction, once processed, is committing",
+    "success order": "successes come one by one, each txid once a leadership, after its commit was acked",
+    "closed": "an acked commit succeeds",
+    "cancelled": "a failure cancels its transaction and all later ones, and nothing else does",
+    "stale": "what is about an attempt or a phase that is not pending changes nothing",
+    "pinned": "a pinned commit is stored before it is announced, and its pin stays until it is closed",
+}
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; says which, and how the world came there."""
+
+    def __init__(self, invariant: str, story: str) -> None:
+        super().__init__(f"{invariant}: {INVARIANTS[invariant]}\n{story}")
+        self.invariant = invariant
+
+
+@frozen
+class World:
+    """One state of everything, as a value.
+
+    Attributes:
+        paused: whether the machine is.
+        attempt_ids: the machine's.
+        active: the machine's: txid, attempt id and status of each.
+        committing: the machine's pins.
+        stored: what a restart would find.
+        phases: what is out there: attempt id and phase (`PROCESSING` while ``$batch`` is unacked, and so on) by txid.
+        last_attempts: the highest attempt id ever announced, of every txid whose success was not announced yet.
+        success_upto: the last txid whose success was announced.
+    """
+
+    current_txid: int = 1
+    paused: bool = False
+    attempt_ids: tuple[tuple[int, int], ...] = ()
+    active: tuple[tuple[int, int, AttemptStatus], ...] = ()
+    committing: tuple[TransactionAttempt, ...] = ()
+    stored: tuple[int, tuple[tuple[int, int], ...], tuple[TransactionAttempt, ...]] = (1, (), ())
+    phases: tuple[tuple[int, int, AttemptStatus], ...] = ()
+    last_attempts: tuple[tuple[int, int], ...] = ()
+    success_upto: int = 0
+
+
+@frozen
+class Scope:
+    """How far to go."""
+
+    max_spout_pending: int
+    txid_max: int
+    attempt_max: int
+    pin_commits: bool = False
+
+
+Restore = Callable[[type[MasterBatchCoordinator], Scope, StoreRecord], MasterBatchCoordinator]
+
+
+def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord) -> MasterBatchCoordinator:
+    """What a takeover makes of the record."""
+    return machine(
+        max_spout_pending=scope.max_spout_pending,
+        pin_commits=scope.pin_commits,
+        current_txid=stored.current_txid,
+        attempt_ids=dict(stored.attempt_ids),
+        committing=stored.committing,
+    )
+
+
+@define
+class Step:
+    """One event taken in one world, and the commands that follow, checked one by one as they are carried out."""
+
+    scope: Scope
+    watched: frozenset[str]
+    machine: MasterBatchCoordinator
+    event: Event
+    stored: StoreRecord
+    phases: dict[int, tuple[int, AttemptStatus]]
+    last_attempts: dict[int, int]
+    success_upto: int
+    cancelled: list[int] = field(factory=list)
+    closing: int | None = None
+
+    def require(self, condition: bool, invariant: str) -> None:
+        if not condition and invariant in self.watched:
+            raise Violation(invariant, f"{self.event} with {self.phases} out there, {self.stored} stored")
+
+    # --- the event, as seen from outside ------------------------------------------------------------------------------
+
+    def is_stale(self) -> bool:
+        match self.event:
+            case PhaseAcked(attempt, StreamId.BATCH):
+                return self.phases.get(attempt.txid) != (attempt.attempt_id, AttemptStatus.PROCESSING)
+            case PhaseAcked(attempt, _):
+                return self.phases.get(attempt.txid) != (attempt.attempt_id, AttemptStatus.COMMITTING)
+            case AttemptFailed(attempt):
+                return self.phases.get(attempt.txid, (None,))[0] != attempt.attempt_id
+            case _:
+                return False
+
+    def note_event(self) -> None:
+        match self.event:
+            case PhaseAcked(attempt, StreamId.BATCH):
+                self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.PROCESSED)
+            case PhaseAcked(attempt, _):
+                self.closing = attempt.txid
+
+    # --- the commands -------------------------------------------------------------------------------------------------
+
+    def carry_out(self, command: Command) -> None:
+        match command:
+            case StoreRecord():
+                pins = {pin.txid for pin in self.stored.committing if pin.txid >= command.current_txid}
+                self.require(pins <= {pin.txid for pin in command.committing}, "pinned")
+                self.stored = command
+            case EmitBatch(attempt):
+                self._batch(attempt)
+            case EmitCommit(attempt):
+                self._commit(attempt)
+            case EmitSuccess(attempt):
+                self._success(attempt)
+            case CancelAttempt(attempt):
+                live = self.phases.pop(attempt.txid, (None,))[0] == attempt.attempt_id
+                self.require(live and isinstance(self.event, AttemptFailed), "cancelled")
+                self.cancelled.append(attempt.txid)
+
+    def _batch(self, attempt: TransactionAttempt) -> None:
+        txid = attempt.txid
+        self.require(self.stored.attempt_ids.get(txid) == attempt.attempt_id, "store first")
+        self.require(txid > self.success_upto, "new attempt")
+        self.require(attempt.attempt_id > self.last_attempts.get(txid, -1), "new attempt")
+        self.require(isinstance(self.event, Ticked) and txid in self.event.ready, "admission")
+        self.require(not self.machine.paused and txid == self._first_idle(), "admission")
+        self.require(len(self.phases) < self.scope.max_spout_pending, "admission")
+        self.phases[txid] = (attempt.attempt_id, AttemptStatus.PROCESSING)
+        self.last_attempts[txid] = attempt.attempt_id
+
+    def _commit(self, attempt: TransactionAttempt) -> None:
+        lowest = attempt.txid == self.stored.current_txid and attempt.txid == self.success_upto + 1
+        processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
+        self.require(lowest and processed, "commit order")
+        self.require(attempt in self.stored.committing or not self.scope.pin_commits, "pinned")
+        self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTING)
+
+    def _success(self, attempt: TransactionAttempt) -> None:
+        txid = attempt.txid
+        self.require(self.stored.current_txid == txid + 1, "store first")
+        self.require(txid == self.closing == self.success_upto + 1, "success order")
+        self.require(self.phases.pop(txid, (None,))[0] == attempt.attempt_id, "success order")
+        self.success_upto, self.closing = txid, None
+
+    def _first_idle(self) -> int:
+        return self.stored.current_txid + len(self.phases)
+
+    # --- after the last command ---------------------------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        machine, current = self.machine, self.stored.current_txid
+        active = {txid: (entry.attempt.attempt_id, entry.status) for txid, entry in machine.active.items()}
+        self.require(self.closing is None, "closed")
+        self._check_cancelled()
+        self.require(list(active) == list(range(current, current + len(active))), "contiguous")
+        self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
+        self.require(self.phases.get(current, (0, None))[1] is not AttemptStatus.PROCESSED, "prompt commit")
+        self.require(active == self.phases, "as announced")
+        known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing)
+        self.require(known == self.stored, "durable")
+        if isinstance(self.event, Ticked) and not machine.paused and len(active) < self.scope.max_spout_pending:
+            self.require(self._first_idle() not in self.event.ready, "full window")
+
+    def _check_cancelled(self) -> None:
+        if isinstance(self.event, AttemptFailed):
+            failed = self.event.attempt.txid
+            self.require(failed in self.cancelled and min(self.cancelled) == failed, "cancelled")
+            self.require(all(txid < failed for txid in self.phases), "cancelled")
+
+
+@define
+class Explorer:
+    """Breadth first, from the empty store; raises `Violation` at the first world where an invariant fails."""
+
+    scope: Scope
+    watched: frozenset[str] = frozenset(INVARIANTS)
+    machine_type: type[MasterBatchCoordinator] = MasterBatchCoordinator
+    restore: Restore = restore
+    seen: set[World] = field(factory=set)
+    steps: int = 0
+
+    def run(self) -> None:
+        queue = deque([World()])
+        self.seen.add(World())
+        while queue:
+            for world in self.successors(queue.popleft()):
+                if world not in self.seen:
+                    self.seen.add(world)
+                    if self._in_scope(world):
+                        queue.append(world)
+
+    def _in_scope(self, world: World) -> bool:
+        _, stored_attempts, _ = world.stored
+        return max((attempt_id for _, attempt_id in stored_attempts), default=0) <= self.scope.attempt_max
+
+    def successors(self, world: World) -> Iterator[World]:
+        yield self._restarted(world)
+        for event in self._events(world):
+            step = self._begun(world, event)
+            self.steps += 1
+            if step.is_stale():
+                step.require(step.machine.handle(event) == [], "stale")
+                step.require(self._after(step) == world, "stale")
+                continue
+            step.note_event()
+            for command in step.machine.handle(event):
+                step.carry_out(command)
+                yield self._restarted(self._after(step))
+            step.check_end()
+            yield self._after(step)
+
+    def _events(self, world: World) -> Iterator[Event]:
+        txids = range(1, self.scope.txid_max + 1)
+        window = [t for t in txids if world.current_txid <= t < world.current_txid + self.scope.max_spout_pending]
+        for ready in chain.from_iterable(combinations(window, size) for size in range(len(window) + 1)):
+            yield Ticked(frozenset(ready))
+        yield Ticked(frozenset(txids))
+        yield Resumed() if world.paused else Paused()
+        for txid in txids:
+            for attempt_id in range(self.scope.attempt_max + 1):
+                attempt = TransactionAttempt(txid, attempt_id)
+                yield PhaseAcked(attempt, StreamId.BATCH)
+                yield PhaseAcked(attempt, StreamId.COMMIT)
+                yield AttemptFailed(attempt)
+
+    # --- worlds as values ---------------------------------------------------------------------------------------------
+
+    def _begun(self, world: World, event: Event) -> Step:
+        machine = self.machine_type(
+            max_spout_pending=self.scope.max_spout_pending,
+            pin_commits=self.scope.pin_commits,
+            current_txid=world.current_txid,
+            attempt_ids=dict(world.attempt_ids),
+            committing=world.committing,
+            paused=world.paused,
+        )
+        for txid, attempt_id, status in world.active:
+            machine._active[txid] = ActiveTransaction(TransactionAttempt(txid, attempt_id), status)
+        current, attempt_ids, committing = world.stored
+        return Step(
+            self.scope,
+            self.watched,
+            machine,
+            event,
+            StoreRecord(current, dict(attempt_ids), committing),
+            {txid: (attempt_id, phase) for txid, attempt_id, phase in world.phases},
+            dict(world.last_attempts),
+            world.success_upto,
+        )
+
+    def _after(self, step: Step) -> World:
+        machine, stored = step.machine, step.stored
+        return World(
+            current_txid=machine.current_txid,
+            paused=machine.paused,
+            attempt_ids=tuple(sorted(machine.attempt_ids.items())),
+            active=tuple((txid, e.attempt.attempt_id, e.status) for txid, e in sorted(machine.active.items())),
+            committing=machine.committing,
+            stored=(stored.current_txid, tuple(sorted(stored.attempt_ids.items())), stored.committing),
+            phases=tuple((txid, *phase) for txid, phase in sorted(step.phases.items())),
+            last_attempts=_above(step.success_upto, sorted(step.last_attempts.items())),
+            success_upto=step.success_upto,
+        )
+
+    def _restarted(self, world: World) -> World:
+        """A crash, and a new process that first announces the successes that are owed."""
+        current, attempt_ids, committing = world.stored
+        machine = self.restore(self.machine_type, self.scope, StoreRecord(current, dict(attempt_ids), committing))
+        return evolve(
+            world,
+            current_txid=machine.current_txid,
+            paused=False,
+            attempt_ids=tuple(sorted(machine.attempt_ids.items())),
+            active=(),
+            committing=machine.committing,
+            phases=(),
+            last_attempts=_above(current - 1, world.last_attempts),
+            success_upto=max(world.success_upto, current - 1),
+        )
+
+
+def _above(txid: int, last_attempts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    return tuple(pair for pair in last_attempts if pair[0] > txid)

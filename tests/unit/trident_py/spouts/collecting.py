@@ -1,0 +1,54 @@
+"""A collector for the tests of spouts: reads extents where it is, instead of in Spark tasks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field
+
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import TopologyContext
+from trident_py.spouts.base import Emitter, ITridentSpout
+
+CONF = TridentConfig()
+CONTEXT = TopologyContext("wordcount", "lines")
+
+
+@define
+class ListCollector(TridentCollector):
+    """Keeps what is emitted."""
+
+    rows: list[tuple[Any, ...]] = field(factory=list)
+    extents: list[Any] = field(factory=list)
+
+    def emit(self, row: Sequence[Any]) -> None:
+        self.rows.append(tuple(row))
+
+    def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
+        self.rows.extend(zip(*(column.to_pylist() for column in data.columns), strict=True))
+
+    def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+        self.extents.extend(extents)
+        for extent in extents:
+            travelled, reader = pickle.loads(pickle.dumps((extent, read)))  # noqa: S301 - as Spark sends them
+            for batch in reader(travelled):
+                self.emit_arrow(batch)
+
+    def report_error(self, error: BaseException) -> None:
+        raise error
+
+
+def emitted(emitter: Emitter[Any], attempt: Any, metadata: Any) -> list[tuple[Any, ...]]:
+    """The rows of one attempt."""
+    collector = ListCollector()
+    emitter.emit_batch(attempt, metadata, collector)
+    return collector.rows
+
+
+def halves(spout: ITridentSpout[Any]) -> tuple[Any, Any]:
+    """A spout's coordinator and emitter."""
+    return spout.get_coordinator("lines", CONF, CONTEXT), spout.get_emitter("lines", CONF, CONTEXT)

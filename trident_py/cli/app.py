@@ -1,0 +1,105 @@
+"""What is typed, which module does it, and what becomes of errors.
+
+A command's module is loaded when it is asked for, so ``trident script`` loads neither Spark nor ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from coordinators.errors import TridentError
+from trident_py.cli.usage import UsageError
+
+SUCCESS, FAILURE, USAGE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out a command line; returns 0 for success, 1 for failure, 2 for a command that makes no sense.
+
+    Args:
+        argv: the words after ``trident``; None: those of this process.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as end:  # argparse has said why
+        return USAGE if end.code else SUCCESS
+    logging.basicConfig(level=logging.INFO if arguments.debug else logging.ERROR, format="%(levelname)s %(message)s")
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        print("trident: interrupted", file=sys.stderr)
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILURE
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        status: int = import_module(f"trident_py.cli.{arguments.module}").run(arguments)
+        sys.stdout.flush()
+    except UsageError as error:
+        _explain(error, arguments.debug, prefix="" if error.stands_alone else "trident: ")
+        return USAGE
+    except TridentError as error:
+        _explain(error, arguments.debug, prefix="trident: ")
+        return FAILURE
+    return status
+
+
+def _explain(error: TridentError, debug: bool, prefix: str) -> None:
+    if debug:
+        traceback.print_exception(error)
+    print(f"{prefix}{error}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trident", description="Exactly-once batch pipelines on Apache Spark.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('trident-py')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-v", "--debug", action="store_true", help="log what happens, and show tracebacks")
+    where = _where()
+    report = argparse.ArgumentParser(add_help=False)
+    report.add_argument("--json", action="store_true", help="print JSON")
+    pending = argparse.ArgumentParser(add_help=False)
+    pending.add_argument("--max-spout-pending", type=int, metavar="N", help="transactions processed at once")
+
+    def add(name: str, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[common, *parents], help=text, description=text)
+        command.set_defaults(module=name)
+        return command
+
+    target = "module:topology or file.py:topology"
+    run = add("run", "run a topology until it is interrupted", where, pending, report)
+    run.add_argument("target", metavar="TARGET", help=target)
+    run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
+    add("demo", "count the words of Python's own standard library", where, pending, report)
+    status = add("status", "where topologies are, and who leads them", where, report)
+    status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
+    script = add("script", "play a protocol trace")
+    script.add_argument("file", metavar="FILE", help="a script; - for standard input")
+    add("doctor", "check whether everything that is needed is here", where, report)
+    add("explain", "show the plan of a topology").add_argument("target", metavar="TARGET", help=target)
+    reset = add("reset", "forget a topology's position, so that it starts over", where)
+    reset.add_argument("name", metavar="NAME", help="of the topology")
+    reset.add_argument("--yes", action="store_true", help="don't ask")
+    return parser
+
+
+def _where() -> argparse.ArgumentParser:
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded one is used")
+    where.add_argument("--root", metavar="ZNODE", help="under which topologies are (/trident)")
+    where.add_argument(
+        "--state-dir", metavar="DIRECTORY", type=Path, help="where the embedded ZooKeeper has its data (.trident)"
+    )
+    return where

@@ -1,0 +1,30 @@
+"""Where the commands find ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from coordinators.embedded import EmbeddedZooKeeper
+from trident_py.config import TridentConfig
+from trident_py.errors import ConfigError
+
+
+@contextmanager
+def servers(config: TridentConfig) -> Iterator[str]:
+    """The connection string: of the servers that ``config`` names, or of the embedded one on the data that is there.
+
+    Raises:
+        ConfigError: no servers are named, and no embedded one ever ran here.
+    """
+    if config.zookeeper is not None:
+        yield config.zookeeper
+        return
+    directory = config.state_dir / "zookeeper"
+    if not directory.is_dir():
+        raise ConfigError(
+            f"no topology has run here: there is no {directory}; name the place with --state-dir, or the servers with "
+            f"--zookeeper"
+        )
+    with EmbeddedZooKeeper.running(directory) as server:
+        yield server.hosts

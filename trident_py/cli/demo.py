@@ -1,0 +1,118 @@
+"""``trident demo``: counts the words of Python's standard library, into an SQLite table, with Spark and ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sysconfig
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from trident_py.cli.usage import config_of
+from trident_py.cli.watch import Watch, progress_console
+from trident_py.operations.builtin import Count
+from trident_py.spouts.files import FileSpout
+from trident_py.states.sqlite import SQLiteState
+from trident_py.topology import TridentTopology
+
+NAME = "demo"
+TABLE = "counts"
+TOP = 10
+BATCH_BYTES_MAX = 1 << 20
+WORD = re.compile(r"\w+")
+
+
+@frozen
+class Counted:
+    """What the table holds: how many words in all, how many different ones, and the most frequent."""
+
+    words: int = 0
+    different: int = 0
+    top: tuple[tuple[str, int], ...] = ()
+
+
+def run(arguments: Namespace) -> int:
+    """Run the word count once over what is there, and print what came out."""
+    config = config_of(arguments, max_spout_pending=3)
+    database = config.state_dir / f"{NAME}.db"
+    source = sysconfig.get_path("stdlib")
+    console = progress_console()
+    console.print(f"counting the words of {source}/**/*.py; bytes that are not UTF-8 are read as U+FFFD")
+    before = _counted(database)
+    if before.words:
+        console.print(
+            f"earlier runs have counted {before.words:,} words, only what is new is added; "
+            f"to start over: trident reset {NAME}{_options(arguments)}"
+        )
+    config.state_dir.mkdir(parents=True, exist_ok=True)
+    watch = Watch(topology(source, database).start(config), console)
+    drained = watch.until_end(once=True)
+    after = _counted(database)
+    if arguments.json:
+        print(json.dumps(_facts(watch.summary(), after, database), indent=2))
+    else:
+        _print(watch.summary(), after, database, config.zookeeper or str(config.state_dir / "zookeeper"))
+    return 0 if drained else 1
+
+
+def topology(source: str, database: Path) -> TridentTopology:
+    """The word count over the Python files below ``source``, into a table of ``database``."""
+    counting = TridentTopology(NAME)
+    lines = FileSpout(f"{source}/**/*.py", max_bytes_per_batch=BATCH_BYTES_MAX, errors="replace")
+    (
+        counting.new_stream("lines", lines)
+        .flat_map(lambda line: [(word,) for word in WORD.findall(line.value)], "word string")
+        .group_by("word")
+        .persistent_aggregate(SQLiteState(str(database), table=TABLE), Count(), "count")
+    )
+    return counting
+
+
+def _counted(database: Path) -> Counted:
+    if not database.exists():
+        return Counted()
+    with closing(sqlite3.connect(database)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [TABLE]).fetchone():
+            return Counted()
+        words, different = connection.execute(f"SELECT COALESCE(SUM(count), 0), COUNT(*) FROM {TABLE}").fetchone()  # noqa: S608
+        top = connection.execute(f"SELECT word, count FROM {TABLE} ORDER BY count DESC, word LIMIT {TOP}")  # noqa: S608
+        return Counted(words, different, tuple(top.fetchall()))
+
+
+def _facts(done: dict[str, Any], counted: Counted, database: Path) -> dict[str, Any]:
+    return {
+        **done,
+        "words": counted.words,
+        "different_words": counted.different,
+        "top": dict(counted.top),
+        "state": str(database),
+    }
+
+
+def _print(done: dict[str, Any], counted: Counted, database: Path, zookeeper: str) -> None:
+    for word, count in counted.top:
+        print(f"{count:>10,}  {word}")
+    print(
+        f"\n{counted.words:,} words, {counted.different:,} different ones.\n"
+        f"this run: {done['committed_transactions']} transactions, {done['total_input_rows']:,} rows in "
+        f"{done['seconds']} s, {done['rows_per_second']:,} rows/s\n"
+        f"the counts:   {database}, table {TABLE} (any SQLite client may look)\n"
+        f"the position: {zookeeper}, topology {NAME}, next transaction {done['next_txid']}"
+    )
+
+
+def _options(arguments: Namespace) -> str:
+    return "".join(f" {word}" for word in _given(arguments))
+
+
+def _given(arguments: Namespace) -> Iterator[str]:
+    for option in ("zookeeper", "root", "state_dir"):
+        value = getattr(arguments, option)
+        if value is not None:
+            yield f"--{option.replace('_', '-')} {value}"

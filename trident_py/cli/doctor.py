@@ -1,0 +1,181 @@
+"""``trident doctor``: whether everything that is needed is here, and the way out where it isn't."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from attrs import asdict, frozen
+
+from coordinators.administration import list_topologies
+from coordinators.embedded import EmbeddedZooKeeper
+from coordinators.errors import TridentError
+from trident_py.cli.usage import config_of
+from trident_py.config import TridentConfig
+
+JAVA_MIN = 17
+ANSWER_SECS_MAX = 60.0
+LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
+
+
+@frozen
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what it is.
+        ok: whether it will do.
+        found: what is there.
+        remedy: what to do about it; empty if nothing.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+def run(arguments: Namespace) -> int:
+    """Print a line for each finding; returns 1 if one is a problem."""
+    findings = []
+    for finding in _findings(config_of(arguments)):
+        findings.append(finding)
+        if not arguments.json:
+            print(f"{'ok     ' if finding.ok else 'problem'}  {finding.name:<17}{finding.found}")
+            if finding.remedy:
+                print(f"{'':26}→ {finding.remedy}")
+    if arguments.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _findings(config: TridentConfig) -> Iterator[Finding]:
+    yield _python()
+    yield _java()
+    for library in LIBRARIES:
+        yield _library(library)
+    yield _workers()
+    yield _state_dir(config.state_dir)
+    yield _given_zookeeper(config) if config.zookeeper else _embedded_zookeeper()
+
+
+def _python() -> Finding:
+    found = f"{sys.version.split()[0]} ({sys.executable})"
+    ok = sys.version_info >= (3, 11)
+    return Finding("python", ok, found, "" if ok else "run this with Python 3.11 or newer")
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    remedy = (
+        f"install a Java runtime of at least {JAVA_MIN} (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+        + (f", or correct JAVA_HOME, which is {home}" if home else "")
+    )
+    if java is None:
+        return Finding("java", False, "none", remedy)
+    said = _answer([java, "-version"])
+    match = re.search(r'version "(\d+)[^"]*"', said)
+    ok = match is not None and int(match[1]) >= JAVA_MIN
+    return Finding("java", ok, f"{match[0] if match else said or 'no answer'} ({java})", "" if ok else remedy)
+
+
+def _library(name: str) -> Finding:
+    wanted = _requirement(name)
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Finding(name, False, "not installed", f"{sys.executable} -m pip install '{name}{wanted}'")
+    ok = all(_satisfies(found, clause) for clause in wanted.split(",") if clause)
+    remedy = "" if ok else f"{sys.executable} -m pip install '{name}{wanted}'"
+    return Finding(name, ok, f"{found} (wanted: {wanted})", remedy)
+
+
+def _requirement(name: str) -> str:
+    """What our own package asks of another: ``>=2.2,<3``."""
+    for requirement in requires("trident-py") or []:
+        match = re.match(rf"{name}\s*([<>=!~][^;\s]*)", requirement)
+        if match and "extra ==" not in requirement:
+            return ",".join(sorted(match[1].split(","), reverse=True))
+    return ""
+
+
+def _satisfies(found: str, clause: str) -> bool:
+    operator, bound = (clause[:2], clause[2:]) if clause[1] == "=" else (clause[:1], clause[1:])
+    here, there = _numbers(found), _numbers(bound)
+    compare: dict[str, Callable[[], bool]] = {
+        ">=": lambda: here >= there,
+        "<": lambda: here < there,
+        "==": lambda: here == there,
+    }
+    return compare[operator]()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text.partition("+")[0])[:3])
+
+
+def _workers() -> Finding:
+    """Spark's Python workers need our Python version, and the libraries that Arrow functions use."""
+    python = os.environ.get("PYSPARK_PYTHON")
+    if python is None:
+        return Finding("python workers", True, "run this Python (PYSPARK_PYTHON is not set)")
+    wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
+    said = _answer([python, "-c", "import sys, pandas, pyarrow; print('%d.%d' % sys.version_info[:2])"])
+    if said == wanted:
+        return Finding("python workers", True, f"PYSPARK_PYTHON={python}")
+    remedy = f"unset PYSPARK_PYTHON, or let it name a Python {wanted} that has pandas and pyarrow"
+    last = said.rpartition("\n")[2] or "no answer"
+    return Finding("python workers", False, f"PYSPARK_PYTHON={python}: {last}", remedy)
+
+
+def _state_dir(directory: Path) -> Finding:
+    place = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+    ok = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    free = f", {shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.is_dir() else ""
+    note = "" if place == directory.absolute() else " (not there yet)"
+    remedy = "" if ok else f"make {place} a writable directory, or choose another with --state-dir"
+    return Finding("state directory", ok, f"{directory}{note}{free}", remedy)
+
+
+def _embedded_zookeeper() -> Finding:
+    """Starts a server on data of its own: what matters is whether this machine can."""
+    begun = time.monotonic()
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="trident-doctor-", ignore_cleanup_errors=True) as directory,
+            EmbeddedZooKeeper.running(Path(directory)) as server,
+        ):
+            list_topologies(hosts=server.hosts)
+    except TridentError as error:
+        return Finding("zookeeper", False, "the embedded server does not start", str(error))
+    return Finding("zookeeper", True, f"the embedded server starts in {time.monotonic() - begun:.1f} s")
+
+
+def _given_zookeeper(config: TridentConfig) -> Finding:
+    try:
+        names = list_topologies(hosts=str(config.zookeeper), root=config.root)
+    except TridentError as error:
+        return Finding("zookeeper", False, f"{config.zookeeper} does not answer", str(error))
+    return Finding("zookeeper", True, f"{config.zookeeper} answers and knows {len(names)} topologies")
+
+
+def _answer(command: list[str]) -> str:
+    """What a command says, on whatever stream; empty if it can't be run."""
+    try:
+        done = subprocess.run(  # noqa: S603  Java or Python, as this user's environment names them
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECS_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout.decode(errors="replace").strip()

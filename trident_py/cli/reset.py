@@ -1,0 +1,53 @@
+"""``trident reset NAME``: forget a topology's position, after saying what that means."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from coordinators.administration import describe, reset
+from coordinators.errors import MetadataError
+from trident_py.cli.coordination import servers
+from trident_py.cli.usage import config_of
+
+AFTERWARDS = """\
+The next start begins with transaction 1 and reads every source from its beginning. Tables of its states are set aside
+under another name, their rows kept; sinks and states of your own keep what they have, so clear them where it would
+count twice."""
+
+
+def run(arguments: Namespace) -> int:
+    """Begin a new incarnation of a topology; returns 1 if the answer was no."""
+    config = config_of(arguments)
+    with servers(config) as hosts:
+        print(_what_goes(arguments.name, hosts, config.root))
+        print(AFTERWARDS)
+        if not arguments.yes and not _confirmed(arguments.name):
+            print("nothing was changed")
+            return 1
+        identity = reset(arguments.name, hosts=hosts, root=config.root)
+    print(f"topology {identity.name!r} starts over, as incarnation {identity.incarnation}")
+    return 0
+
+
+def _what_goes(name: str, hosts: str, root: str) -> str:
+    try:
+        description = describe(name, hosts=hosts, root=root)
+    except MetadataError as error:
+        return f"This forgets the record of topology {name!r}, which can't be read: {error}"
+    record = description.record
+    if record is None:
+        return f"Topology {name!r} has no position yet; this begins another incarnation all the same."
+    in_flight = sum(txid >= record.current_txid for txid in record.attempt_ids)
+    spouts = sorted({spout for definitions in record.metadata.values() for spout in definitions} | set(record.cursors))
+    return (
+        f"This forgets where topology {name!r} is: {record.current_txid - 1} committed transactions, {in_flight} in "
+        f"flight, the positions of {', '.join(spouts) or 'no spout'}."
+    )
+
+
+def _confirmed(name: str) -> bool:
+    try:
+        return input(f"Type {name} to go on: ").strip() == name
+    except EOFError:
+        print()
+        return False

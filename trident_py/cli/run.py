@@ -1,0 +1,27 @@
+"""``trident run TARGET``: run a topology until it is interrupted, or once."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from trident_py.cli.target import load
+from trident_py.cli.usage import config_of
+from trident_py.cli.watch import Watch, progress_console
+
+
+def run(arguments: Namespace) -> int:
+    """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
+    config = config_of(arguments)
+    target = load(arguments.target)
+    watch = Watch(target.topology.start(config), progress_console())
+    drained = watch.until_end(once=arguments.once)
+    done = watch.summary()
+    if arguments.json:
+        print(json.dumps(done, indent=2))
+    else:
+        print(
+            f"{done['name']}: {done['committed_transactions']} transactions, {done['total_input_rows']:,} rows in "
+            f"{done['seconds']} s; the next transaction is {done['next_txid']}"
+        )
+    return 0 if drained else 1

@@ -1,0 +1,29 @@
+"""``trident script FILE``: play a protocol trace."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from coordinators.script import ScriptError, run_script
+from trident_py.cli.usage import UsageError
+
+
+def run(arguments: Namespace) -> int:
+    """Print one line for each thing that the script makes the coordinator emit."""
+    try:
+        lines = run_script(_read(arguments.file))
+    except ScriptError as error:
+        raise UsageError(str(error), stands_alone=True) from error
+    for line in lines:
+        print(line)
+    return 0
+
+
+def _read(file: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"can't read {file}: {error.strerror}") from error
+    return raw.decode(errors="replace")  # comments may be in any encoding, steps are ASCII

@@ -1,0 +1,97 @@
+"""``trident status``: where topologies are, and who leads them, as ZooKeeper knows it."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from coordinators.administration import TopologyDescription, describe, list_topologies
+from coordinators.errors import MetadataError
+from coordinators.record import CoordinatorRecord
+from trident_py.cli.coordination import servers
+from trident_py.cli.usage import config_of
+
+
+def run(arguments: Namespace) -> int:
+    """Show one topology, or all; returns 1 if the record of one can't be read."""
+    config = config_of(arguments)
+    with servers(config) as hosts:
+        if arguments.name is not None:
+            shown = [_facts(describe(arguments.name, hosts=hosts, root=config.root))]
+        else:
+            names = list_topologies(hosts=hosts, root=config.root)
+            shown = [_facts_or_error(name, hosts, config.root) for name in names]
+    if arguments.json:
+        print(json.dumps(shown[0] if arguments.name is not None else shown, indent=2))
+    elif arguments.name is not None:
+        _print_one(shown[0])
+    else:
+        _print_all(shown, f"{config.root} at {config.zookeeper or config.state_dir}")
+    return 1 if any("error" in facts for facts in shown) else 0
+
+
+def _facts_or_error(name: str, hosts: str, root: str) -> dict[str, Any]:
+    try:
+        return _facts(describe(name, hosts=hosts, root=root))
+    except MetadataError as error:
+        return {"name": name, "error": str(error)}
+
+
+def _facts(description: TopologyDescription) -> dict[str, Any]:
+    record = description.record or CoordinatorRecord(epoch=0)
+    leader, claim = description.leader, description.claim
+    return {
+        "name": description.identity.name,
+        "uuid": description.identity.uuid,
+        "incarnation": description.identity.incarnation,
+        "epoch": claim.epoch if claim else 0,
+        "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
+        "current_txid": record.current_txid,
+        "committed": record.current_txid - 1,
+        "success_upto": record.success_upto,
+        "attempt_ids": {
+            str(txid): attempt_id
+            for txid, attempt_id in sorted(record.attempt_ids.items())
+            if txid >= record.current_txid
+        },
+        "states": dict(record.states),
+        "spouts": sorted({spout for definitions in record.metadata.values() for spout in definitions}),
+        "record_writes": record.seq,
+    }
+
+
+def _leader(facts: dict[str, Any]) -> str:
+    leader = facts["leader"]
+    return f"pid {leader['pid']} on {leader['host']}" if leader else "not running"
+
+
+def _print_one(facts: dict[str, Any]) -> None:
+    attempts = ", ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
+    lines = {
+        "topology": f"{facts['name']} (incarnation {facts['incarnation']}, uuid {facts['uuid']})",
+        "leader": f"{_leader(facts)}, epoch {facts['epoch']}",
+        "committed": f"{facts['committed']} transactions, success delivered up to {facts['success_upto']}",
+        "last attempts": attempts or "none beyond that",
+        "spouts": ", ".join(facts["spouts"]) or "none yet",
+        "states": ", ".join(f"{name} (since transaction {txid})" for name, txid in facts["states"].items()) or "none",
+    }
+    for title, text in lines.items():
+        print(f"{title + ':':<15}{text}")
+
+
+def _print_all(shown: list[dict[str, Any]], where: str) -> None:
+    if not shown:
+        print(f"no topology was ever started under {where}")
+        return
+    table = Table("topology", "leader", "epoch", "committed", "last attempts", box=None, pad_edge=False)
+    for facts in shown:
+        if "error" in facts:
+            table.add_row(facts["name"], "", "", "", facts["error"])
+        else:
+            attempts = " ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
+            table.add_row(facts["name"], _leader(facts), str(facts["epoch"]), str(facts["committed"]), attempts)
+    Console().print(table)

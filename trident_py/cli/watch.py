@@ -1,0 +1,143 @@
+"""Staying with a running topology: shows how far it is, and takes Ctrl-C for what it means."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import Any
+
+from attrs import define, field
+from rich.console import Console
+from rich.live import Live
+from rich.logging import RichHandler
+from rich.text import Text
+
+from trident_py.errors import TridentError
+from trident_py.query import TridentQuery
+
+REFRESH_SECS = 0.2
+LINE_SECS = 5.0
+"""Between two lines where the display is no terminal."""
+
+
+@define(eq=False)
+class Watch:
+    """One run, from when it was started.
+
+    Attributes:
+        query: what is watched.
+        console: where progress goes; standard error, so that results can be piped.
+        asked_to_stop: how often the user pressed Ctrl-C or the process was sent SIGTERM.
+    """
+
+    query: TridentQuery
+    console: Console
+    asked_to_stop: int = field(default=0, init=False)
+    _begun: float = field(factory=time.monotonic, init=False)
+    _stopping: int = field(default=0, init=False)
+    _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECS, init=False)
+
+    def until_end(self, *, once: bool) -> bool:
+        """Wait until the topology ends; returns False if the user could not wait for it to drain.
+
+        Args:
+            once: end it when everything there is now was processed.
+
+        Raises:
+            TridentError: what the topology failed with.
+        """
+        if once:
+            threading.Thread(target=self._stop_when_idle, name="trident-once", daemon=True).start()
+        with self._interruptible(), self._live():
+            while not self.query.await_termination(timeout=REFRESH_SECS):
+                self._stop_as_asked()
+                self._print_now_and_then()
+        return self._stopping < 2
+
+    def summary(self) -> dict[str, Any]:
+        """What this run did."""
+        last = self.query.last_progress or {}
+        seconds, rows = time.monotonic() - self._begun, last.get("total_input_rows", 0)
+        return {
+            "name": self.query.name,
+            "committed_transactions": last.get("committed_transactions", 0),
+            "total_input_rows": rows,
+            "seconds": round(seconds, 1),
+            "rows_per_second": round(rows / seconds),
+            "zookeeper_writes": last.get("zookeeper_writes", 0),
+            "next_txid": self.query.status["current_txid"],
+        }
+
+    def line(self) -> str:
+        """Where it is now, for people."""
+        done, status = self.summary(), self.query.status
+        in_flight = " ".join(status["active"].values())
+        return (
+            f"{done['name']}  {done['committed_transactions']} transactions  {done['total_input_rows']:,} rows  "
+            f"{done['rows_per_second']:,} rows/s  {done['seconds']:.0f} s  {status['message']}  {in_flight}"
+        ).rstrip()
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def _stop_when_idle(self) -> None:
+        with suppress(TridentError):  # it has failed or was stopped, which whoever waits for its end is told too
+            self.query.process_all_available()
+            self.query.stop(drain=True)
+
+    def _stop_as_asked(self) -> None:
+        asked = min(self.asked_to_stop, 2)
+        if asked == self._stopping:
+            return
+        self._stopping = asked
+        drain = asked == 1
+        self.console.print(
+            "stopping when what is being processed is committed; Ctrl-C again to stop now"
+            if drain
+            else "stopping now; what is not committed is processed again next time"
+        )
+        # On a thread of its own: it returns when the topology has ended, and by then it may have been asked again.
+        threading.Thread(target=self.query.stop, args=(drain,), name="trident-stop", daemon=True).start()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        def note(_: int, __: FrameType | None) -> None:
+            self.asked_to_stop += 1
+            if self.asked_to_stop > 2:
+                raise KeyboardInterrupt
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # --- showing ------------------------------------------------------------------------------------------------------
+
+    def _live(self) -> AbstractContextManager[object]:
+        if not self.console.is_terminal:
+            return nullcontext()
+        return Live(
+            console=self.console,
+            get_renderable=lambda: Text(self.line(), no_wrap=True, overflow="ellipsis"),
+            refresh_per_second=1 / REFRESH_SECS,
+            transient=True,
+        )
+
+    def _print_now_and_then(self) -> None:
+        if not self.console.is_terminal and time.monotonic() >= self._next_line_at:
+            self._next_line_at = time.monotonic() + LINE_SECS
+            self.console.print(self.line(), soft_wrap=True, highlight=False)
+
+
+def progress_console() -> Console:
+    """Standard error, with log messages above the display instead of through it."""
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_path=False)
+    logging.basicConfig(level=logging.getLogger().level, format="%(message)s", handlers=[handler], force=True)
+    return console

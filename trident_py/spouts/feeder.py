@@ -1,0 +1,221 @@
+"""Spouts that a program feeds by hand, batch by batch: for tests, notebooks and small jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.canonical import Json, canonical_json
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import TopologyContext
+from trident_py.errors import MetadataError, SpoutError
+from trident_py.schema import arrow_table, schema_of, shown
+from trident_py.spouts.base import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
+from trident_py.spouts.json_rows import json_rows, rows_of_json
+
+log = logging.getLogger(__name__)
+
+FEED_BYTES_MAX = 256 * 1024
+"""The largest batch, as JSON: the rows are the batch's metadata, and ZooKeeper takes no write above 1 MiB."""
+
+
+@define(eq=False)
+class _Feeding:
+    """What one call of ``feed`` waits for."""
+
+    rows: list[Json]
+    txid: int | None = None
+    done: bool = False
+    error: str | None = None
+
+
+class _Feed:
+    """The batches that were fed and did not succeed yet; shared by the feeding threads and the coordinator."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[_Feeding] = deque()
+        self._defined: dict[int, _Feeding] = {}
+        self._closed: str | None = None
+        self.wait_to_emit = True
+
+    def put(self, rows: list[Json], timeout: float | None) -> None:
+        """Leave rows for the next transaction; returns when that succeeded."""
+        with self._changed:
+            if self._closed:
+                raise SpoutError(self._closed)
+            feeding = _Feeding(rows)
+            self._waiting.append(feeding)
+            if not self._changed.wait_for(lambda: feeding.done or feeding.error, timeout):
+                raise self._given_up(feeding, timeout)
+            if feeding.error:
+                raise SpoutError(feeding.error)
+
+    def _given_up(self, feeding: _Feeding, timeout: float | None) -> TimeoutError:
+        if feeding.txid is None:
+            self._waiting.remove(feeding)
+            return TimeoutError(f"no transaction took the rows within {timeout} s; they were not fed")
+        return TimeoutError(
+            f"transaction {feeding.txid} has the rows and did not succeed within {timeout} s; it may yet"
+        )
+
+    def open(self) -> None:
+        """A run begins."""
+        with self._changed:
+            self._closed = None
+
+    def close(self, name: str) -> None:
+        """The run is over: nobody may wait for it any longer."""
+        with self._changed:
+            self._closed = f"spout {name!r}: the query has stopped, so nothing more is taken; start the topology again"
+            for feeding in self._waiting:
+                feeding.error = f"spout {name!r}: the query stopped before it took the rows; feed them again"
+            for txid, feeding in self._defined.items():
+                feeding.error = (
+                    f"spout {name!r}: the query stopped before transaction {txid} succeeded; the next run gives its "
+                    f"rows again if they were stored"
+                )
+            self._waiting.clear()
+            self._defined.clear()
+            self._changed.notify_all()
+
+    def take(self, txid: int) -> list[Json]:
+        """The rows of a transaction that was never defined; none if nothing was fed."""
+        with self._changed:
+            if not self._waiting:
+                return []
+            feeding = self._defined[txid] = self._waiting.popleft()
+            feeding.txid = txid
+            return feeding.rows
+
+    def has_rows(self) -> bool:
+        """Whether something was fed and not taken."""
+        with self._changed:
+            return bool(self._waiting)
+
+    def succeed(self, txid: int) -> None:
+        """A transaction succeeded."""
+        with self._changed:
+            if feeding := self._defined.pop(txid, None):
+                feeding.done = True
+                self._changed.notify_all()
+
+
+class FeederBatchSpout(ITridentSpout[list[Json]]):
+    """Emits what `feed` is given, one call a batch. Storm's class, for any program rather than tests only.
+
+    The rows are stored as the batch's metadata, so that a replay gives them again, also after a crash.
+    """
+
+    def __init__(self, schema: str | StructType) -> None:
+        self.output_schema = self._schema = schema_of(schema)
+        self._feed = _Feed()
+
+    def feed(self, rows: Sequence[Sequence[Any]], timeout: float | None = None) -> None:
+        """Give the rows of one batch, and wait until that batch succeeded; from any thread but the query's own.
+
+        May be called before the topology is started; then it waits for that too.
+
+        Args:
+            rows: each a tuple, list or Row with a value per field.
+            timeout: how long to wait, in seconds; None: until it succeeded or the query stopped.
+
+        Raises:
+            MetadataError: a row doesn't fit the schema, or they are too many for one batch.
+            SpoutError: the query stopped, or has stopped, before the batch succeeded.
+            TimeoutError: it did not succeed in time; the message says whether it may yet.
+        """
+        self._feed.put(_encoded(rows, self._schema), timeout)
+
+    def set_wait_to_emit(self, wait: bool) -> None:
+        """Whether batches wait for `feed` (as at first), or empty ones are emitted endlessly meanwhile."""
+        self._feed.wait_to_emit = wait
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCoordinator:
+        """Takes what was fed."""
+        self._feed.open()
+        return FeederCoordinator(tx_state_id, self._feed)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederEmitter:
+        """Emits the rows in the metadata."""
+        return FeederEmitter(self._schema)
+
+
+class FeederCommitterBatchSpout(FeederBatchSpout, ICommitterTridentSpout[list[Json]]):
+    """A `FeederBatchSpout` that takes part in the commit phase. Storm's class."""
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCommitterEmitter:
+        """Emits the rows in the metadata, and logs commits."""
+        return FeederCommitterEmitter(self._schema)
+
+
+def _encoded(rows: Sequence[Sequence[Any]], schema: StructType) -> list[Json]:
+    for row in rows:
+        if not isinstance(row, tuple | list) or len(row) != len(schema.fields):
+            raise MetadataError(
+                f"{shown(row)} is no row of the fields {schema.names}: feed a tuple with a value for each"
+            )
+    try:
+        arrow_table(rows, schema)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(str(error)) from error
+    encoded = json_rows(rows, schema)
+    size = len(canonical_json(encoded).encode())
+    if size > FEED_BYTES_MAX:
+        raise MetadataError(f"{len(rows)} rows are {size} bytes of JSON, a batch may have {FEED_BYTES_MAX}; feed fewer")
+    return encoded
+
+
+class FeederCoordinator(BatchCoordinator[list[Json]]):
+    """Makes each feeding the next transaction's metadata."""
+
+    def __init__(self, tx_state_id: str, feed: _Feed) -> None:
+        self._tx_state_id = tx_state_id
+        self._feed = feed
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether something was fed, or nothing needs to be."""
+        return not self._feed.wait_to_emit or self._feed.has_rows()
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: list[Json] | None, curr_metadata: list[Json] | None
+    ) -> list[Json]:
+        """The rows fed first, or those the transaction had before."""
+        return self._feed.take(txid) if curr_metadata is None else curr_metadata
+
+    def success(self, txid: int) -> None:
+        """Let the feeding thread go on."""
+        self._feed.succeed(txid)
+
+    def close(self) -> None:
+        """Let every feeding thread know."""
+        self._feed.close(self._tx_state_id)
+
+
+class FeederEmitter(Emitter[list[Json]]):
+    """Emits rows out of metadata."""
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema = schema
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: list[Json], collector: TridentCollector) -> None:
+        """Emit the rows."""
+        if metadata:
+            collector.emit_arrow(arrow_table(rows_of_json(metadata, self._schema), self._schema))
+
+
+class FeederCommitterEmitter(FeederEmitter, CommitterEmitter[list[Json]]):
+    """The emitter of a spout that has nothing of its own to commit, and is told nevertheless."""
+
+    def commit(self, attempt: TransactionAttempt) -> None:
+        """Log it."""
+        log.debug("attempt %s commits", attempt)
