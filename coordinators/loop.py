@@ -70,19 +70,29 @@ class DriverLoop:
         threading.Thread(target=self._run, name=f"trident-{self.driver.topology}-driver", daemon=True).start()
 
     def _run(self) -> None:
+        self.error = self._ends_with(self._turns)
         try:
-            self.driver.start(self.clock())
-            while not self.driver.finished:
-                now = self.clock()
-                self.driver.turn(self.inbox.take(self.driver.next_turn_at(now) - now), self.clock())
-        except TridentError as error:
-            log.error("topology %s ends: %s", self.driver.topology, error)
-            self.error = error
-        except BaseException as error:
-            log.exception("topology %s ends with a defect of ours", self.driver.topology)
-            self.error = error
-        try:
-            self.driver.end(self.error, self.inbox.close())
+            self.error = self._ends_with(self._end) or self.error
             self.at_end(self.error)
         finally:
             self.ended.set()
+
+    def _turns(self) -> None:
+        self.driver.start(self.clock())
+        while not self.driver.finished:
+            now = self.clock()
+            self.driver.turn(self.inbox.take(self.driver.next_turn_at(now) - now), self.clock())
+
+    def _end(self) -> None:
+        self.driver.end(self.error, self.inbox.close())
+
+    def _ends_with(self, run: Callable[[], None]) -> BaseException | None:
+        try:
+            run()
+        except TridentError as error:
+            log.error("topology %s ends: %s", self.driver.topology, error)
+            return error
+        except BaseException as error:
+            log.exception("topology %s ends with a defect of ours", self.driver.topology)
+            return error
+        return None

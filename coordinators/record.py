@@ -77,18 +77,13 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         MetadataError: some metadata is not JSON.
     """
     blobs: dict[str, str] = {}
-    metadata: dict[str, Json] = {}
-    for txid, definitions in record.metadata.items():
-        entry: dict[str, Json] = {}
-        for spout, definition in definitions.items():
-            text = canonical_json(definition)
-            if len(text.encode()) > INLINE_BYTES_MAX:
-                name = f"metadata.{spout}.{txid}"
-                blobs[name] = text
-                entry[spout] = {"blob": name}
-            else:
-                entry[spout] = {"value": definition}
-        metadata[str(txid)] = entry
+    metadata: dict[str, Json] = {
+        str(txid): {
+            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, blobs)
+            for spout, definition in definitions.items()
+        }
+        for txid, definitions in record.metadata.items()
+    }
     cursors: dict[str, Json] = {}
     for spout, positions in record.cursors.items():
         names = {f"cursors.{spout}.{shard.name}": shard.text for shard in positions.shards}
@@ -111,6 +106,14 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     }
     body["crc"] = content_hash(canonical_json(body))
     return EncodedRecord(canonical_json(body), blobs)
+
+
+def _inline_or_blob(name: str, definition: Json, blobs: dict[str, str]) -> Json:
+    text = canonical_json(definition)
+    if len(text.encode()) <= INLINE_BYTES_MAX:
+        return {"value": definition}
+    blobs[name] = text
+    return {"blob": name}
 
 
 def blob_names(head: str, *, where: str) -> list[str]:

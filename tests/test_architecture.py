@@ -1,4 +1,4 @@
-"""What keeps the project as it was meant: who imports whom, who may use what, how long things get, what the README says."""
+"""What keeps the project as it was meant: who imports whom and uses what, how long things get, what the README says."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ONE_DOOR = {
 SPARK_DOOR = "trident_py.spark"
 SESSIONS_AND_JOBS = {
     "Builder", "builder", "getOrCreate", "newSession", "getActiveSession", "createDataFrame", "addArtifacts", "addTag",
-    "interruptTag", "addJobTag", "cancelJobsWithTag", "collect", "toPandas", "toArrow", "toLocalIterator", "observe",
+    "interruptTag", "addJobTag", "cancelJobsWithTag", "collect", "toPandas", "toArrow", "toLocalIterator",
     "foreachPartition", "localCheckpoint", "sparkContext",
 }  # fmt: skip
-"""Names of PySpark that make a session or run a job; the ones too common to tell (``count``, ``write``) are left out."""
+"""Names of PySpark that make a session or run a job; those too common to tell (``count``, ``observe``) are left out."""
 
 PRIVATE_SPARK = {"_jvm", "_jdf", "_jsc", "_sc", "_jsparkSession", "_jconf", "_gateway", "rdd"}
 FORBIDDEN_IMPORTS = {"pickle", "marshal", "shelve", "yaml", "dill"}
@@ -76,8 +76,9 @@ class Module:
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{self.name} has a relative import"
-                yield node.module or ""
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+                for alias in node.names:
+                    submodule = f"{node.module}.{alias.name}"
+                    yield submodule if submodule in modules(*PRODUCT) else node.module or ""
 
 
 @cache
@@ -131,8 +132,10 @@ def test_the_library_imports_from_leaf_modules_never_from_a_facade() -> None:
     facades = {name for name, module in modules(*PRODUCT).items() if module.path.name == "__init__.py"}
     for module in of_product():
         if module.path.name != "__init__.py":
-            froms = {node.module for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)}
-            assert not froms & facades, module.name
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ImportFrom) and node.module in facades:
+                    leaves = {alias.name for alias in node.names if f"{node.module}.{alias.name}" in modules(*PRODUCT)}
+                    assert leaves == {alias.name for alias in node.names}, f"{module.name}:{node.lineno}"
 
 
 @pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items(), ids=list(ONE_DOOR))
@@ -209,6 +212,20 @@ def test_what_a_facade_lists_it_has_and_is_all_it_has(facade: str) -> None:
     assert set(module.__all__) <= set(dir(module))
 
 
+@pytest.mark.parametrize("facade", EXPORTS)
+def test_type_checkers_see_the_names_that_a_facade_gives(facade: str) -> None:
+    tree = modules(*PRODUCT)[facade].tree
+    guarded = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for guard in guarded for node in guard.body if isinstance(node, ast.ImportFrom)]
+    seen = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    given = {f"{node.module}.{alias.name}" for node in imports for alias in node.names if alias.asname == alias.name}
+    assert given == seen
+    assert {name.rpartition(".")[2] for name in given} == set(import_module(facade).__all__)
+    for name in given:
+        home, _, attribute = name.rpartition(".")
+        assert getattr(import_module(home), attribute) is getattr(import_module(facade), attribute)
+
+
 def test_a_facade_says_which_name_it_lacks() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = import_module("trident_py").no_such_name
@@ -231,7 +248,8 @@ def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
 
 # --- what the README says ---------------------------------------------------------------------------------------------
 
-HOP = re.compile(r"^\d\. .*?`([\w/]+\.py)`.*?`([\w.]+)`", re.MULTILINE)
+HOP = re.compile(r"`([\w/]+\.py)`.*?`(\w[\w.]+)`", re.DOTALL)
+"""A file, and a class or method in it; each hop begins with such a pair."""
 
 
 def test_the_readme_is_short() -> None:
@@ -240,9 +258,10 @@ def test_the_readme_is_short() -> None:
 
 def test_the_seven_hops_of_the_readme_exist() -> None:
     _, _, section = (ROOT / "README.md").read_text(encoding="utf-8").partition("seven hops\n")
-    hops = HOP.findall(section.partition("\n## ")[0])
+    hops = re.split(r"^\d\. ", section.partition("\n## ")[0], flags=re.MULTILINE)[1:]
     assert len(hops) == 7
-    for path, symbol in hops:
+    for hop in hops:
+        path, symbol = HOP.findall(hop)[0]
         assert symbol in set(_symbols(ROOT / path)), f"{path} has no {symbol}"
 
 

@@ -39,7 +39,7 @@ def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
 
 
 def _absolute_znode(_: object, attribute: Attribute[Any], value: object) -> None:
-    if not isinstance(value, str) or not value.startswith("/") or value != "/" + value.strip("/") or "//" in value:
+    if not isinstance(value, str) or value in ("", "/") or value != "/" + value.strip("/") or "//" in value:
         raise ConfigError(f"{attribute.name} must be an absolute ZooKeeper path such as '/trident', not {value!r}")
 
 

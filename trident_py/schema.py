@@ -18,6 +18,8 @@ from trident_py.ddl import parse_ddl
 from trident_py.errors import TopologyError
 
 _SHOWN_CHARS = 120
+_HIDDEN = {"_report", "_no_row"}
+"""Columns that this library adds to frames on their way."""
 
 # --- fields -----------------------------------------------------------------------------------------------------------
 
@@ -96,8 +98,8 @@ def _unique(names: Iterable[str]) -> None:
 def _check_struct(struct: t.StructType) -> None:
     _unique(struct.names)
     for field in struct.fields:
-        if not field.name:
-            raise TopologyError("a field has an empty name")
+        if not field.name or field.name.lower() in _HIDDEN:
+            raise TopologyError(f"a field can't be called {field.name!r}")
         _check_type(field.name, field.dataType)
 
 

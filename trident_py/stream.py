@@ -15,9 +15,19 @@ from pyspark.sql.types import StructType
 from trident_py.errors import TopologyError
 from trident_py.graph import Graph, Node, Operation, Phase
 from trident_py.operations.base import Aggregator, CombinerAggregator, Filter, Function, ReducerAggregator
-from trident_py.planner import rowwise
 from trident_py.planner.aggregation import AnyAggregator, aggregation
 from trident_py.planner.endings import AggregateState, NewValues, UpdatedState, WrittenSink, state_names, unused
+from trident_py.planner.rowwise import (
+    ColumnFilter,
+    RowOperation,
+    each_row,
+    filter_rows,
+    flat_map_rows,
+    map_rows,
+    peek_rows,
+    project_rows,
+    transformed,
+)
 from trident_py.row import Row
 from trident_py.schema import names_of, schema_of, select, shown
 from trident_py.sinks.base import TransactionalSink
@@ -65,7 +75,7 @@ class Stream:
                 case Filter():
                     return self._next(_filter_seeing(title, names, operation, out_schema))
                 case Function() if out_schema is not None:
-                    return self._next(rowwise.each_row(title, operation, names, out_schema))
+                    return self._next(each_row(title, operation, names, out_schema))
                 case Function():
                     raise TopologyError("a Function needs out_schema, the fields that it emits")
             raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
@@ -73,12 +83,12 @@ class Stream:
     def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Stream:
         """One row for one row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
         with self._declaring("map", fn) as title:
-            return self._next(rowwise.map_rows(title, fn, schema))
+            return self._next(map_rows(title, fn, schema))
 
     def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Stream:
         """Any number of rows for one row: ``fn`` gives an iterable of tuples, lists or Rows."""
         with self._declaring("flat_map", fn) as title:
-            return self._next(rowwise.flat_map_rows(title, fn, schema))
+            return self._next(flat_map_rows(title, fn, schema))
 
     def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Stream:
         """Keeps the rows for which ``condition`` holds.
@@ -87,19 +97,19 @@ class Stream:
         """
         with self._declaring("filter", condition) as title:
             if isinstance(condition, Column | str):
-                return self._next(rowwise.ColumnFilter(title, condition))
+                return self._next(ColumnFilter(title, condition))
             names = condition.in_fields if isinstance(condition, Filter) else ()
-            return self._next(rowwise.filter_rows(title, condition, names_of(names)))
+            return self._next(filter_rows(title, condition, names_of(names)))
 
     def peek(self, fn: Callable[[Row], object]) -> Stream:
         """Shows every row to ``fn``, in Spark tasks; again when a batch is replayed."""
         with self._declaring("peek", fn) as title:
-            return self._next(rowwise.peek_rows(title, fn))
+            return self._next(peek_rows(title, fn))
 
     def project(self, *fields: str) -> Stream:
         """Keeps only ``fields``, in this order."""
         with self._declaring("project", *fields) as title:
-            return self._next(rowwise.project_rows(title, names_of(fields)))
+            return self._next(project_rows(title, names_of(fields)))
 
     def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Stream:
         """Whatever Spark SQL does natively, within one batch.
@@ -109,7 +119,7 @@ class Stream:
             schema: the fields of what it returns; None: Spark is asked at the start.
         """
         with self._declaring("transform", fn) as title:
-            return self._next(rowwise.transformed(title, fn, schema))
+            return self._next(transformed(title, fn, schema))
 
     def name(self, name: str) -> Stream:
         """The same stream under a name: the states and sinks on it that have none of their own are called so."""
@@ -172,7 +182,7 @@ class Stream:
             out_schema: what it emits for `TridentState.new_values_stream`, if anything.
         """
         with self._declaring("partition_persist", updater) as title:
-            _check_instance(state_factory, StateFactory, "a state factory")
+            self._check_factory(state_factory)
             _check_instance(updater, StateUpdater, "a state updater")
             operation = UpdatedState(
                 title=title,
@@ -215,7 +225,7 @@ class Stream:
         in_fields: str | Sequence[str] | None,
     ) -> TridentState:
         with self._declaring("persistent_aggregate", aggregator, *keys) as title:
-            _check_instance(state_factory, StateFactory, "a state factory")
+            self._check_factory(state_factory)
             if isinstance(aggregator, Aggregator):
                 raise TopologyError("a state takes a CombinerAggregator or ReducerAggregator; use aggregate first")
             operation = AggregateState(
@@ -235,20 +245,20 @@ class Stream:
     def _declaring(self, method: str, *arguments: object) -> AbstractContextManager[str]:
         return self._graph.declaring(f"{method}({', '.join(map(described, arguments))})")
 
+    def _check_factory(self, factory: StateFactory) -> None:
+        _check_instance(factory, StateFactory, "a state factory")
+        states = [each.operation for each in self._graph.nodes if isinstance(each.operation, AggregateState | UpdatedState)]
+        if factory.name and any(state.factory == factory for state in states):
+            raise TopologyError(f"there is a state {factory!r} already; it takes one stream, give this one its own")
+
     def _state_name(self, kind: str, thing: object) -> str:
-        """A name that is the same in the next run: the stream's, else the state's own, else by order under the spout's.
+        """The stream's name, else the state's own, else the spout's and ``kind``; numbered where it is taken.
 
         It is written into the record, so it must not depend on anything but the declaration.
         """
-        taken = state_names(self._graph)
-        own = getattr(thing, "name", "")
-        if self._label is None and own:
-            if own in taken:
-                raise TopologyError(
-                    f"there is a state {own!r} already; if this is another one, name its stream: stream.name('…')"
-                )
-            return str(own)
-        return unused(self._label or f"{'-'.join(self._node.spouts)}-{kind}", taken)
+        own = thing.name if isinstance(thing, StateFactory) else ""
+        wanted = self._label or own or f"{'-'.join(self._node.spouts)}-{kind}"
+        return unused(wanted, state_names(self._graph))
 
 
 @frozen
@@ -320,12 +330,12 @@ def described(thing: object) -> str:
     return repr(thing) if type(thing).__repr__ is not object.__repr__ else type(thing).__name__
 
 
-def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> rowwise.RowOperation:
+def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> RowOperation:
     if out_schema is not None:
         raise TopologyError("a Filter emits no fields; leave out_schema out")
     if condition.in_fields and condition.in_fields != names:
         raise TopologyError(f"{described(condition)} carries its fields; use filter")
-    return rowwise.filter_rows(title, condition, names)
+    return filter_rows(title, condition, names)
 
 
 def _check_instance(thing: object, kind: type, what: str) -> None:

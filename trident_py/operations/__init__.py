@@ -1,0 +1,34 @@
+"""What is done to rows: the interfaces, and the operations that come with the product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trident_py._lazy import lazy
+
+if TYPE_CHECKING:
+    from trident_py.operations.base import Aggregator as Aggregator
+    from trident_py.operations.base import CombinerAggregator as CombinerAggregator
+    from trident_py.operations.base import Filter as Filter
+    from trident_py.operations.base import Function as Function
+    from trident_py.operations.base import ReducerAggregator as ReducerAggregator
+    from trident_py.operations.builtin import Count as Count
+    from trident_py.operations.builtin import FilterNull as FilterNull
+    from trident_py.operations.builtin import Max as Max
+    from trident_py.operations.builtin import Min as Min
+    from trident_py.operations.builtin import Negate as Negate
+    from trident_py.operations.builtin import Sum as Sum
+else:
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "trident_py.operations.base": [
+                "Aggregator",
+                "CombinerAggregator",
+                "Filter",
+                "Function",
+                "ReducerAggregator",
+            ],
+            "trident_py.operations.builtin": ["Count", "FilterNull", "Max", "Min", "Negate", "Sum"],
+        },
+    )

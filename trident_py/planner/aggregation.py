@@ -146,9 +146,9 @@ def aggregation(
 
 
 def in_one_task(frame: DataFrame, schema: t.StructType) -> DataFrame:
-    """All rows, which have the fields of ``schema``, in one partition that has at least one: the last column, `NO_ROW`, says which row is none.
+    """All rows of ``frame``, which has the fields of ``schema``, in one partition that is never empty.
 
-    Without that row, Spark runs no task over an empty batch.
+    The last column, `NO_ROW`, marks the row that is none. Without one, Spark runs no task over an empty batch.
     """
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))

@@ -40,7 +40,7 @@ def _build(name: str) -> SparkSession:
         SparkSession.Builder()
         .master("local[*]")
         .appName(f"trident {name}")
-        .config("spark.driver.memory", os.environ.get("TRIDENT_DRIVER_MEMORY", "1g"))
+        .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

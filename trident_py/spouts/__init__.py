@@ -1,0 +1,39 @@
+"""Where rows come from: the interfaces, and the spouts that come with the product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trident_py._lazy import lazy
+
+if TYPE_CHECKING:
+    from coordinators.batch_coordinator import BatchCoordinator as BatchCoordinator
+    from coordinators.batch_coordinator import CursorCoordinator as CursorCoordinator
+    from trident_py.spouts.base import CommitterEmitter as CommitterEmitter
+    from trident_py.spouts.base import Emitter as Emitter
+    from trident_py.spouts.base import IBatchSpout as IBatchSpout
+    from trident_py.spouts.base import ICommitterTridentSpout as ICommitterTridentSpout
+    from trident_py.spouts.base import ITridentSpout as ITridentSpout
+    from trident_py.spouts.base import Replay as Replay
+    from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
+    from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
+    from trident_py.spouts.files import FileSpout as FileSpout
+    from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+else:
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "coordinators.batch_coordinator": ["BatchCoordinator", "CursorCoordinator"],
+            "trident_py.spouts.base": [
+                "CommitterEmitter",
+                "Emitter",
+                "IBatchSpout",
+                "ICommitterTridentSpout",
+                "ITridentSpout",
+                "Replay",
+            ],
+            "trident_py.spouts.feeder": ["FeederBatchSpout", "FeederCommitterBatchSpout"],
+            "trident_py.spouts.files": ["FileSpout"],
+            "trident_py.spouts.fixed": ["FixedBatchSpout"],
+        },
+    )

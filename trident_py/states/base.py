@@ -41,9 +41,12 @@ class StateFactory(ABC):
 
     Attributes:
         guarantee: how often a row counts in it, over crashes and replays; printed by ``explain()``.
+        name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
+            called so in the record and in errors. Empty: nothing does, and it is named by its stream.
     """
 
     guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
+    name: str = ""
 
     @abstractmethod
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:

@@ -21,7 +21,7 @@ from coordinators.administration import describe, list_topologies, reset
 from coordinators.cursors import Cursors
 from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
-from coordinators.leadership import ZooKeeperRecordStore, lead
+from coordinators.leadership import ZooKeeperRecordStore, lead, load
 from coordinators.record import CoordinatorRecord
 from coordinators.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, TopologyPaths
 from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, ZooKeeperSession
@@ -591,6 +591,36 @@ def test_a_topology_is_described_while_it_runs_and_afterwards(zookeeper: str, le
     store.close()
     after = describe("wordcount", hosts=zookeeper)
     assert (after.claim, after.leader, after.record) == (fresh.claim, None, CoordinatorRecord(1, seq=5))
+
+
+def test_a_record_is_read_whole_while_its_leader_writes_one_after_the_other(zookeeper: str, leading: Lead) -> None:
+    store = leading(zookeeper)
+    store.write(_numbered(0))
+    is_read = threading.Event()
+
+    def read_often() -> list[CoordinatorRecord | None]:
+        with _admin(zookeeper) as (session, paths):
+            found: list[CoordinatorRecord | None] = []
+            while not is_read.is_set() or len(found) < 50:
+                stored = session.settle(lambda: load(session, paths))
+                found.append(stored.record if stored else None)
+        return found
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read_often)
+        for seq in range(1, 200):
+            store.write(_numbered(seq))
+        is_read.set()
+        found = reader.result(PATIENCE_SECONDS)
+    assert all(record == _numbered(record.seq) for record in found if record)
+    assert None not in found
+    assert len({record.seq for record in found if record}) > 5
+
+
+def _numbered(seq: int) -> CoordinatorRecord:
+    """A record of two blobs that differ from those of any other number; one of them comes and goes."""
+    metadata = {seq: {"lines": f"{seq}" * 5_000}} if seq % 2 else {}
+    return CoordinatorRecord(1, seq=seq, metadata=metadata, cursors={"lines": Cursors().updated({"a": seq})})
 
 
 def test_a_topology_that_does_not_exist_is_told_from_those_that_do(zookeeper: str, leading: Lead) -> None:

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A local session with two cores; stopped after the last test."""
+    """A local session of four threads: some tests block two of them; stopped after the last test."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.Builder()
-        .master("local[2]")
+        .master("local[4]")
         .appName("trident tests")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")

@@ -21,6 +21,7 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,7 @@ class Recorder:
         if call == "emitter.emitBatch":
             self.event(f"{call} {details[0]}").set()
             for path in self.directory.glob(f"{details[0]}.gate".replace(":", "-")):
-                # Whoever waits at the gate has it open for reading; closing our end lets it through.
-                threading.Thread(target=lambda path=path: path.open("wb").close(), daemon=True).start()
+                threading.Thread(target=let_through, args=(path,), daemon=True).start()
 
     def event(self, name: str) -> threading.Event:
         with self._lock:
@@ -77,6 +77,12 @@ class Recorder:
             return [call for call in self.calls if call[0] in names]
 
 
+def let_through(gate: Path) -> None:
+    """Whoever waits at the gate has it open for reading, and is let through when our end closes."""
+    with gate.open("wb"):
+        gate.unlink()  # for whoever comes later
+
+
 @frozen
 class Process:
     """What Storm's bolt does to a row: notes that it was there, and perhaps waits at a gate and fails."""
@@ -88,7 +94,7 @@ class Process:
         self._note(f"{row.tx}:{row.attempt} {row.value}")
         gate = self.gates.get((row.tx, row.attempt))
         if gate:
-            with open(gate, "rb") as waiting:
+            with suppress(FileNotFoundError), open(gate, "rb") as waiting:
                 waiting.read()
         if gate is not None:
             raise FailedException(f"scripted failure of {row.tx}:{row.attempt}")

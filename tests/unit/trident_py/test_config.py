@@ -1,0 +1,123 @@
+"""The settings: what they are, what is refused, and Storm's keys."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from trident_py.config import RetryPolicy, TridentConfig
+from trident_py.errors import ConfigError, TridentError
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    assert TridentConfig() == TridentConfig(
+        max_spout_pending=1,
+        batch_interval=0,
+        message_timeout=30,
+        session_timeout=10,
+        retry=RetryPolicy(attempts=5, backoff=0.1, backoff_max=30),
+        zookeeper=None,
+        root="/trident",
+        state_dir=Path(".trident"),
+    )
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        TridentConfig().max_spout_pending = 2  # type: ignore[misc]
+
+
+def test_durations_are_seconds_or_timedeltas() -> None:
+    config = TridentConfig(
+        batch_interval=timedelta(milliseconds=250), message_timeout=timedelta(minutes=2), session_timeout=5
+    )
+    assert (config.batch_interval, config.message_timeout, config.session_timeout) == (0.25, 120.0, 5.0)
+    assert isinstance(config.session_timeout, float)
+
+
+def test_a_state_dir_may_be_text() -> None:
+    assert TridentConfig(state_dir="somewhere/else").state_dir == Path("somewhere/else")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("max_spout_pending", 0),
+        ("max_spout_pending", -1),
+        ("max_spout_pending", 1.5),
+        ("max_spout_pending", "3"),
+        ("max_spout_pending", True),
+        ("batch_interval", -1),
+        ("message_timeout", 0),
+        ("session_timeout", 0.5),
+        ("root", "trident"),
+        ("root", "/trident/"),
+        ("root", "/a//b"),
+        ("root", "/"),
+        ("root", None),
+        ("zookeeper", ""),
+        ("zookeeper", "  "),
+        ("zookeeper", 2181),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name_with_its_value(setting: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TridentConfig(**{setting: value})
+    assert str(refused.value).startswith(setting)
+    assert repr(value) in str(refused.value) or repr(float(value)) in str(refused.value)
+    assert isinstance(refused.value, TridentError)
+
+
+@pytest.mark.parametrize("value", ["10s", None, True, float("nan"), float("inf")])
+def test_what_is_no_duration_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="a duration is a finite number of seconds or a timedelta"):
+        TridentConfig(message_timeout=value)
+
+
+def test_the_waits_of_a_retry_policy_are_durations_too() -> None:
+    policy = RetryPolicy(backoff=timedelta(milliseconds=500), backoff_max=timedelta(minutes=1))
+    assert (policy.backoff, policy.backoff_max) == (0.5, 60.0)
+
+
+def test_a_batch_gets_at_least_one_attempt() -> None:
+    with pytest.raises(ConfigError, match="attempts must be a whole number of at least 1, not 0"):
+        RetryPolicy(attempts=0)
+
+
+def test_storms_keys_are_read_with_their_units() -> None:
+    conf = {
+        "topology.max.spout.pending": 3,
+        "topology.trident.batch.emit.interval.millis": 500,
+        "topology.message.timeout.secs": 60,
+        "storm.zookeeper.session.timeout": 20000,
+        "transactional.zookeeper.root": "/transactional",
+        "storm.zookeeper.servers": ["zk1", "zk2"],
+        "storm.zookeeper.port": 2182,
+    }
+    assert TridentConfig.from_storm(conf) == TridentConfig(
+        max_spout_pending=3,
+        batch_interval=0.5,
+        message_timeout=60,
+        session_timeout=20,
+        root="/transactional",
+        zookeeper="zk1:2182,zk2:2182",
+    )
+
+
+def test_storms_nulls_are_our_defaults() -> None:
+    conf = {"topology.max.spout.pending": None, "transactional.zookeeper.servers": None}
+    assert TridentConfig.from_storm(conf) == TridentConfig()
+
+
+def test_a_key_of_storm_without_counterpart_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'topology\.workers' has no counterpart here; known are .*max\.spout"):
+        TridentConfig.from_storm({"topology.workers": 4})
+
+
+def test_storms_keys_are_validated_as_ours() -> None:
+    with pytest.raises(ConfigError, match="max_spout_pending must be a whole number of at least 1, not 0"):
+        TridentConfig.from_storm({"topology.max.spout.pending": 0})

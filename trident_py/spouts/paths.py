@@ -1,0 +1,127 @@
+"""The files that a pattern names, found anew each time it is asked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from pathlib import Path
+
+from attrs import frozen
+
+from trident_py.errors import SpoutError, TopologyError
+from trident_py.schema import shown
+
+_MAGIC = re.compile(r"[*?[]")
+_ANY_DEPTH = "**"
+
+
+@frozen
+class PathPattern:
+    """An absolute path with wildcards: ``*``, ``?`` and ``[…]`` within a name, ``**`` for directories of any depth.
+
+    As in `glob`, names that begin with a dot match only a pattern that does. Unlike there, ``**`` doesn't follow
+    symbolic links, so that it comes to an end, and a directory that can't be read is an error.
+
+    Attributes:
+        text: as it is shown.
+        base: the directory before the first wildcard.
+        parts: the names and patterns below it.
+    """
+
+    text: str
+    base: Path
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pattern: str | os.PathLike[str]) -> PathPattern:
+        """The pattern as seen from the current directory.
+
+        Raises:
+            TopologyError: it is no pattern of a local path.
+        """
+        text = os.fspath(pattern) if isinstance(pattern, str | os.PathLike) else ""
+        if not text or "\0" in text or "://" in text:
+            raise TopologyError(f"{shown(pattern)} is no pattern of local files, such as 'logs/*.txt'")
+        absolute = Path(os.path.abspath(text))
+        names = absolute.parts[1:]
+        literal = next((number for number, name in enumerate(names) if _MAGIC.search(name)), len(names) - 1)
+        parts = [name for number, name in enumerate(names) if number >= literal]
+        if parts[-1:] == [_ANY_DEPTH]:
+            parts.append("*")
+        return cls(str(absolute), Path(absolute.anchor, *names[:literal]), tuple(parts))
+
+    def check(self) -> None:
+        """See whether files can be found at all.
+
+        Raises:
+            SpoutError: the directory before the first wildcard doesn't exist, or the pattern is a directory.
+        """
+        if not self.base.is_dir():
+            raise SpoutError(f"there is no directory {str(self.base)!r}, where {self.text!r} is looked for; make it")
+        if os.path.isdir(self.text):
+            raise SpoutError(
+                f"{self.text!r} is a directory; for the files in it write {os.path.join(self.text, '*')!r}"
+            )
+
+    def find(self) -> dict[str, os.stat_result]:
+        """Every regular file, with its size and times; links to files are files.
+
+        Raises:
+            SpoutError: a directory can't be read, or a name is not UTF-8.
+        """
+        found: dict[str, os.stat_result] = {}
+        for path in _walk(str(self.base), self.parts):
+            _check_name(path)
+            status = _status(path)
+            if status and stat.S_ISREG(status.st_mode):
+                found[path] = status
+        return found
+
+
+def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
+    if not parts:
+        return
+    head, rest = parts[0], parts[1:]
+    if head == _ANY_DEPTH:
+        yield from _walk(directory, rest)
+        for entry in _entries(directory):
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, parts)
+    elif not _MAGIC.search(head):
+        path = os.path.join(directory, head)
+        yield from _walk(path, rest) if rest else iter([path])
+    else:
+        matches = re.compile(translate(head)).match
+        for entry in _entries(directory):
+            if matches(entry.name) and (head.startswith(".") or not entry.name.startswith(".")):
+                yield from _walk(entry.path, rest) if rest else iter([entry.path])
+
+
+def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise SpoutError(f"directory {directory!r} cannot be read: {error.strerror}; make it readable") from error
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # gone since, or a link that leads nowhere
+            return None
+        raise SpoutError(f"file {path!r} cannot be looked at: {error.strerror}; make it readable") from error
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise SpoutError(f"the name of file {os.fsencode(path)!r} is not UTF-8; rename it") from error
