@@ -53,6 +53,7 @@ REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
 
 LEASE_OF_SESSION = 2 / 3
 ROUNDS_PER_SESSION = 6
+CONNECT_SECONDS_MIN = 5.0
 CLOSE_SECONDS_MAX = 3.0
 
 
@@ -105,7 +106,7 @@ class ZooKeeperSession:
 
     @classmethod
     def connect(cls, hosts: str, *, who: str, session_timeout: float) -> ZooKeeperSession:
-        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``session_timeout`` seconds.
+        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``session_timeout`` seconds but at least 5.
 
         Raises:
             ConfigError: ``hosts`` is no connection string.
@@ -123,12 +124,13 @@ class ZooKeeperSession:
         client.add_listener(session._on_state)
         grants = _grants(client)
         client.start_async()
+        patience = max(session_timeout, CONNECT_SECONDS_MIN)
         try:
-            session.seconds = grants.get(timeout=session_timeout)
+            session.seconds = grants.get(timeout=patience)
         except queue.Empty:
             session.close()
             raise CoordinationLost(
-                f"{who}: no ZooKeeper answered at {hosts} within {session_timeout:g} s; check that it runs and "
+                f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s; check that it runs and "
                 f"that the address is right, or leave `zookeeper` out of the configuration to use the embedded one"
             ) from None
         if session.seconds != session_timeout:

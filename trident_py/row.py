@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -23,6 +23,11 @@ class Row(tuple[Any, ...]):
     _fields: ClassVar[tuple[str, ...]] = ()
     _positions: ClassVar[Mapping[str, int]] = {}
     _make: ClassVar[Callable[[Iterable[Any]], Row]]
+
+    if TYPE_CHECKING:
+        # Where fields are called so, they are values, not the methods of a tuple.
+        count: Any
+        index: Any
 
     def __getitem__(self, key: Any) -> Any:
         if type(key) is str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from contextlib import ExitStack
+from pathlib import Path
 
 from attrs import define, field
 from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ from trident_py.query import TridentQuery
 from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
-from trident_py.spark.session import topology_session, watched
+from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.base import Replay
 from trident_py.states.base import FencedState
 
@@ -45,8 +46,10 @@ def draw_edge() -> int:
     return secrets.randbelow(EDGE_MAX) + 1
 
 
-def start_topology(name: str, plan: Plan, config: TridentConfig, spark: SparkSession | None) -> TridentQuery:
-    """Plan, acquire leadership, recover, run.
+def start_topology(
+    name: str, plan: Plan, config: TridentConfig, spark: SparkSession | None, code: Path | None = None
+) -> TridentQuery:
+    """Plan, acquire leadership, recover, run; ``code`` is what the workers have to import.
 
     Raises:
         TopologyError: Spark can't do what was declared; nothing was touched.
@@ -56,6 +59,8 @@ def start_topology(name: str, plan: Plan, config: TridentConfig, spark: SparkSes
     """
     with ExitStack() as resources:
         session = resources.enter_context(topology_session(name, spark))
+        if code is not None:
+            ship(session, code)
         plan = check(plan, session)
         hosts = (
             config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.state_dir / "zookeeper")).hosts
@@ -139,8 +144,8 @@ class _Assembly:
             ensure_leading=self.store.ensure_leading,
             draw_edge=draw_edge,
             post=self.inbox.post,
-            # Twice what may be pending: a cancelled job holds its thread until Spark lets go of it.
-            job_threads=2 * self.config.max_spout_pending * max(1, len(self.plan.branches)),
+            # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
+            job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
 
     def _transaction(self, attempt: TransactionAttempt) -> SinkTransaction:

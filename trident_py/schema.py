@@ -79,8 +79,13 @@ def same_fields(left: t.StructType, right: t.StructType) -> bool:
 
 def shown(value: object) -> str:
     """A value and its type for a message, cut where it is long."""
+    return f"{clipped(value)} ({type(value).__name__})"
+
+
+def clipped(value: object) -> str:
+    """A value for a message, cut where it is long."""
     text = repr(value)
-    return f"{text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + '…'} ({type(value).__name__})"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
 
 def _listed(names: Iterable[str]) -> str:

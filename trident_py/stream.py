@@ -247,7 +247,9 @@ class Stream:
 
     def _check_factory(self, factory: StateFactory) -> None:
         _check_instance(factory, StateFactory, "a state factory")
-        states = [each.operation for each in self._graph.nodes if isinstance(each.operation, AggregateState | UpdatedState)]
+        states = [
+            each.operation for each in self._graph.nodes if isinstance(each.operation, AggregateState | UpdatedState)
+        ]
         if factory.name and any(state.factory == factory for state in states):
             raise TopologyError(f"there is a state {factory!r} already; it takes one stream, give this one its own")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -53,16 +54,22 @@ class TridentTopology:
                 raise TopologyError(f"there is a stream {tx_id!r} already; each has a tx_id of its own")
             if not isinstance(spout, ITridentSpout | IBatchSpout):
                 raise TopologyError(f"a spout is an instance of ITridentSpout or IBatchSpout, not {shown(spout)}")
+            if not hasattr(spout, "output_schema"):
+                raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))
             return Stream(self._graph, self._graph.add(source))
 
-    def start(self, config: TridentConfig | None = None, *, spark: SparkSession | None = None) -> TridentQuery:
+    def start(
+        self, config: TridentConfig | None = None, *, spark: SparkSession | None = None, code: Path | None = None
+    ) -> TridentQuery:
         """Plan, acquire leadership, recover, run.
 
         Args:
             config: how to run it.
             spark: the session to run in, of which a ``newSession()`` is taken; None: the active one, or a local one
                 that stops with the topology.
+            code: a Python file, or the directory of a package, that user functions are in and that Spark's workers
+                can't import by themselves; it travels to them.
 
         Raises:
             TopologyError: it has no stream, or Spark can't do one of its operations.
@@ -72,7 +79,7 @@ class TridentTopology:
         """
         if not self._graph.nodes:
             raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-        return start_topology(self.name, plan(self._graph), config or TridentConfig(), spark)
+        return start_topology(self.name, plan(self._graph), config or TridentConfig(), spark, code)
 
     def explain(self) -> str:
         """The plan as text: phases, Spark stages, states, and the delivery guarantee of every state with its reason."""

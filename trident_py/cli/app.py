@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser().parse_args(argv)
     except SystemExit as end:  # argparse has said why
         return USAGE if end.code else SUCCESS
-    logging.basicConfig(level=logging.INFO if arguments.debug else logging.ERROR, format="%(levelname)s %(message)s")
+    _log(arguments.debug)
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -40,6 +40,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILURE
+
+
+class _StandardError(logging.Handler):
+    """Logs to what standard error is at that moment, which a live display redirects above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
+def _log(debug: bool) -> None:
+    detailed = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(
+        level=logging.INFO if debug else logging.ERROR,
+        format=detailed if debug else "trident: %(message)s",
+        handlers=[_StandardError()],
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -82,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     run = add("run", "run a topology until it is interrupted", where, pending, report)
     run.add_argument("target", metavar="TARGET", help=target)
     run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
-    add("demo", "count the words of Python's own standard library", where, pending, report)
+    demo = add("demo", "count the words of Python's own standard library", where, pending, report)
+    demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
     status = add("status", "where topologies are, and who leads them", where, report)
     status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
     script = add("script", "play a protocol trace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import sys
 import sysconfig
 from argparse import Namespace
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from trident_py.cli.usage import config_of
-from trident_py.cli.watch import Watch, progress_console
+from trident_py.cli.watch import Watch
 from trident_py.operations.builtin import Count
 from trident_py.spouts.files import FileSpout
 from trident_py.states.sqlite import SQLiteState
@@ -25,6 +26,9 @@ NAME = "demo"
 TABLE = "counts"
 TOP = 10
 BATCH_BYTES_MAX = 1 << 20
+OWN = "path NOT LIKE '%/site-packages/%'"
+"""Many Pythons keep below their standard library what is none of it."""
+
 WORD = re.compile(r"\w+")
 
 
@@ -41,17 +45,10 @@ def run(arguments: Namespace) -> int:
     """Run the word count once over what is there, and print what came out."""
     config = config_of(arguments, max_spout_pending=3)
     database = config.state_dir / f"{NAME}.db"
-    source = sysconfig.get_path("stdlib")
-    console = progress_console()
-    console.print(f"counting the words of {source}/**/*.py; bytes that are not UTF-8 are read as U+FFFD")
-    before = _counted(database)
-    if before.words:
-        console.print(
-            f"earlier runs have counted {before.words:,} words, only what is new is added; "
-            f"to start over: trident reset {NAME}{_options(arguments)}"
-        )
+    source = arguments.source or Path(sysconfig.get_path("stdlib"))
+    _introduce(source, _counted(database), f"trident reset {NAME}{_options(arguments)}")
     config.state_dir.mkdir(parents=True, exist_ok=True)
-    watch = Watch(topology(source, database).start(config), console)
+    watch = Watch(topology(source, database).start(config))
     drained = watch.until_end(once=True)
     after = _counted(database)
     if arguments.json:
@@ -61,17 +58,31 @@ def run(arguments: Namespace) -> int:
     return 0 if drained else 1
 
 
-def topology(source: str, database: Path) -> TridentTopology:
+def topology(source: Path, database: Path) -> TridentTopology:
     """The word count over the Python files below ``source``, into a table of ``database``."""
     counting = TridentTopology(NAME)
-    lines = FileSpout(f"{source}/**/*.py", max_bytes_per_batch=BATCH_BYTES_MAX, errors="replace")
+    lines = FileSpout(source / "**/*.py", max_bytes_per_batch=BATCH_BYTES_MAX, errors="replace")
     (
         counting.new_stream("lines", lines)
+        .transform(lambda frame: frame.where(OWN), lines.output_schema)
         .flat_map(lambda line: [(word,) for word in WORD.findall(line.value)], "word string")
         .group_by("word")
         .persistent_aggregate(SQLiteState(str(database), table=TABLE), Count(), "count")
     )
     return counting
+
+
+def _introduce(source: Path, before: Counted, start_over: str) -> None:
+    print(
+        f"counting the words of {source}/**/*.py, without installed packages; "
+        f"some of these files are not UTF-8, such bytes are read as U+FFFD",
+        file=sys.stderr,
+    )
+    if before.words:
+        print(
+            f"earlier runs have counted {before.words:,} words, only what is new is added; to start over: {start_over}",
+            file=sys.stderr,
+        )
 
 
 def _counted(database: Path) -> Counted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
@@ -14,7 +13,6 @@ from typing import Any
 from attrs import define, field
 from rich.console import Console
 from rich.live import Live
-from rich.logging import RichHandler
 from rich.text import Text
 
 from trident_py.errors import TridentError
@@ -36,7 +34,7 @@ class Watch:
     """
 
     query: TridentQuery
-    console: Console
+    console: Console = field(factory=lambda: Console(stderr=True))
     asked_to_stop: int = field(default=0, init=False)
     _begun: float = field(factory=time.monotonic, init=False)
     _stopping: int = field(default=0, init=False)
@@ -82,6 +80,10 @@ class Watch:
             f"{done['rows_per_second']:,} rows/s  {done['seconds']:.0f} s  {status['message']}  {in_flight}"
         ).rstrip()
 
+    def say(self, text: str) -> None:
+        """Print a line above the display."""
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
     # --- stopping -----------------------------------------------------------------------------------------------------
 
     def _stop_when_idle(self) -> None:
@@ -95,7 +97,7 @@ class Watch:
             return
         self._stopping = asked
         drain = asked == 1
-        self.console.print(
+        self.say(
             "stopping when what is being processed is committed; Ctrl-C again to stop now"
             if drain
             else "stopping now; what is not committed is processed again next time"
@@ -132,12 +134,4 @@ class Watch:
     def _print_now_and_then(self) -> None:
         if not self.console.is_terminal and time.monotonic() >= self._next_line_at:
             self._next_line_at = time.monotonic() + LINE_SECS
-            self.console.print(self.line(), soft_wrap=True, highlight=False)
-
-
-def progress_console() -> Console:
-    """Standard error, with log messages above the display instead of through it."""
-    console = Console(stderr=True)
-    handler = RichHandler(console=console, show_path=False)
-    logging.basicConfig(level=logging.getLogger().level, format="%(message)s", handlers=[handler], force=True)
-    return console
+            self.say(self.line())

@@ -35,7 +35,8 @@ class TridentBoltExecutor:
     attempt: TransactionAttempt
     branches: Sequence[frozenset[str]]
     cancelled: threading.Event = field(factory=threading.Event, init=False)
-    working: int = field(default=0, init=False)
+    _working: int = field(default=0, init=False)
+    _quiet: threading.Event = field(factory=threading.Event, init=False)
     driver_rows: int = field(default=0, init=False)
     task_rows: dict[str, int] = field(factory=dict, init=False)
     _inputs: dict[str, dict[int, BranchInput]] = field(factory=dict, init=False)
@@ -73,12 +74,24 @@ class TridentBoltExecutor:
             receipts, self._receipts = self._receipts, {}
             return receipts
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a job of this attempt runs."""
+        return self._working > 0
+
     def begin_work(self) -> None:
         """A job of this attempt runs: it does not fall silent."""
         with self._lock:
-            self.working += 1
+            self._working += 1
+            self._quiet.clear()
 
     def end_work(self) -> None:
         """A job of this attempt has ended."""
         with self._lock:
-            self.working -= 1
+            self._working -= 1
+            if self._working == 0:
+                self._quiet.set()
+
+    def wait_quiet(self, seconds: float) -> bool:
+        """Wait until no job of this attempt runs, or for so long; whether none does."""
+        return not self.is_working or self._quiet.wait(seconds)

@@ -28,6 +28,8 @@ from trident_py.sinks.base import SinkTransaction
 
 log = logging.getLogger(__name__)
 
+CANCEL_AGAIN_SECS = 0.5
+
 
 @define(eq=False)
 class SpoutThreads:
@@ -139,13 +141,13 @@ class TopologyStreams:
             return
         for branch, receipt in work.cancel().items():
             self._submit(self._commits, self._abort, work, branch, receipt)
-        if work.working:
-            self._submit(self._jobs, self.cancel_jobs, attempt)
+        if work.is_working:
+            self._submit(self._jobs, self._cancel_jobs, work)
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """Attempts with a running Spark job, and the one that a state of ours is committing."""
         with self._lock:
-            alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.working]
+            alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
             return alive + ([(self._committing, StreamId.COMMIT)] if self._committing else [])
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
@@ -197,6 +199,12 @@ class TopologyStreams:
             work.end_work()
         if not work.prepared(branch, receipt):
             self._submit(self._commits, self._abort, work, branch, receipt)
+
+    def _cancel_jobs(self, work: TridentBoltExecutor) -> None:
+        # Again and again: a job that was on its way to Spark is not found by the first cancel.
+        while not work.wait_quiet(0):
+            self.cancel_jobs(work.attempt)
+            work.wait_quiet(CANCEL_AGAIN_SECS)
 
     # --- on the commit thread -----------------------------------------------------------------------------------------
 

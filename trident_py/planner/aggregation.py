@@ -19,7 +19,7 @@ from trident_py.planner.flow import Flow
 from trident_py.planner.folds import NO_ROW, AggregatorFold, CombineFold, Fold, GroupStage, MergeFold, ReduceFold
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.schema import append, names_of, schema_of, select, shown
-from trident_py.spark.frames import column
+from trident_py.spark.frames import column, map_batches
 
 AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any] | Aggregator[Any]
 
@@ -97,7 +97,8 @@ class Aggregation(Operation):
                 return Flow.of(_native(flow, fields, self.aggregator), fields.target)
             case CombinerAggregator():
                 combine = self._stage(flow.rows, fields, CombineFold(self.aggregator), partial=True)
-                parts = Flow.of(flow.frame.mapInArrow(combine, fields.target), fields.target)
+                combined = map_batches(flow.frame, flow.rows.source.names, combine, fields.target)
+                parts = Flow.of(combined, fields.target)
                 fold, fields = MergeFold(self.aggregator), AggregatedFields(fields.keys, fields.results, fields.results)
             case ReducerAggregator():
                 parts, fold = flow, ReduceFold(self.aggregator)
@@ -105,7 +106,8 @@ class Aggregation(Operation):
                 parts, fold = flow, AggregatorFold(self.aggregator, batch_id, fields.results, self.title)
         parts = parts.select(fields.needed)
         stage = self._stage(RowPipeline(parts.schema), fields, fold, partial=False)
-        return Flow.of(_gathered(parts, self.keys).mapInArrow(stage, fields.target), fields.target)
+        gathered, names = _gathered(parts, self.keys)
+        return Flow.of(map_batches(gathered, names, stage, fields.target), fields.target)
 
     def _stage(self, rows: RowPipeline, fields: AggregatedFields, fold: Fold[Any], *, partial: bool) -> GroupStage:
         return GroupStage(
@@ -155,9 +157,11 @@ def in_one_task(frame: DataFrame, schema: t.StructType) -> DataFrame:
     return frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker).repartition(1)
 
 
-def _gathered(flow: Flow, keys: tuple[str, ...]) -> DataFrame:
-    frame = flow.native()
-    return frame.repartition(*map(column, keys)) if keys else in_one_task(frame, flow.schema)
+def _gathered(flow: Flow, keys: tuple[str, ...]) -> tuple[DataFrame, list[str]]:
+    frame, names = flow.native(), flow.schema.names
+    if keys:
+        return frame.repartition(*map(column, keys)), names
+    return in_one_task(frame, flow.schema), [*names, NO_ROW]
 
 
 def _native(flow: Flow, fields: AggregatedFields, aggregator: NativeAggregator[Any]) -> DataFrame:

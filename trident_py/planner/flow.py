@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.steps import ProjectStep, Step
 from trident_py.schema import select
-from trident_py.spark.frames import column
+from trident_py.spark.frames import column, map_batches
 
 
 @frozen
@@ -42,7 +42,9 @@ class Flow:
 
     def native(self) -> DataFrame:
         """The frame with nothing waiting: for what Spark does itself."""
-        return self.frame.mapInArrow(self.rows, self.schema) if self.rows.steps else self.frame
+        return (
+            map_batches(self.frame, self.rows.source.names, self.rows, self.schema) if self.rows.steps else self.frame
+        )
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
         """What Spark itself makes of it."""

@@ -19,7 +19,7 @@ from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAg
 from trident_py.planner.pipeline import CHUNK_ROWS, Columns, RowPipeline, chunks, collector_paused, record_batch
 from trident_py.planner.steps import RowCollector, Values
 from trident_py.row import Row, row_class
-from trident_py.schema import columns_of, shown
+from trident_py.schema import clipped, columns_of
 
 V = TypeVar("V")
 
@@ -192,7 +192,7 @@ class GroupStage:
         keys = zip(*[_hashable(of[key.name], key.dataType) for key in self.keys], strict=True)
         views = zip(*[of[name] for name in self.in_fields], strict=True)
         fold, view = self.fold, None
-        with self._noting(lambda: f", at {shown(view)}"):
+        with self._noting(lambda: f", at {clipped(view)}"):
             for key, view in zip(keys if self.keys else repeat(()), map(row_class(self.in_fields)._make, views)):  # noqa: B905
                 groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
 

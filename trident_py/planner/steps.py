@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from trident_py.collector import TridentCollector
 from trident_py.operations.base import Function
 from trident_py.row import Row, row_class
-from trident_py.schema import shown
+from trident_py.schema import clipped, shown
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Step(ABC):
             made = self.run(given, self._views(left))
         except Exception as error:
             at = row_class(self.source)._make(given[len(given) - length_hint(left) - 1]) if given else None
-            error.add_note(f"in {self.title}, at {shown(at)}")
+            error.add_note(f"in {self.title}, at {clipped(at)}")
             raise
         return checked(made, self.target, self.title) if self.makes_values else made
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
@@ -9,9 +14,24 @@ from pyspark.sql.types import StructType
 from trident_py.schema import arrow_schema
 
 
+Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a Spark task does to the Arrow batches of its partition."""
+
+_PLAIN = re.compile(r"[^.`]+")
+
+
 def column(name: str) -> Column:
     """The column of this very name, dots and all."""
     return F.col(f"`{name.replace('`', '``')}`")
+
+
+def map_batches(frame: DataFrame, names: Sequence[str], stage: Stage, target: StructType) -> DataFrame:
+    """``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
+
+    PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
+    """
+    plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
+    return (frame if plain == list(names) else frame.toDF(*plain)).mapInArrow(stage, target)
 
 
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:

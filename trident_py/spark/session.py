@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
@@ -78,3 +81,13 @@ def watched(session: SparkSession, name: str, lost: Callable[[BaseException], ob
         yield
     finally:
         over.set()
+
+
+def ship(session: SparkSession, code: Path) -> None:
+    """Have the session's workers import ``code``, a Python file or the directory of a package, by its name."""
+    if not code.is_dir():
+        session.addArtifacts(str(code), pyfile=True)
+        return
+    with TemporaryDirectory(prefix="trident-code-") as directory:
+        archive = shutil.make_archive(str(Path(directory) / code.name), "zip", code.parent, code.name)
+        session.addArtifacts(archive, pyfile=True)

@@ -30,7 +30,7 @@ METADATA_BYTES_MAX = 64 * 1024
 """Roughly; a batch of many small files ends where its metadata would become larger."""
 
 PIECE_BYTES_MIN = 1024 * 1024
-REST_SECS_MAX = 0.25
+REST_RATIO, REST_SECS_MAX = 4, 0.25
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
@@ -118,7 +118,7 @@ class FileCoordinator(CursorCoordinator[list[Extent]]):
         self._pattern = pattern
         self._max_bytes = max_bytes
         self._tails: dict[str, Tail] = {}
-        self._names: Sequence[str] = ()
+        self._unread: Sequence[str] = ()
         self._next: list[Extent] = []
         self._rest_until = 0.0
 
@@ -149,17 +149,21 @@ class FileCoordinator(CursorCoordinator[list[Extent]]):
         return extents
 
     def _scan(self) -> None:
-        # However many files there are, no more than half the time is spent on looking.
+        # However many files there are, and however often it is asked, most of the time is not spent on looking.
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
         started = time.monotonic()
         found = self._pattern.find()
         for path, status in found.items():
-            self._tails.setdefault(path, Tail(path)).look(status)
+            tail = self._tails.get(path)
+            if tail is None:
+                tail = self._tails[path] = Tail(path)
+            if status.st_size != tail.seen or tail.gone:
+                tail.look(status)
         for path in self._tails.keys() - found.keys():
             self._miss(self._tails[path])
-        self._names = sorted(found)
+        self._unread = sorted(path for path in found if self._tails[path].unread)
         ended = time.monotonic()
-        self._rest_until = ended + min(REST_SECS_MAX, ended - started)
+        self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - started))
 
     def _miss(self, tail: Tail) -> None:
         # What is there and not found was left out by a changed pattern, or is being renamed at this very moment.
@@ -169,7 +173,7 @@ class FileCoordinator(CursorCoordinator[list[Extent]]):
     def _planned(self) -> list[Extent]:
         extents: list[Extent] = []
         budget, metadata_bytes = self._max_bytes, 0
-        for name in self._names:
+        for name in self._unread:
             tail = self._tails[name]
             end = tail.next_end(budget, time.time()) if tail.unread else tail.cursor
             size = end - tail.cursor

@@ -14,7 +14,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -52,7 +51,7 @@ _OPENERS: Mapping[str, Callable[[str], Any]] = {
 
 def is_compressed(path: str) -> bool:
     """Whether the suffix says that the file is compressed: .gz, .bz2, .xz or .zst."""
-    return PurePath(path).suffix in _OPENERS
+    return os.path.splitext(path)[1] in _OPENERS
 
 
 @contextmanager
@@ -153,7 +152,7 @@ def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
     starts = np.concatenate(([0], ends + 1))
     if block.endswith(b"\n"):
         starts = starts[:-1]
-    returns = (ends > starts[: len(ends)]) & (data[ends - 1] == _CR)
+    returns = (ends > 0) & (data[ends - 1] == _CR)
     ends = ends - returns
     if len(starts) > len(ends):
         ends = np.append(ends, len(block))
@@ -173,7 +172,7 @@ def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
     compressed = is_compressed(piece.path)
     _check_size(piece, compressed)
     if compressed:
-        with _OPENERS[PurePath(piece.path).suffix](piece.path) as stream:
+        with _OPENERS[os.path.splitext(piece.path)[1]](piece.path) as stream:
             yield from _blocks(stream.read, 0, None, None)
         return
     with open(piece.path, "rb", buffering=0) as file:

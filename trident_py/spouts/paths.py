@@ -75,7 +75,8 @@ class PathPattern:
         """
         found: dict[str, os.stat_result] = {}
         for path in _walk(str(self.base), self.parts):
-            _check_name(path)
+            if not path.isascii():
+                _check_name(path)
             status = _status(path)
             if status and stat.S_ISREG(status.st_mode):
                 found[path] = status
@@ -87,18 +88,23 @@ def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
         return
     head, rest = parts[0], parts[1:]
     if head == _ANY_DEPTH:
+        below = (e.path for e in _entries(directory) if e.name[0] != "." and e.is_dir(follow_symlinks=False))
         yield from _walk(directory, rest)
-        for entry in _entries(directory):
-            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, parts)
-    elif not _MAGIC.search(head):
-        path = os.path.join(directory, head)
-        yield from _walk(path, rest) if rest else iter([path])
-    else:
-        matches = re.compile(translate(head)).match
-        for entry in _entries(directory):
-            if matches(entry.name) and (head.startswith(".") or not entry.name.startswith(".")):
-                yield from _walk(entry.path, rest) if rest else iter([entry.path])
+        for path in below:
+            yield from _walk(path, parts)
+        return
+    paths = _matching(directory, head) if _MAGIC.search(head) else [os.path.join(directory, head)]
+    if not rest:
+        yield from paths
+        return
+    for path in paths:
+        yield from _walk(path, rest)
+
+
+def _matching(directory: str, pattern: str) -> Sequence[str]:
+    matches = re.compile(translate(pattern)).match
+    hidden_too = pattern.startswith(".")
+    return [e.path for e in _entries(directory) if matches(e.name) and (hidden_too or e.name[0] != ".")]
 
 
 def _entries(directory: str) -> Sequence[os.DirEntry[str]]:

@@ -41,11 +41,13 @@ class Tail:
 
     @classmethod
     def restored(cls, path: str, cursor: Json) -> Tail:
-        """The tail that `stored` described."""
-        offset, seen = (cursor[0], cursor[1]) if isinstance(cursor, list) else (cursor, cursor)
-        if not isinstance(offset, int) or not isinstance(seen, int):
-            raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
-        return cls(path, offset, seen, resumed=False)
+        """The tail with a stored cursor: an offset, or that and the size that was seen."""
+        match cursor:
+            case int():
+                return cls(path, cursor, cursor, resumed=False)
+            case [int() as offset, int() as seen]:
+                return cls(path, offset, seen, resumed=False)
+        raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
 
     @property
     def compressed(self) -> bool:
@@ -67,7 +69,7 @@ class Tail:
             raise self._error("was read to the end, deleted, and is there again", "give new files new names")
         if status.st_size < self.seen:
             raise self._error(f"shrank to {status.st_size} bytes", "put back what was there")
-        if self.compressed and self.cursor and status.st_size > self.cursor:
+        if status.st_size > self.cursor > 0 and self.compressed:
             raise self._error(f"is compressed, was read whole and has {status.st_size} bytes now", "undo that")
         self.seen, self.modified = status.st_size, status.st_mtime
 
@@ -91,7 +93,7 @@ class Tail:
             if self.unread:
                 self.look(os.stat(self.path))
             settled = now - self.modified >= SETTLED_SECS
-            if self.compressed:
+            if self.compressed or self.searched == self.seen:
                 return self.seen if settled else self.cursor
             with open(self.path, "rb", buffering=0) as file:
                 if not self._resume(file):
@@ -100,7 +102,7 @@ class Tail:
 
     def advance(self, end: int) -> None:
         """Everything before ``end`` is given now."""
-        self.cursor, self.searched, self.resumed = end, 0, False
+        self.cursor, self.resumed = end, False
 
     def _line_end(self, file: BinaryIO, limit: int, settled: bool) -> int:
         if limit == self.seen and settled:
@@ -126,7 +128,7 @@ class Tail:
                     raise self._error("goes on inside its last line, which was taken when it was left alone", _RESET)
                 self.cursor += more.index(b"\n") + 1
         self.resumed = True
-        return self.unread > 0
+        return True
 
     def _error(self, what: str, way_out: str) -> SpoutError:
         reset = way_out if way_out is _RESET else f"{way_out}, or reset the topology to read everything again"

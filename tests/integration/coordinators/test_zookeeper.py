@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import socket
 import struct
@@ -29,6 +30,9 @@ from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, ZooKeeperSession
 pytestmark = pytest.mark.zookeeper
 
 PATIENCE_SECONDS = 20.0
+SHORT_SESSION_SECONDS = 3.0
+"""Two seconds without an answer end a leadership: long enough for a busy machine, short enough to wait for."""
+
 MULTI = 14
 """The type of an atomic write in ZooKeeper's protocol."""
 
@@ -43,6 +47,7 @@ class CuttingProxy:
         lose_reply: so many replies pass; the next is not forwarded although its request was carried out, and its
             connection is cut. None: all pass.
         muted: nothing passes in either direction, and connections stay open.
+        on_lost: called when one is lost, before its client can notice.
         lost: how many requests and replies were lost.
         replies: how many replies passed.
     """
@@ -51,6 +56,7 @@ class CuttingProxy:
     lose_request: bool = False
     lose_reply: int | None = None
     muted: threading.Event = field(factory=threading.Event)
+    on_lost: Callable[[], None] = lambda: None
     lost: int = 0
     replies: int = 0
     _listener: socket.socket = field(factory=lambda: socket.create_server(("127.0.0.1", 0)))
@@ -88,6 +94,7 @@ class CuttingProxy:
                 if self.muted.is_set():
                     continue
                 if self._is_lost_request(frame) if is_request else self._is_lost_reply(frame):
+                    self.on_lost()
                     self.lost += 1
                     break
                 try:
@@ -278,7 +285,7 @@ def test_a_chroot_that_does_not_exist_is_made(zookeeper: str, leading: Lead) -> 
 
 
 def test_a_heartbeat_finds_a_newer_leader_without_a_write(zookeeper: str, leading: Lead) -> None:
-    older = leading(zookeeper, session_timeout=1.0)
+    older = leading(zookeeper, session_timeout=SHORT_SESSION_SECONDS)
     with _admin(zookeeper) as (session, paths):
         session.settle(lambda: session.commit([Remove(paths.leader, ANY_VERSION)]))
     leading(zookeeper)
@@ -321,13 +328,13 @@ def test_a_server_out_of_reach_is_named_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         started = monotonic()
-        with pytest.raises(CoordinationLost, match=f"'wordcount': no ZooKeeper answered at {hosts} within 1 s"):
+        with pytest.raises(CoordinationLost, match=f"'wordcount': no ZooKeeper answered at {hosts} within 5 s"):
             lead("wordcount", hosts=hosts, session_timeout=1.0)
-        assert monotonic() - started < 5
+        assert monotonic() - started < 15
 
 
 def test_a_session_shorter_than_asked_for_is_what_counts(zookeeper_server: EmbeddedZooKeeper) -> None:
-    for asked, granted in ((0.5, 1.0), (7.0, 7.0), (1_000_000.0, 300.0)):
+    for asked, granted in ((0.5, 1.0), (7.0, 7.0), (1_000.0, 300.0)):
         session = ZooKeeperSession.connect(zookeeper_server.hosts, who="the tests", session_timeout=asked)
         session.close()
         assert session.seconds == pytest.approx(granted)
@@ -427,10 +434,10 @@ def test_a_connection_that_is_cut_and_comes_back_is_not_the_end(
 def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
     zookeeper: str, proxy: CuttingProxy, leading: Lead
 ) -> None:
-    older = leading(_via(proxy, zookeeper), session_timeout=1.0)
+    older = leading(_via(proxy, zookeeper), session_timeout=SHORT_SESSION_SECONDS)
     older.write(CoordinatorRecord(1, seq=1))
     proxy.muted.set()
-    _stopped_leading(older, within=1.0)
+    _stopped_leading(older, within=SHORT_SESSION_SECONDS)
     _await_end_of_leader(zookeeper)
     newer = leading(zookeeper)
     proxy.muted.clear()
@@ -443,17 +450,23 @@ def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
     newer.write(CoordinatorRecord(2, seq=2))
 
 
-def test_an_expired_session_is_lost_for_good(zookeeper: str, proxy: CuttingProxy, leading: Lead) -> None:
-    store = leading(_via(proxy, zookeeper), session_timeout=1.0)
-    proxy.muted.set()
-    _await_end_of_leader(zookeeper)
-    proxy.muted.clear()
-    proxy.cut()
-    with pytest.raises(CoordinationLost):
-        _beat_until_it_raises(store)
-    for _ in range(2):  # kazoo has a new session by now, which must not help
-        with pytest.raises(CoordinationLost, match="start the topology again"):
-            store.write(CoordinatorRecord(1))
+def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(zookeeper: str, leading: Lead) -> None:
+    store = leading(zookeeper)
+    client = store._session._client
+    states: queue.SimpleQueue[str] = queue.SimpleQueue()
+    client.add_listener(states.put)
+    # whoever knows its id and password may end a session, and this is how kazoo's own tests make one expire
+    twin = type(client)(zookeeper.partition("/")[0], client_id=client.client_id)
+    twin.start(PATIENCE_SECONDS)
+    twin.stop()
+    twin.close()
+    seen = [states.get(timeout=PATIENCE_SECONDS)]
+    while seen[-2:] != ["LOST", "CONNECTED"]:
+        seen.append(states.get(timeout=PATIENCE_SECONDS))
+    uses: list[Callable[[], object]] = [store.ensure_leading, store.read, lambda: store.write(CoordinatorRecord(1))]
+    for use in uses:
+        with pytest.raises(CoordinationLost, match=r"has expired; .* start the topology again"):
+            use()
 
 
 # --- servers that stop, die and come back -----------------------------------------------------------------------------
@@ -462,7 +475,7 @@ def test_an_expired_session_is_lost_for_good(zookeeper: str, proxy: CuttingProxy
 def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
     zookeeper_server: EmbeddedZooKeeper, zookeeper: str, leading: Lead
 ) -> None:
-    store = leading(zookeeper, session_timeout=1.5)
+    store = leading(zookeeper, session_timeout=SHORT_SESSION_SECONDS)
     store.write(CoordinatorRecord(1, seq=1))
     os.kill(zookeeper_server.pid, signal.SIGSTOP)
     try:
@@ -471,9 +484,9 @@ def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
             store.write(CoordinatorRecord(1, seq=2))
         with pytest.raises(CoordinationLost):
             store.ensure_leading()
-        assert monotonic() - started < 1.5
+        assert monotonic() - started < SHORT_SESSION_SECONDS
         store.close()
-        assert monotonic() - started < 5
+        assert monotonic() - started < 15
     finally:
         os.kill(zookeeper_server.pid, signal.SIGCONT)
     assert leading(zookeeper).read() in (CoordinatorRecord(1, seq=1), CoordinatorRecord(1, seq=2))
@@ -482,7 +495,7 @@ def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
 def test_a_server_killed_for_good_ends_leadership_and_nothing_is_lost(tmp_path: Path, leading: Lead) -> None:
     record = CoordinatorRecord(1, seq=1, cursors={"lines": Cursors().updated({"a.txt": 7})})
     with EmbeddedZooKeeper.running(tmp_path) as server:
-        store = leading(server.hosts, session_timeout=1.0)
+        store = leading(server.hosts, session_timeout=SHORT_SESSION_SECONDS)
         store.write(record)
         identity = store.identity
         os.kill(server.pid, signal.SIGKILL)
@@ -674,11 +687,25 @@ def test_nothing_that_was_sent_before_a_reset_lands_after_it(zookeeper: str, lea
     assert describe("wordcount", hosts=zookeeper).record is None
 
 
-def test_a_reset_whose_replies_are_lost_happens_once(zookeeper: str, proxy: CuttingProxy, leading: Lead) -> None:
+def test_a_reset_whose_reply_is_lost_takes_nothing_from_who_leads_meanwhile(
+    zookeeper: str, proxy: CuttingProxy, leading: Lead
+) -> None:
+    def lead_meanwhile() -> None:
+        store = leading(zookeeper)
+        store.write(CoordinatorRecord(store.epoch))
+        store.close()
+        led.append(store.identity.incarnation)
+
     leading(zookeeper).close()
     assert reset("wordcount", hosts=_via(proxy, zookeeper)).incarnation == 2
+    proxy.on_lost = lead_meanwhile
+    incarnations_led = []
     for number in range(proxy.replies - 1):  # the last one answers the end of the session
+        led: list[int] = []
         proxy.lose_reply = number
         assert reset("wordcount", hosts=_via(proxy, zookeeper)).incarnation == 3 + number
-        assert describe("wordcount", hosts=zookeeper).identity.incarnation == 3 + number
-        assert proxy.lost == number + 1
+        described = describe("wordcount", hosts=zookeeper)
+        assert described.identity.incarnation == 3 + number
+        assert (described.record is not None) == (led == [3 + number])
+        incarnations_led.append(led[0] - number)
+    assert set(incarnations_led) == {2, 3}  # some led before the reset was carried out, some after it

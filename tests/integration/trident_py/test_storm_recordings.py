@@ -164,13 +164,13 @@ class RecordingState(State):
         self.recorder.record("state.beginCommit", txid)
 
     def commit(self, txid: int) -> None:
+        self.recorder.record("state.commit", txid)
         rule = self.recorder.rule("state.commit", txid)
         if rule and rule["times"]:
             rule["times"] -= 1
             assert self.recorder.event(rule["until"]).wait(PATIENCE_SECS)
             self.recorder.record("state.commit!FailedException", txid)
             raise FailedException(f"scripted failure of the commit of {txid}")
-        self.recorder.record("state.commit", txid)
 
 
 @define

@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -92,6 +92,19 @@ def test_pieces_tile_a_part_of_a_file_wherever_they_are_cut(
         small.setattr(lines, "_SEARCH_BYTES", 3)
         pieces = [Piece(str(file), first, last, start, end) for start, end in pairwise(edges)]
         assert read(*pieces) == [(text, position) for text, position in every if first <= position < last]
+
+
+@pytest.mark.parametrize("content", ["a\nbc\r\n\n\r\nd", "ab\n", "\n", "é\né"])
+def test_pieces_tile_every_part_of_a_small_file_at_every_cut(file: Path, content: str) -> None:
+    file.write_bytes(content.encode())
+    every = expected(content.encode())
+    bounds = [*(position for _, position in every), file.stat().st_size]
+    for first, last in combinations(bounds, 2):
+        between = [line for line in every if first <= line[1] < last]
+        assert read(*(Piece(str(file), first, last, at, at + 1) for at in range(first, last))) == between
+        for cut in range(first + 1, last):
+            halves = Piece(str(file), first, last, first, cut), Piece(str(file), first, last, cut, last)
+            assert read(*halves) == between
 
 
 def test_a_last_line_that_goes_on_since_is_read_as_it_was(file: Path) -> None:

@@ -1,0 +1,224 @@
+"""The command line with real servers behind it, and with Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from coordinators.cursors import Cursors
+from coordinators.leadership import lead
+from coordinators.record import CoordinatorRecord
+from trident_py.cli import main
+
+TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
+RECORD = CoordinatorRecord(
+    epoch=1,
+    seq=9,
+    current_txid=7,
+    attempt_ids={7: 2, 8: 0},
+    metadata={7: {"lines": 1}},
+    states={"counts": 1},
+    cursors={"lines": Cursors().updated({"a.txt": 10})},
+    success_upto=6,
+)
+
+
+# --- status and reset -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(zookeeper: str) -> str:
+    """Servers that know a topology which is not running."""
+    store = lead("wordcount", hosts=zookeeper)
+    store.write(evolve(RECORD, epoch=store.epoch))
+    store.close()
+    return zookeeper
+
+
+@pytest.mark.zookeeper
+def test_status_shows_all_topologies(stopped: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--zookeeper", stopped]) == 0
+    assert re.search(r"^wordcount +not running +1 +6 +7:2 8:0 *$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.zookeeper
+def test_status_of_one_topology_names_its_leader(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store = lead("wordcount", hosts=zookeeper)
+    assert main(["status", "wordcount", "--zookeeper", zookeeper]) == 0
+    store.close()
+    out = capsys.readouterr().out
+    assert f"pid {os.getpid()} on " in out
+    assert "committed:     0 transactions" in out
+
+
+@pytest.mark.zookeeper
+def test_status_can_be_read_by_programs(stopped: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "wordcount", "--json", "--zookeeper", stopped]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["leader"] is None
+    assert (facts["current_txid"], facts["attempt_ids"]) == (7, {"7": 2, "8": 0})
+    assert main(["status", "--json", "--zookeeper", stopped]) == 0
+    assert json.loads(capsys.readouterr().out) == [facts]
+
+
+@pytest.mark.zookeeper
+def test_where_nothing_was_started_status_says_so(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--zookeeper", zookeeper]) == 0
+    assert capsys.readouterr().out.startswith("no topology was ever started under /trident at ")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("command", [["status"], ["reset", "--yes"]])
+def test_a_topology_that_does_not_exist_is_named_with_those_that_do(
+    command: list[str], stopped: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "wordcuont", "--zookeeper", stopped]) == 1
+    assert "there is no topology 'wordcuont' under /trident" in capsys.readouterr().err
+
+
+@pytest.mark.zookeeper
+def test_a_reset_says_what_it_forgets_and_does_it(stopped: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reset", "wordcount", "--yes", "--zookeeper", stopped]) == 0
+    out = capsys.readouterr().out
+    assert "6 committed transactions, 2 in flight, the positions of lines" in out
+    assert out.endswith("topology 'wordcount' starts over, as incarnation 2\n")
+    assert main(["status", "wordcount", "--json", "--zookeeper", stopped]) == 0
+    assert json.loads(capsys.readouterr().out)["committed"] == 0
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(("answer", "status"), [("wordcount\n", 0), ("yes\n", 1), ("", 1)])
+def test_a_reset_asks_for_the_name(answer: str, status: int, stopped: str) -> None:
+    done = subprocess.run(
+        [*TRIDENT, "reset", "wordcount", "--zookeeper", stopped], input=answer, text=True, capture_output=True
+    )
+    assert done.returncode == status
+    assert ("nothing was changed" in done.stdout) is (status == 1)
+
+
+@pytest.mark.zookeeper
+def test_a_topology_that_runs_is_not_reset(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store = lead("wordcount", hosts=zookeeper)
+    assert main(["reset", "wordcount", "--yes", "--zookeeper", zookeeper]) == 1
+    store.close()
+    assert "stop it first, then try again" in capsys.readouterr().err
+
+
+@pytest.mark.zookeeper
+def test_doctor_finds_the_servers(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--zookeeper", zookeeper])
+    assert re.search(r"^ok +zookeeper +.* answers and knows 0 topologies$", capsys.readouterr().out, re.MULTILINE)
+
+
+# --- demo and run -----------------------------------------------------------------------------------------------------
+
+
+def words_of(directory: Path) -> Counter[str]:
+    texts = (path.read_bytes().decode(errors="replace") for path in sorted(directory.rglob("*.py")))
+    return Counter(word for text in texts for word in re.findall(r"\w+", text))
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_the_demo_counts_what_is_there_and_then_only_what_is_new(zookeeper: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "site-packages").mkdir(parents=True)
+    (source / "site-packages" / "installed.py").write_text("not counted\n")
+    (source / "one.py").write_bytes(b"# caf\xe9\nimport this\n")
+    command = [*TRIDENT, "demo", "--source", str(source), "--zookeeper", zookeeper, "--state-dir", str(tmp_path)]
+    first = subprocess.run(command, text=True, capture_output=True, check=True)
+    assert "some of these files are not UTF-8" in first.stderr
+    assert "\n3 words, 3 different ones.\n" in first.stdout
+    assert f"{tmp_path / 'demo.db'}, table counts" in first.stdout
+
+    (source / "two.py").write_text("import that\n" * 3)
+    second = subprocess.run([*command, "--json"], text=True, capture_output=True, check=True)
+    assert "earlier runs have counted 3 words" in second.stderr
+    assert f"trident reset demo --zookeeper {zookeeper} --state-dir {tmp_path}" in second.stderr
+    facts = json.loads(second.stdout)
+    assert facts["top"]["import"] == 4
+    assert facts["committed_transactions"] == 1
+    (source / "site-packages" / "installed.py").unlink()
+    with closing(sqlite3.connect(tmp_path / "demo.db")) as connection:
+        assert dict(connection.execute("SELECT word, count FROM counts")) == words_of(source)
+
+
+ENDLESS = """
+from trident_py import FixedBatchSpout, TridentTopology
+
+def wait(row):
+    with open({fifo!r}) as fifo:
+        fifo.read()
+
+topology = TridentTopology("endless")
+topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,), cycle=True)).peek({function})
+"""
+
+
+@contextmanager
+def running(directory: Path, zookeeper: str, function: str) -> Iterator[subprocess.Popen[str]]:
+    """``trident run`` of a topology that never comes to an end by itself."""
+    os.mkfifo(directory / "fifo")
+    (directory / "endless.py").write_text(ENDLESS.format(fifo=str(directory / "fifo"), function=function))
+    command = [*TRIDENT, "run", str(directory / "endless.py:topology"), "--zookeeper", zookeeper]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], pattern: str) -> None:
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if re.search(pattern, line):
+            return
+    pytest.fail(f"no line like {pattern!r} in\n{''.join(lines)}")
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_the_first_ctrl_c_lets_what_is_under_way_commit(
+    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(tmp_path, zookeeper, "lambda row: None") as process:
+        read_until(process, r"^endless  [1-9]")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "stopping when what is being processed is committed" in err
+    assert out.startswith("endless: ")
+    main(["status", "endless", "--json", "--zookeeper", zookeeper])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["leader"] is None
+    assert facts["attempt_ids"] == {}
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_a_second_signal_stops_at_once(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path, zookeeper, "wait") as process:
+        read_until(process, r"^endless  0 .* processing  1:0")
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "Ctrl-C again to stop now")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert "what is not committed is processed again next time" in err
+    main(["status", "endless", "--json", "--zookeeper", zookeeper])
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["leader"], facts["committed"], facts["attempt_ids"]) == (None, 0, {"1": 0})

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tests.unit.trident_py.planner.aggregators import Longest
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.operations.builtin import Count, FilterNull
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.spouts.base import IBatchSpout
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.base import State, StateFactory, StateUpdater
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
+from trident_py.topology import TridentTopology
+
+
+class Ticks(IBatchSpout):
+    output_schema = "n int"
+
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
+
+
+class Append(StateUpdater[Any]):
+    def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None: ...
+
+
+class Own(StateFactory):
+    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
+        raise AssertionError("nothing is started here")
+
+
+class Nowhere(TransactionalSink[None]):
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        return None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
+
+    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+
+def split(row: Any) -> Any:
+    return [(word,) for word in row.value.split()]
+
+
+def squeezed(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_plan_says_what_runs_where_and_how_often_a_row_counts() -> None:
+    topology = TridentTopology("wordcount")
+    words = (
+        topology.new_stream("lines", FixedBatchSpout("value string, n int", 2))
+        .filter(FilterNull("value"))
+        .flat_map(split, "word string")
+        .filter(FilterNull())
+    )
+    counts = words.group_by("word").persistent_aggregate(SQLiteState("counts.db", table="counts"), Count(), "count")
+    counts.new_values_stream().project("word").partition_persist(Own(), Append(), "word")
+    words.persistent_aggregate(MemoryMapState.factory(), Longest(), "longest string")
+    words.transform(lambda frame: frame).name("copies").write_to(Nowhere())
+    here = f"test_explain.py:{split.__code__.co_firstlineno}"
+    lines = squeezed(topology.explain())
+    way = [
+        "lines",
+        "filter(FilterNull) Spark value string, n int",
+        f"flat_map(split at {here}) Python word string",
+        "filter(FilterNull) Python word string",
+    ]
+    assert lines[:4] == ["topology wordcount", "", "spouts", "lines: FixedBatchSpout, a replay gives the same rows"]
+    start = lines.index(way[0])
+    assert lines[start : start + 5] == [*way, "persistent_aggregate(Count(), 'word') Spark word string, count bigint"]
+    assert lines[start + 6 : start + 11] == [*way, "persistent_aggregate(Longest) Python longest string"]
+    assert "fields known at the start" in topology.explain()
+    text = "\n".join(lines[lines.index("commit phase: on the driver, transactions in order") :])
+    assert (
+        "persistent_aggregate(Count(), 'word')\nexactly-once: data and commit token change in one atomic step" in text
+    )
+    assert "partition_persist(Append)\nexactly-once unless a leader that was paused in mid-write wakes up: data" in text
+    assert "lost with the process" in text
+    assert "copies: Nowhere\nexactly-once: attempts are staged apart" in text
+    assert str(Path("counts.db")) in text
+
+
+def test_a_state_of_the_user_s_behind_an_opaque_spout_counts_at_least_once() -> None:
+    topology = TridentTopology("ticks")
+    topology.new_stream("ticks", Ticks()).partition_persist(Own(), Append(), "n")
+    topology.new_stream("lines", FixedBatchSpout("n int", 2)).partition_persist(Own(), Append(), "n")
+    text = "\n".join(squeezed(topology.explain()))
+    assert "ticks: Ticks, opaque: a replay may give other rows" in text
+    assert "ticks-state: Own, partition_persist(Append)\nat-least-once: a spout may give other rows" in text
+    assert "lines-state: Own, partition_persist(Append)\nexactly-once unless a leader" in text
+
+
+def test_a_topology_that_commits_nothing_says_so() -> None:
+    topology = TridentTopology("ticks")
+    topology.new_stream("ticks", Ticks())
+    assert topology.explain().endswith("\n  nothing: commits acknowledge themselves\n")

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from tests.unit.trident_py.planner.aggregators import Longest, Total
+from trident_py.collector import TridentCollector
+from trident_py.graph import Graph
+from trident_py.operations.builtin import Count, Sum
+from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
+from trident_py.planner.plan import Branch, Plan, plan
+from trident_py.schema import schema_of
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.spouts.base import IBatchSpout, ITridentSpout, Replay
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.base import StateUpdater
+from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
+from trident_py.stream import Stream
+from trident_py.topology import TridentTopology
+
+
+class Ticks(IBatchSpout):
+    output_schema = "n int"
+
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
+
+
+class Append(StateUpdater[Any]):
+    def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None: ...
+
+
+class Nowhere(TransactionalSink[None]):
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        return None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
+
+    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+
+class Declared:
+    """A topology with one stream, and the plan of what is declared on it."""
+
+    def __init__(self) -> None:
+        self.topology = TridentTopology("wordcount")
+        self.words = self.stream("lines", "word string, n int")
+
+    def stream(self, tx_id: str, schema: str) -> Stream:
+        return self.topology.new_stream(tx_id, FixedBatchSpout(schema, 2))
+
+    @property
+    def graph(self) -> Graph:
+        return self.topology._graph
+
+    @property
+    def plan(self) -> Plan:
+        return plan(self.graph)
+
+    @property
+    def branches(self) -> list[tuple[str, type]]:
+        return [(branch.name, type(branch.committer)) for branch in self.plan.branches]
+
+
+@pytest.fixture
+def declared() -> Declared:
+    return Declared()
+
+
+def memory() -> MemoryMapStateFactory:
+    return MemoryMapState.factory()
+
+
+def commit_stream(branch: Branch) -> CommitStream:
+    assert isinstance(branch.committer, PersistentAggregate | PartitionPersist)
+    assert branch.committer.new_values is not None
+    return branch.committer.new_values
+
+
+def fields(text: str) -> StructType:
+    return schema_of(text)
+
+
+def test_a_bare_stream_is_a_branch_that_commits_nothing(declared: Declared) -> None:
+    assert declared.branches == [("lines", type(None))]
+    (branch,) = declared.plan.branches
+    assert (branch.spouts, branch.reads_all) == (("lines",), True)
+
+
+def test_every_state_sink_and_loose_end_is_a_branch(declared: Declared) -> None:
+    declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    declared.words.partition_persist(memory(), Append(), "word")
+    declared.words.filter("n > 1").write_to(Nowhere())
+    declared.words.peek(print)
+    declared.words.name("seen").map(tuple, "a int").peek(print)
+    declared.stream("others", "a int").name("lines-sink")
+    assert declared.branches == [
+        ("lines-state", PersistentAggregate),
+        ("lines-state-2", PartitionPersist),
+        ("lines-sink", SinkWrite),
+        ("lines", type(None)),
+        ("seen", type(None)),
+        ("others", type(None)),
+    ]
+
+
+def test_spouts_are_planned_in_order_and_a_batch_spout_is_adapted(declared: Declared) -> None:
+    declared.topology.new_stream("ticks", Ticks())
+    lines, ticks = declared.plan.spouts
+    assert (lines.tx_id, lines.schema, lines.spout.replay) == ("lines", fields("word string, n int"), Replay.EXACT)
+    assert (ticks.tx_id, ticks.schema, ticks.spout.replay) == ("ticks", fields("n int"), Replay.OPAQUE)
+    assert isinstance(ticks.spout, ITridentSpout)
+
+
+def test_a_combiner_is_given_keys_and_a_partial_value(declared: Declared) -> None:
+    factory = memory()
+    declared.words.group_by("word").persistent_aggregate(factory, Sum("n"), "total")
+    declared.words.persistent_aggregate(memory(), Longest(), "longest string")
+    grouped, whole = (branch.committer for branch in declared.plan.branches)
+    assert isinstance(grouped, PersistentAggregate)
+    assert isinstance(whole, PersistentAggregate)
+    assert (grouped.factory, grouped.new_values) == (factory, None)
+    assert (grouped.keys, grouped.inputs, grouped.out) == (
+        fields("word string"), StructType(), fields("total bigint").fields[0],
+    )  # fmt: skip
+    assert grouped.fields == fields("word string, total bigint")
+    assert (whole.keys, whole.fields) == (StructType(), fields("longest string"))
+
+
+def test_a_reducer_is_given_keys_and_what_it_sees_of_every_row(declared: Declared) -> None:
+    declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int", in_fields="n")
+    declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int")
+    declared.words.persistent_aggregate(memory(), Total(), "total int")
+    narrow, wide, whole = (branch.committer for branch in declared.plan.branches)
+    assert isinstance(narrow, PersistentAggregate)
+    assert isinstance(wide, PersistentAggregate)
+    assert isinstance(whole, PersistentAggregate)
+    assert (narrow.inputs, narrow.fields) == (fields("n int"), fields("word string, n int"))
+    assert (wide.inputs, wide.fields) == (
+        fields("word string, n int"), fields("_key_word string, word string, n int"),
+    )  # fmt: skip
+    assert wide.keys == fields("word string")
+    assert (whole.inputs, whole.fields) == (fields("word string, n int"),) * 2
+
+
+def test_an_updater_is_given_its_fields_and_a_sink_all(declared: Declared) -> None:
+    declared.words.partition_persist(memory(), Append(), ["n", "word"], "size int")
+    sink = Nowhere()
+    declared.words.write_to(sink)
+    persist, write = (branch.committer for branch in declared.plan.branches)
+    assert isinstance(persist, PartitionPersist)
+    assert (persist.fields, persist.out_schema) == (fields("n int, word string"), fields("size int"))
+    assert isinstance(write, SinkWrite)
+    assert (write.sink, write.fields) == (sink, fields("word string, n int"))
+
+
+def test_new_values_go_through_their_operations_into_the_next_state(declared: Declared) -> None:
+    state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    often = state.new_values_stream().filter(lambda row: row.count > 1)
+    often.map(lambda row: (row.word * row.count,), "text string").partition_persist(memory(), Append(), "text")
+    (branch,) = declared.plan.branches
+    stream = commit_stream(branch)
+    assert stream.rows([("a", 1), ("b", 2), (None, None)][:2]) == [("bb",)]
+    assert stream.persist is not None
+    assert (stream.persist.name, stream.persist.fields) == ("lines-state-2", fields("text string"))
+    assert stream.streams == ()
+
+
+def test_new_values_are_worked_on_once_where_the_stream_forks(declared: Declared) -> None:
+    seen: list[Any] = []
+    state = declared.words.partition_persist(memory(), Append(), "word", "word string, size int")
+    forked = state.new_values_stream().peek(seen.append)
+    forked.partition_persist(memory(), Append(), ["size"], "again int").new_values_stream().peek(seen.append)
+    forked.project("word")
+    (branch,) = declared.plan.branches
+    stream = commit_stream(branch)
+    rows = stream.rows([("a", 1), ("b", 2)])
+    assert (rows, seen) == ([("a", 1), ("b", 2)], rows)
+    assert stream.persist is None
+    persisted, projected = stream.streams
+    assert (persisted.rows(rows), projected.rows(rows)) == ([(1,), (2,)], [("a",), ("b",)])
+    assert persisted.persist is not None
+    assert persisted.persist.new_values is not None
+    assert persisted.persist.new_values.rows([(3,)]) == [(3,)]
+    assert seen == [("a", 1), ("b", 2), (3,)]
+
+
+def test_several_streams_of_new_values_are_ways_of_one(declared: Declared) -> None:
+    state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    state.new_values_stream().project("word")
+    state.new_values_stream().project("count")
+    stream = commit_stream(declared.plan.branches[0])
+    rows = stream.rows([("a", 1)])
+    assert (rows, [way.rows(rows) for way in stream.streams]) == ([("a", 1)], [[("a",)], [(1,)]])
+
+
+def test_what_is_wrong_with_new_values_names_the_field(declared: Declared) -> None:
+    state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    state.new_values_stream()
+    with pytest.raises(TypeError, match="field 'count' is declared bigint, got 'many'"):
+        commit_stream(declared.plan.branches[0]).rows([("a", "many")])
+
+
+def test_what_is_behind_a_transform_without_schema_waits_for_spark(declared: Declared) -> None:
+    declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    declared.words.transform(lambda frame: frame).group_by("x").persistent_aggregate(memory(), Count(), "count")
+    assert [name for name, _ in declared.branches] == ["lines-state"]
+
+
+def test_a_transform_may_leave_rows_unread(declared: Declared) -> None:
+    declared.words.transform(lambda frame: frame.limit(1), "word string, n int").peek(print)
+    declared.words.peek(print)
+    assert [branch.reads_all for branch in declared.plan.branches] == [False, True]
