@@ -68,6 +68,7 @@ class CoordinatorDriver:
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
         batch_interval: seconds between two new batches, at least.
+        idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
         observe: called with every command after it was carried out; must be quick.
     """
 
@@ -81,6 +82,7 @@ class CoordinatorDriver:
     max_spout_pending: int
     message_timeout: float
     batch_interval: float = 0.0
+    idle_turn: float = 1.0
     pin_commits: bool = False
     retries: Retries = field(factory=Retries)
     observe: Callable[[Command], None] = lambda _: None
@@ -144,7 +146,7 @@ class CoordinatorDriver:
         """The latest moment for the next turn, should no notice come before."""
         if self._followups:
             return now
-        moments = [now + 1.0, self._next_rotation_at]
+        moments = [now + self.idle_turn, self._next_rotation_at]
         if not self.machine.paused:
             first_idle = self.machine.current_txid + len(self.machine.active)
             if first_idle in self.machine.window and first_idle in self.definitions.defined:
@@ -178,14 +180,12 @@ class CoordinatorDriver:
     def _take_request(self, request: PauseRequested | ResumeRequested | StopRequested) -> Iterable[Event]:
         match request:
             case PauseRequested():
-                self._refuse_idle(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
                 return (Paused(),)
             case ResumeRequested():
                 return () if self.stopping else (Resumed(),)
             case StopRequested(drain):
                 self.stopping = True
                 self.finished = self.finished or not drain
-                self._refuse_idle(TridentError(f"topology {self.topology!r} was stopped"))
                 return (Paused(),)
 
     def _carry_out(self, commands: list[Command], now: float) -> None:
@@ -361,7 +361,8 @@ class CoordinatorDriver:
         if self.stopping and quiet:
             self.finished = True
         if self.machine.paused:
-            self._refuse_idle(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
+            why = "was stopped" if self.stopping else "is paused; resume() it first"
+            self._refuse_idle(TridentError(f"topology {self.topology!r} {why}"))
         if not quiet or self.record.success_upto < self._success_upto:
             return
         for asked, wanted in self._idle_wanted[:]:

@@ -102,6 +102,7 @@ class _Assembly:
             max_spout_pending=self.config.max_spout_pending,
             message_timeout=self.config.message_timeout,
             batch_interval=self.config.batch_interval,
+            idle_turn=min(1.0, self.config.session_timeout / 6),
             pin_commits=self._pins(participants),
             retries=Retries(self.config.retry.attempts, self.config.retry.backoff, self.config.retry.backoff_max),
             observe=progress.observe,

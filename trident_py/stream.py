@@ -184,12 +184,15 @@ class Stream:
         with self._declaring("partition_persist", updater) as title:
             self._check_factory(state_factory)
             _check_instance(updater, StateUpdater, "a state updater")
+            names = names_of(in_fields)
+            if not names:
+                raise TopologyError("name at least one field for the updater to see")
             operation = UpdatedState(
                 title=title,
                 name=self._state_name("state", state_factory),
                 factory=state_factory,
                 updater=updater,
-                in_fields=names_of(in_fields),
+                in_fields=names,
                 out_schema=None if out_schema is None else schema_of(out_schema),
             )
             return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from trident_py import errors
 from trident_py.errors import SparkLost, TridentError
@@ -33,7 +33,7 @@ def understood(error: BaseException, doing: str) -> tuple[BaseException, bool]:
         lost.__cause__ = error
         return lost, False
     if isinstance(error, PySparkException):
-        return _raised_in_task(error) or error, True
+        return _raised_in_task(error) or _in_short(error), True
     if isinstance(error, Py4JJavaError | Py4JError):
         return _raised_in_task(error) or error, False
     return error, True
@@ -47,3 +47,14 @@ def _raised_in_task(error: BaseException) -> TridentError | None:
     ours: TridentError = kind(found.group(2).strip())
     ours.__cause__ = error
     return ours
+
+
+def _in_short(error: PySparkException) -> Exception:
+    """What user code raised, without the frames on the way there; those are in the ``__cause__``."""
+    lines = str(error).rstrip().splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
+    if not isinstance(error, PythonException) or not frames or frames[-1] + 1 == len(lines):
+        return error
+    short = RuntimeError(" ".join(lines[frames[-1] + 1 :]))
+    short.__cause__ = error
+    return short

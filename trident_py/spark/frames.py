@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from trident_py.schema import arrow_schema
 
-
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a Spark task does to the Arrow batches of its partition."""
 

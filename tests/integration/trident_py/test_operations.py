@@ -180,6 +180,16 @@ def test_values_of_all_types_go_through_python_unchanged(zone: str, batch: Batch
     assert values == (*AS_ROWS, f"{AT.isoformat()} 2024-02-29")
 
 
+class Rows(Total):
+    def reduce(self, curr: int, row: Row) -> int:
+        return curr + (row[:-1] in (VALUES[:-1], (None,) * (len(VALUES) - 1)))
+
+
+def test_values_of_all_types_reach_an_aggregator_of_everything(batch: Batch) -> None:
+    rows = [VALUES, (None,) * len(VALUES), VALUES]
+    assert batch(ALL_TYPES, rows, lambda s: s.aggregate(Rows(), "n int")) == [(3,)]
+
+
 def as_seen(row: Row) -> tuple[Any, ...]:
     day = row.p.r.s[7].t if row.p else None
     return (*row, f"{row.k.isoformat() if row.k else None} {day}")
@@ -334,12 +344,13 @@ class Added(CombinerAggregator[int]):
         return 0
 
 
-class BatchId(ReducerAggregator[str]):
+class Joined(ReducerAggregator[str]):
     def init(self) -> str:
         return ""
 
     def reduce(self, curr: str, row: Row) -> str:
-        return curr + row.word
+        joined: str = curr + row.word
+        return joined
 
 
 def test_states_are_handed_a_partial_value_or_the_rows_to_reduce(batch: Batch) -> None:
@@ -407,8 +418,8 @@ IN_TASKS: dict[str, tuple[Declare, list[str]]] = {
         ["ValueError: map(<lambda>", "gave 2 values", "for the 1 fields ['n']"],
     ),
     "an aggregator": (
-        lambda s: s.group_by("n").aggregate(BatchId(), "x string"),
-        ["TypeError: can only concatenate str", "in aggregate(BatchId, 'n'), at Row(word=None, n=4)"],
+        lambda s: s.group_by("n").aggregate(Joined(), "x string"),
+        ["TypeError: can only concatenate str", "in aggregate(Joined, 'n'), at Row(word=None, n=4)"],
     ),
 }
 
@@ -423,6 +434,10 @@ def test_what_goes_wrong_in_a_task_says_what_and_where(case: str, batch: Batch) 
 
 
 # --- what only Spark can tell -----------------------------------------------------------------------------------------
+
+
+def no_frame(frame: DataFrame) -> Any:
+    return 7
 
 
 def raising(frame: DataFrame) -> DataFrame:
@@ -440,7 +455,7 @@ AT_START: dict[str, tuple[Declare, str]] = {
     "a column that is not there": (lambda s: s.filter(F.col("m") > 1), r"filter\(Column.*`m`"),
     "a condition that is none": (lambda s: s.filter("n + 1"), r"filter\('n \+ 1'\): .*DATATYPE_MISMATCH"),
     "a transform that raises": (lambda s: s.transform(raising), r"transform\(raising at .*\): .*ValueError: no idea"),
-    "a transform that gives no frame": (lambda s: s.transform(lambda f: 7), "must return a DataFrame, not 7"),
+    "a transform that gives no frame": (lambda s: s.transform(no_frame), "must return a DataFrame, not 7"),
     "a transform with other fields": (
         lambda s: s.transform(lambda f: f.select("word"), WORDS),
         r"declared are the fields struct<word:string,n:int>, the function gives struct<word:string>",

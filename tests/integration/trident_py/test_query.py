@@ -112,7 +112,7 @@ def test_a_state_that_is_gone_stops_the_start_by_name(
 
 
 def test_a_second_start_is_refused_by_name(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
-    config = TridentConfig(zookeeper=zookeeper, session_timeout=1)
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=3)
     with word_count("words", fixed(), MemoryMapState.factory()).start(config, spark=spark) as query:
         with pytest.raises(FencedError, match="words"):
             word_count("words", fixed(), MemoryMapState.factory()).start(config, spark=spark)
@@ -298,7 +298,10 @@ def test_a_user_function_that_raises_makes_a_poison_batch_that_names_it(spark: S
     words = topology.new_stream("lines", fixed()).flat_map(explode, "word string")
     words.group_by("word").persistent_aggregate(state, Count(), "count")
     with topology.start(config, spark=spark) as query:
-        with pytest.raises(PoisonBatchError, match=r"'poison': transaction 2 failed 2 times.*can't stand 'jumps over"):
+        with pytest.raises(
+            PoisonBatchError,
+            match=r"'poison': transaction 2 failed 2 times, last as 2:1: ValueError: can't stand 'jumps",
+        ):
             query.process_all_available(PATIENCE_SECS)
         assert isinstance(query.exception(), PoisonBatchError)
         with pytest.raises(PoisonBatchError):

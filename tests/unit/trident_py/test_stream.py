@@ -195,6 +195,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda s: s.partition_persist(Append(), Append(), "word"),
         "a state factory is an instance",
     ),
+    "persist nothing": (lambda s: s.partition_persist(memory(), Append(), []), "at least one field for the updater"),
     "write to no sink": (lambda s: s.write_to("out.parquet"), "a sink is an instance of TransactionalSink"),
 }
 

@@ -35,6 +35,7 @@ def test_batches_follow_each_other_until_the_rows_end() -> None:
 def test_with_cycle_the_rows_start_over_after_a_batch_that_ends_with_the_last() -> None:
     spout = numbers(5, 2, cycle=True)
     assert batches(spout, range(1, 8)) == [[0, 1], [2, 3], [4], [0, 1], [2, 3], [4], [0, 1]]
+    assert batches(numbers(4, 2, cycle=True), range(1, 5)) == [[0, 1], [2, 3], [0, 1], [2, 3]]
     assert halves(spout)[0].is_ready(10**12)
 
 

@@ -437,7 +437,7 @@ few = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestMemoryAgainstModel = MemoryAgainstModel.TestCase
 TestMemoryAgainstModel.settings = few
 TestSQLiteAgainstModel = SQLiteAgainstModel.TestCase
-TestSQLiteAgainstModel.settings = few
+TestSQLiteAgainstModel.settings = settings(few, max_examples=20)  # each commit waits for the disk
 
 
 def test_readers_and_commits_run_side_by_side(state: FencedState[Any]) -> None:
