@@ -14,6 +14,7 @@
     ├── SinkError          a sink refused or lost a transaction
     └── PoisonBatchError   a batch failed as often as its retry policy allows
     FailedException        what user code raises to fail an attempt (Storm's name; not an error of ours)
+    └── StoreBusyException the same because of a store: doesn't count against the batch
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ __all__ = [
     "SparkLost",
     "SpoutError",
     "StateError",
+    "StoreBusyException",
     "TopologyError",
     "TridentError",
 ]
@@ -59,3 +61,7 @@ class SinkError(TridentError):
 
 class FailedException(Exception):
     """Raise it anywhere in user code to fail this attempt: it is replayed, with every later one."""
+
+
+class StoreBusyException(FailedException):
+    """A store can't take a commit just now: the attempt is replayed, and that does not count against the batch."""

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, PythonException
 
 from trident_py import errors
-from trident_py.errors import SparkLost, TridentError
+from trident_py.errors import SparkLost, StoreBusyException, TridentError
 
 _OURS = re.compile(r"^(?:trident_py|coordinators)\.errors\.(\w+): (.*)\Z", re.MULTILINE | re.DOTALL)
 _LOST = (Py4JNetworkError, ConnectionError, EOFError, BrokenPipeError)
@@ -32,6 +32,8 @@ def understood(error: BaseException, doing: str) -> tuple[BaseException, bool]:
         )
         lost.__cause__ = error
         return lost, False
+    if isinstance(error, StoreBusyException):
+        return error, False
     if isinstance(error, PySparkException):
         return _raised_in_task(error) or _in_short(error), True
     if isinstance(error, Py4JJavaError | Py4JError):

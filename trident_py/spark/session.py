@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from coordinators.embedded import find_java
 from trident_py.spark.failures import understood
 from trident_py.spark.jobs import parallelism
 
@@ -37,7 +38,9 @@ def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSes
 
 
 def _build(name: str) -> SparkSession:
+    find_java()  # what PySpark says where there is none doesn't help anybody
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     return (
         SparkSession.Builder()

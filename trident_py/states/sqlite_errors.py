@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trident_py.errors import FailedException, StateError
+from trident_py.errors import StateError, StoreBusyException
 
 _PRIMARY = 0xFF  # the low byte of an extended error code
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -28,7 +28,7 @@ def explained(where: str) -> Iterator[None]:
     """Turn what SQLite raises into an error that names ``where``, the cause and the way out.
 
     Raises:
-        FailedException: another process holds the lock; the attempt may be replayed.
+        StoreBusyException: another process holds the lock; the attempt may be replayed.
         StateError: anything else.
     """
     try:
@@ -36,7 +36,7 @@ def explained(where: str) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
         if code in _BUSY:
-            raise FailedException(f"{where}: another process keeps it locked: {error}") from error
+            raise StoreBusyException(f"{where}: another process keeps it locked: {error}") from error
         raise StateError(f"{where}: {error}; {_WAYS_OUT.get(code, 'nothing was committed')}") from error
     except OverflowError as error:
         raise StateError(f"{where}: a value is beyond 64 bits, where SQLite's integers end") from error
