@@ -1,6 +1,6 @@
 """What a transaction costs beyond its Spark job: the same word count four ways, side by side in one run.
 
-    python -m benchmarks.overhead [--files 30] [--lines 2000] [--rounds 3] [--json FILE]
+    python -m benchmarks.overhead [--files 30] [--lines 20000] [--rounds 3] [--json FILE]
 
 One text file is one batch. All four read it with Spark's own text reader and count its words with the same native
 expressions, in one session with the same settings:
@@ -280,7 +280,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, print the table, and as the last line everything as JSON."""
     parser = argparse.ArgumentParser(description="What a transaction costs beyond its Spark job.")
     parser.add_argument("--files", type=int, default=30, help="batches that are measured")
-    parser.add_argument("--lines", type=int, default=2000, help="lines of each")
+    parser.add_argument("--lines", type=int, default=20_000, help="lines of each")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the JSON here")
     arguments = parser.parse_args(argv)

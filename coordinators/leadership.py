@@ -31,13 +31,12 @@ from coordinators.znodes import (
     request_bytes,
     to_bytes,
 )
-from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, ZooKeeperSession
+from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, Unanswered, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
 WAIT_BEYOND_SESSION_SECONDS = 5.0
-READ_TRIES = 200
-"""Of somebody who reads while the leader writes as fast as it can."""
+READ_TRIES = 50
 
 
 def lead(
@@ -171,23 +170,19 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
         MetadataError: it cannot be read.
     """
     where = f"{paths.record} on {session.hosts}"
-    unreadable = None
-    for tries_left in reversed(range(READ_TRIES)):
-        [head] = session.read(paths.record)
+    names: set[str] = set()
+    for _ in range(READ_TRIES):
+        asked = sorted(names)
+        head, *nodes, head_afterwards = session.read(paths.record, *map(paths.blob, asked), paths.record)
         if head is None:
             return None
-        names = blob_names(head.text, where=where)
-        nodes = session.read(*map(paths.blob, names)) if names else []
-        blobs = {name: node.text for name, node in zip(names, nodes, strict=True) if node}
-        try:
+        needed = blob_names(head.text, where=where)
+        if head == head_afterwards and names.issuperset(needed):  # nobody wrote between: these blobs are of this head
+            found = dict(zip(asked, nodes, strict=True))
+            blobs = {name: node.text for name in needed if (node := found[name])}
             return StoredRecord(decode(head.text, blobs, where=where), EncodedRecord(head.text, blobs), head.version)
-        except MetadataError:
-            # The head has a checksum of every blob, so parts of two writes never pass for one record. If they are of
-            # two, the leader has written meanwhile, and the head is another one now.
-            if head == unreadable or tries_left == 0:
-                raise
-            unreadable = head
-    raise AssertionError("the last try returns or raises")
+        names.update(needed)
+    raise Unanswered(f"{paths.record} was written again each time it was read")
 
 
 @define(eq=False)

@@ -257,7 +257,8 @@ class ZooKeeperSession:
             return pending.get(timeout=max(0.0, self._patience_ends - monotonic()))
         except NoNodeError:
             return None
-        except (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError) as error:
+        except (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError, RuntimeError) as error:
+            # RuntimeError is kazoo's word for answers out of order, after which it gives up the connection
             raise Unanswered(type(error).__name__) from error
         except SessionExpiredError as error:
             self._on_state(KazooState.LOST)

@@ -105,7 +105,8 @@ class Killing:
             "jvm": [process.pid for process in self.jvms(program)],
             "zookeeper": [process.pid for process in self.zookeepers()],
         }
-        for pid in chain(*victims.values()) if target == "all" else victims[target]:
+        # Where the program has not come as far as to have one, the driver goes.
+        for pid in chain(*victims.values()) if target == "all" else victims[target] or victims["driver"]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -125,11 +126,11 @@ class Killing:
 
     def end(self, program: subprocess.Popen[bytes]) -> None:
         """Nothing of a program outlives it in the next one's way."""
-        for process in list(self.jvms(program)):
+        jvms = list(self.jvms(program))
+        program.kill()
+        for process in jvms:
             with suppress(psutil.NoSuchProcess):
                 process.wait(60)
-        if program.poll() is None:
-            program.kill()
 
     def difference(self) -> tuple[Counter[str], Counter[str]]:
         """Words that were lost, and words that were counted too often."""

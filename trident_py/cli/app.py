@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -52,11 +53,16 @@ class _StandardError(logging.Handler):
 def _log(debug: bool) -> None:
     detailed = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(
-        level=logging.INFO if debug else logging.ERROR,
+        level=logging.INFO if debug else logging.WARNING,
         format=detailed if debug else "trident: %(message)s",
         handlers=[_StandardError()],
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
+    if not debug:
+        # What ends a topology, and what Spark thinks of it, is told once: as the error of the command.
+        logging.getLogger("coordinators.loop").setLevel(logging.CRITICAL)
+        quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
+        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +15,17 @@ import pytest
 from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinators.embedded import EmbeddedZooKeeper
 from trident_py import (
     BatchCoordinator,
     CombinerAggregator,
     CommitterEmitter,
     CommitToken,
+    CoordinationLost,
     Count,
     Emitter,
     FailedException,
+    FeederBatchSpout,
     FencedError,
     FixedBatchSpout,
     IBatchSpout,
@@ -117,6 +122,24 @@ def test_a_second_start_is_refused_by_name(spark: SparkSession, zookeeper: str, 
         with pytest.raises(FencedError, match="words"):
             word_count("words", fixed(), MemoryMapState.factory()).start(config, spark=spark)
         query.process_all_available(PATIENCE_SECS)
+
+
+def test_a_killed_zookeeper_ends_the_query_by_name_and_the_next_start_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    config = TridentConfig(state_dir=tmp_path, session_timeout=2)
+    spout = FeederBatchSpout("value string")
+    factory = SQLiteState(tmp_path / "counts.db", table="counts")
+    query = word_count("orphan", spout, factory).start(config, spark=spark)
+    spout.feed(LINES[:2], timeout=PATIENCE_SECS)
+    with EmbeddedZooKeeper.running(tmp_path / "zookeeper") as server:
+        os.kill(server.pid, signal.SIGKILL)
+        with pytest.raises(CoordinationLost, match="'orphan': ZooKeeper"):
+            query.await_termination(PATIENCE_SECS)
+    spout = FeederBatchSpout("value string")
+    with word_count("orphan", spout, factory).start(config, spark=spark):
+        spout.feed(LINES[2:], timeout=PATIENCE_SECS)
+    assert counts(tmp_path / "counts.db") == WORDS
 
 
 def test_several_spouts_streams_and_states_share_transactions(spark: SparkSession, config: TridentConfig) -> None:
