@@ -113,9 +113,12 @@ class ZooKeeperSession:
             CoordinationLost: no server answered.
         """
         _quiet_kazoo()
-        servers = hosts.partition("/")[0]
         try:
-            client = KazooClient(servers, timeout=session_timeout, connection_retry=KazooRetry(**RECONNECT_RETRY))
+            client = KazooClient(
+                _servers(hosts, session_timeout),
+                timeout=session_timeout,
+                connection_retry=KazooRetry(**RECONNECT_RETRY),
+            )
         except ValueError as error:
             raise ConfigError(
                 f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'"
@@ -302,6 +305,17 @@ class ZooKeeperSession:
             self._client.close()
         except Exception:  # the session ends by itself, and its owner is done with it
             log.info("%s: the ZooKeeper client did not close cleanly", self.who, exc_info=True)
+
+
+def _servers(hosts: str, session_timeout: float) -> str:
+    """The servers of ``hosts``, as often as it takes to try each for a second or a sixth of the session at most.
+
+    kazoo divides the session by the number of servers to know how long each may take to answer. One that is just
+    starting may take a connection and never answer it (seen with 3.9.5); it would cost a leader its whole session.
+    """
+    servers = hosts.partition("/")[0]
+    times = min(ROUNDS_PER_SESSION, int(session_timeout)) // len(servers.split(","))
+    return ",".join([servers] * max(1, times))
 
 
 def _grants(client: Any) -> queue.SimpleQueue[float]:

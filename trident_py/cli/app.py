@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -59,10 +58,9 @@ def _log(debug: bool) -> None:
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
     if not debug:
-        # What ends a topology, and what Spark thinks of it, is told once: as the error of the command.
-        logging.getLogger("coordinators.loop").setLevel(logging.CRITICAL)
-        quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
-        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
+        # What ends a topology is told once: as the error of the command.
+        for source in ("coordinators.loop", "kazoo"):
+            logging.getLogger(source).setLevel(logging.CRITICAL)
 
 
 def _run(arguments: argparse.Namespace) -> int:

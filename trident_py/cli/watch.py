@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +24,12 @@ from trident_py.query import TridentQuery
 REFRESH_SECS = 0.2
 LINE_SECS = 5.0
 """Between two lines where the display is no terminal."""
+
+
+def quiet_spark() -> None:
+    """Have the JVM that is started next log nothing but what is fatal: our errors tell the rest, once."""
+    quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
 
 
 @define(eq=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from pyspark.sql.types import StructField, StructType
 
 from trident_py.config import TridentConfig
@@ -62,6 +62,7 @@ class SQLiteState(StateFactory):
     path: Path = field(converter=Path)
     table: str = field(kw_only=True)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
+    name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 
     @path.validator
     def _check_path(self, _: object, path: Path) -> None:

@@ -47,6 +47,7 @@ class CuttingProxy:
         lose_request: the next atomic write is not forwarded; its connection is cut.
         lose_reply: so many replies pass; the next is not forwarded although its request was carried out, and its
             connection is cut. None: all pass.
+        swallow_connections: so many of the next connections are taken, and nothing on them is ever answered.
         muted: nothing passes in either direction, and connections stay open.
         on_lost: called when one is lost, before its client can notice.
         lost: how many requests and replies were lost.
@@ -56,6 +57,7 @@ class CuttingProxy:
     upstream: int
     lose_request: bool = False
     lose_reply: int | None = None
+    swallow_connections: int = 0
     muted: threading.Event = field(factory=threading.Event)
     on_lost: Callable[[], None] = lambda: None
     lost: int = 0
@@ -76,6 +78,9 @@ class CuttingProxy:
             except OSError:  # closed at the end of the test
                 return
             self._connections += [client, server]
+            if self.swallow_connections:
+                self.swallow_connections -= 1
+                continue
             for source, target, is_request in ((client, server, True), (server, client, False)):
                 threading.Thread(target=self._forward, args=(source, target, is_request), daemon=True).start()
 
@@ -88,6 +93,8 @@ class CuttingProxy:
         _shut(self._listener)
         self._listener.close()
         self.cut()
+        for connection in self._connections:
+            connection.close()
 
     def _forward(self, source: socket.socket, target: socket.socket, is_request: bool) -> None:
         with source, target:
@@ -436,6 +443,18 @@ def test_a_connection_that_is_cut_and_comes_back_is_not_the_end(
         store.write(CoordinatorRecord(1, seq=seq))
     store.ensure_leading()
     assert store.read() == CoordinatorRecord(1, seq=4)
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_it_is_soon_tried_again(
+    zookeeper: str, proxy: CuttingProxy, leading: Lead
+) -> None:
+    store = leading(_via(proxy, zookeeper), session_timeout=12.0)
+    store.write(CoordinatorRecord(1, seq=1))
+    proxy.swallow_connections = 2  # as a server that is just starting may do
+    proxy.cut()
+    store.write(CoordinatorRecord(1, seq=2))
+    assert proxy.swallow_connections == 0
+    assert store.read() == CoordinatorRecord(1, seq=2)
 
 
 def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
