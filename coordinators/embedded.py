@@ -21,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -43,6 +44,10 @@ LOCK_SECONDS_MAX = 45.0
 
 POLL_SECONDS = 0.05
 PORT_TRIES = 5
+PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives to outgoing connections: one of them could take the port of a server that restarts,
+or, made by a client that looks for the server, even connect to itself."""
+
 LOG_LINES_SHOWN = 15
 
 JARS = re.compile(
@@ -151,7 +156,7 @@ def _start(directory: Path) -> EmbeddedZooKeeper:
     java, jars = find_java(), find_jars()
     port = _number_in(directory / "port")  # those who still have sessions there look for it there
     for _ in range(PORT_TRIES):
-        port = port or _free_port()
+        port = port or secrets.choice(PORTS)
         _launch(directory, port, java, jars)
         server = _find(directory)
         if server is not None:
@@ -281,13 +286,6 @@ def _number_in(path: Path) -> int | None:
         return int(path.read_text())
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _java_escaped(path: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from trident_py.cli.usage import config_of
-from trident_py.cli.watch import Watch, quiet_spark
+from trident_py.cli.watch import Watch
 from trident_py.operations.builtin import Count
 from trident_py.spouts.files import FileSpout
 from trident_py.states.sqlite import SQLiteState
@@ -48,9 +48,8 @@ def run(arguments: Namespace) -> int:
     source = arguments.source or Path(sysconfig.get_path("stdlib"))
     _introduce(source, _counted(database), f"trident reset {NAME}{_options(arguments)}")
     config.state_dir.mkdir(parents=True, exist_ok=True)
-    if not arguments.debug:
-        quiet_spark()
-    watch = Watch(topology(source, database).start(config))
+    counting = topology(source, database)
+    watch = Watch.starting(lambda: counting.start(config), debug=arguments.debug)
     drained = watch.until_end(once=True)
     after = _counted(database)
     if arguments.json:

@@ -7,16 +7,14 @@ from argparse import Namespace
 
 from trident_py.cli.target import load
 from trident_py.cli.usage import config_of
-from trident_py.cli.watch import Watch, quiet_spark
+from trident_py.cli.watch import Watch
 
 
 def run(arguments: Namespace) -> int:
     """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
     config = config_of(arguments)
     target = load(arguments.target)
-    if not arguments.debug:
-        quiet_spark()
-    watch = Watch(target.topology.start(config, code=target.code))
+    watch = Watch.starting(lambda: target.topology.start(config, code=target.code), debug=arguments.debug)
     drained = watch.until_end(once=arguments.once)
     done = watch.summary()
     if arguments.json:

@@ -7,7 +7,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ LINE_SECS = 5.0
 """Between two lines where the display is no terminal."""
 
 
-def quiet_spark() -> None:
+def _quiet_spark() -> None:
     """Have the JVM that is started next log nothing but what is fatal: our errors tell the rest, once."""
     quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
@@ -43,11 +43,21 @@ class Watch:
     """
 
     query: TridentQuery
-    console: Console = field(factory=lambda: Console(stderr=True))
+    console: Console
     asked_to_stop: int = field(default=0, init=False)
     _begun: float = field(factory=time.monotonic, init=False)
     _stopping: int = field(default=0, init=False)
     _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECS, init=False)
+
+    @classmethod
+    def starting(cls, start: Callable[[], TridentQuery], *, debug: bool) -> Watch:
+        """Start a topology and watch it; with ``debug``, Spark's JVM may log."""
+        console = Console(stderr=True)
+        if not debug:
+            _quiet_spark()
+        with console.status("starting Spark and ZooKeeper"):
+            query = start()
+        return cls(query, console)
 
     def until_end(self, *, once: bool) -> bool:
         """Wait until the topology ends; returns False if the user could not wait for it to drain.

@@ -317,3 +317,29 @@ def test_what_no_replay_mends_ends_the_leadership() -> None:
         world.turn(Broken(RuntimeError("defect")))
     with pytest.raises(FencedError, match="newer"):
         world.turn(Failed(attempt("1:0"), FencedError("newer")))
+
+
+def test_nothing_grows_with_the_length_of_a_run() -> None:
+    world = World(spouts={"lines": Numbers(upto=10_000)}).start(max_spout_pending=3)
+    world.settle()
+    sizes = []
+    for txid in range(1, 601):
+        if txid % 7 == 0:
+            world.settle(Failed(attempt(f"{txid}:0"), OSError("gone"), counts=False))
+            world.after(60)
+        live = str(world.driver.machine.active[txid].attempt)
+        world.processed(live)
+        world.committed(live)
+        world.delivered(txid)
+        if txid % 100 == 0:
+            stored = world.coordination.stored
+            driver = world.driver
+            assert stored is not None
+            books = (
+                driver.machine.attempt_ids,
+                driver.definitions.known,
+                driver.definitions.defined,
+                driver.retries.causes,
+            )
+            sizes.append([len(stored.head) // 100, *map(len, books)])
+    assert sizes[1:] == sizes[:1] * 5
