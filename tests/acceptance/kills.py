@@ -69,7 +69,7 @@ class Killing:
             program = self.start()
             began = time.monotonic()
             with suppress(subprocess.TimeoutExpired):
-                program.wait(self.chance.uniform(0.5, 25))
+                program.wait(self.chance.uniform(0.5, 40))
             if program.poll() is None:
                 self.kill(program, target)
             try:
