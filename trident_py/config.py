@@ -90,6 +90,11 @@ class TridentConfig:
     root: str = field(default="/trident", validator=_absolute_znode)
     state_dir: Path = field(default=Path(".trident"), converter=Path)
 
+    @property
+    def embedded_dir(self) -> Path:
+        """Where the embedded server keeps its data."""
+        return self.state_dir / "zookeeper"
+
     @classmethod
     def from_storm(cls, conf: Mapping[str, object]) -> TridentConfig:
         """The same settings under Storm's keys; keys that mean nothing here are an error that names them.

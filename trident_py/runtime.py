@@ -62,9 +62,7 @@ def start_topology(
         if code is not None:
             ship(session, code)
         plan = check(plan, session)
-        hosts = (
-            config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.state_dir / "zookeeper")).hosts
-        )
+        hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
         store = lead(name, hosts=hosts, root=config.root, session_timeout=config.session_timeout)
         resources.callback(store.close)
         return _Assembly(name=name, plan=plan, config=config, session=session, store=store).start(resources)

@@ -20,7 +20,7 @@ def servers(config: TridentConfig) -> Iterator[str]:
     if config.zookeeper is not None:
         yield config.zookeeper
         return
-    directory = config.state_dir / "zookeeper"
+    directory = config.embedded_dir
     if not directory.is_dir():
         raise ConfigError(
             f"no topology has run here: there is no {directory}; name the place with --state-dir, or the servers with "

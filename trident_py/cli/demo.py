@@ -17,6 +17,7 @@ from attrs import frozen
 
 from trident_py.cli.usage import config_of
 from trident_py.cli.watch import Watch
+from trident_py.errors import ConfigError
 from trident_py.operations.builtin import Count
 from trident_py.spouts.files import FileSpout
 from trident_py.states.sqlite import SQLiteState
@@ -46,16 +47,26 @@ def run(arguments: Namespace) -> int:
     config = config_of(arguments, max_spout_pending=3)
     database = config.state_dir / f"{NAME}.db"
     source = arguments.source or Path(sysconfig.get_path("stdlib"))
-    _introduce(source, _counted(database), f"trident reset {NAME}{_options(arguments)}")
-    config.state_dir.mkdir(parents=True, exist_ok=True)
+    print(
+        f"counting the words of {source}/**/*.py, without installed packages; "
+        f"some of these files are not UTF-8, such bytes are read as U+FFFD",
+        file=sys.stderr,
+    )
+    _make(config.state_dir)
+    before = _counted_before(database)
     counting = topology(source, database)
     watch = Watch.starting(lambda: counting.start(config), debug=arguments.debug)
+    if before.words and watch.query.status["current_txid"] > 1:
+        watch.say(
+            f"earlier runs have counted {before.words:,} words, only what is new is added; "
+            f"to start over: trident reset {NAME}{_options(arguments)}"
+        )
     drained = watch.until_end(once=True)
     after = _counted(database)
     if arguments.json:
         print(json.dumps(_facts(watch.summary(), after, database), indent=2))
     else:
-        _print(watch.summary(), after, database, config.zookeeper or str(config.state_dir / "zookeeper"))
+        _print(watch.summary(), after, database, config.zookeeper or str(config.embedded_dir))
     return 0 if drained else 1
 
 
@@ -73,17 +84,20 @@ def topology(source: Path, database: Path) -> TridentTopology:
     return counting
 
 
-def _introduce(source: Path, before: Counted, start_over: str) -> None:
-    print(
-        f"counting the words of {source}/**/*.py, without installed packages; "
-        f"some of these files are not UTF-8, such bytes are read as U+FFFD",
-        file=sys.stderr,
-    )
-    if before.words:
-        print(
-            f"earlier runs have counted {before.words:,} words, only what is new is added; to start over: {start_over}",
-            file=sys.stderr,
-        )
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the state directory {directory} can't be made ({error.strerror}); choose another with --state-dir"
+        ) from error
+
+
+def _counted_before(database: Path) -> Counted:
+    try:
+        return _counted(database)
+    except sqlite3.Error:
+        return Counted()  # what is wrong with it, the state itself says when it is opened
 
 
 def _counted(database: Path) -> Counted:

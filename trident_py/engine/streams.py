@@ -23,7 +23,7 @@ from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
 from trident_py.engine.participants import Participant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.errors import SpoutError
+from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.sinks.base import SinkTransaction
 
 log = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ class TopologyStreams:
                 doing = f"spout {threads.tx_id!r} committing"
                 if work.cancelled.is_set():
                     return
-                self.ensure_leading()
+                self._ensure_leading()
                 threads.executor.commit(work.attempt)
                 self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
             for branch in self._committers():
@@ -223,7 +223,7 @@ class TopologyStreams:
                 doing = f"{participant.name} committing"
                 if work.cancelled.is_set():
                     return
-                self.ensure_leading()
+                self._ensure_leading()
                 self._committing = work.attempt if participant.is_ours else None
                 participant.commit(tx, work.receipt(branch))
                 self._committing = None
@@ -232,6 +232,13 @@ class TopologyStreams:
             self._fail(work.attempt, error, doing)
         finally:
             self._committing = None
+
+    def _ensure_leading(self) -> None:
+        try:
+            self.ensure_leading()
+        except CoordinationLost as error:
+            # Perhaps for a moment only: this commit doesn't start, and the driver's own next round is the judge.
+            raise StoreBusyException(str(error)) from error
 
     def _abort(self, work: TridentBoltExecutor, branch: int, receipt: Any) -> None:
         participant = self.participants[branch]

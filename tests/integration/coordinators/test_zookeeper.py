@@ -476,12 +476,15 @@ def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
     newer.write(CoordinatorRecord(2, seq=2))
 
 
-def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(zookeeper: str, leading: Lead) -> None:
-    store = leading(zookeeper)
+def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(
+    zookeeper: str, proxy: CuttingProxy, leading: Lead
+) -> None:
+    store = leading(_via(proxy, zookeeper), session_timeout=6.0)
     client = store._session._client
     states: queue.SimpleQueue[str] = queue.SimpleQueue()
     client.add_listener(states.put)
-    # whoever knows its id and password may end a session, and this is how kazoo's own tests make one expire
+    # Whoever knows the id and password of a session may take it over and end it, while its owner looks for a server.
+    proxy.swallow_connections = 1
     twin = type(client)(zookeeper.partition("/")[0], client_id=client.client_id)
     twin.start(PATIENCE_SECONDS)
     twin.stop()

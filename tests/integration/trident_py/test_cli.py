@@ -208,6 +208,26 @@ def test_the_first_ctrl_c_lets_what_is_under_way_commit(
     assert facts["attempt_ids"] == {}
 
 
+FAILING = """
+from trident_py import FixedBatchSpout, TridentTopology
+
+topology = TridentTopology("failing")
+topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,))).map(lambda row: (1 // (row.n - 1),), "m bigint")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_what_ends_a_topology_is_told_once_and_without_a_traceback(zookeeper: str, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    target = str(tmp_path / "failing.py:topology")
+    done = subprocess.run([*TRIDENT, "run", target, "--zookeeper", zookeeper], text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.findall(r"^trident: topology 'failing': transaction 1 failed 5 times, .*$", done.stderr, re.MULTILINE)
+    assert done.stderr.count("failed 5 times") == 1
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_a_second_signal_stops_at_once(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -225,6 +225,15 @@ def test_a_failure_is_one_line_and_a_traceback_only_on_request(
     assert "Traceback" in capsys.readouterr().err
 
 
+# --- demo -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["demo", "--state-dir", str(tmp_path / "file" / "state")]) == 1
+    assert f"the state directory {tmp_path / 'file' / 'state'} can't be made" in capsys.readouterr().err
+
+
 # --- status and reset where nothing ran -------------------------------------------------------------------------------
 
 
