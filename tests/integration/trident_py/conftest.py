@@ -19,6 +19,7 @@ def spark() -> Iterator[SparkSession]:
         .master("local[4]")
         .appName("trident tests")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # many short jobs
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
