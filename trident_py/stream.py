@@ -93,7 +93,9 @@ class Stream:
     def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Stream:
         """Keeps the rows for which ``condition`` holds.
 
-        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields.
+        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields. Classic
+        PySpark makes a ``Column`` only where a session is there already; a SQL string such as ``"length(word) > 3"``
+        needs none.
         """
         with self._declaring("filter", condition) as title:
             if isinstance(condition, Column | str):
