@@ -69,7 +69,7 @@ class SpoutCollector(TridentCollector):
                 f"declared is {self.schema.simpleString()}"
             )
         self._flush()
-        self._parts.append(frame.select(*self.schema.names))
+        self._parts.append(frame if frame.columns == self.schema.names else frame.select(*self.schema.names))
 
     def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
         """Emit rows that Spark tasks read, one task per extent."""
