@@ -137,6 +137,7 @@ class _Assembly:
             branches=[frozenset(branch.spouts) for branch in self.plan.branches],
             participants=participants,
             process=batches.process,
+            settle=batches.settle,
             cancel_jobs=batches.cancel,
             understood=understood,
             transaction=self._transaction,

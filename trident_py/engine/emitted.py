@@ -31,6 +31,11 @@ class EmittedBatch:
     parts: tuple[pa.Table | DataFrame | Extents, ...] = ()
 
     @property
+    def is_settled(self) -> bool:
+        """Whether reading it again gives the same rows, whatever the spout promises: they are in memory."""
+        return all(isinstance(part, pa.Table) for part in self.parts)
+
+    @property
     def driver_rows(self) -> int:
         """How many rows were emitted in the driver's process."""
         return sum(part.num_rows for part in self.parts if isinstance(part, pa.Table))

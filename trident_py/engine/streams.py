@@ -21,6 +21,7 @@ from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
+from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.participants import Participant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
@@ -65,6 +66,7 @@ class TopologyStreams:
         branches: for each participant, the spouts that it reads.
         process: runs one branch of an attempt as a Spark job and returns the receipt of what it prepared; reports to
             the acker itself. Called on job threads.
+        settle: reads a batch once, for several branches of a spout that may give other rows when it is read again.
         cancel_jobs: cancels the Spark jobs of an attempt.
         understood: what to report for an exception, and whether it counts against the batch.
         transaction: an attempt as sinks see it.
@@ -76,6 +78,7 @@ class TopologyStreams:
     branches: Sequence[frozenset[str]]
     participants: Sequence[Participant]
     process: Callable[[TridentBoltExecutor, int], Any]
+    settle: Callable[[TridentBoltExecutor, EmittedBatch], EmittedBatch]
     cancel_jobs: Callable[[TransactionAttempt], None]
     understood: Callable[[BaseException, str], tuple[BaseException, bool]]
     transaction: Callable[[TransactionAttempt], SinkTransaction]
@@ -171,18 +174,27 @@ class TopologyStreams:
     def _emit(self, work: TridentBoltExecutor, threads: SpoutThreads, metadata: Json, edge: int) -> None:
         if work.cancelled.is_set():
             return
+        readers = [branch for branch, reads in enumerate(self.branches) if threads.tx_id in reads]
         try:
             batch = threads.executor.emit_batch(work.attempt, metadata)
+            if len(readers) > 1 and not (threads.coordinator.exact or batch.is_settled):
+                batch = self._settled(work, batch)
         except Exception as error:  # noqa: BLE001 - user code
             self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")
             return
         work.driver_rows += batch.driver_rows
-        readers = [branch for branch, reads in enumerate(self.branches) if threads.tx_id in reads]
         inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
         ready = work.deliver(threads.tx_id, inputs)
         self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))
         for branch in ready:
             self._submit(self._jobs, self._run, work, branch)
+
+    def _settled(self, work: TridentBoltExecutor, batch: EmittedBatch) -> EmittedBatch:
+        work.begin_work()
+        try:
+            return self.settle(work, batch)
+        finally:
+            work.end_work()
 
     # --- on the job threads -------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked
 from coordinators.protocol import StreamId
 from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.participants import Participant
 from trident_py.planner.plan import Branch
 from trident_py.sinks.base import SinkTransaction
@@ -63,6 +64,15 @@ class MicroBatches:
             work.task_rows[spout] = reports.rows
         self.post(Acked(work.attempt, StreamId.BATCH, done))
         return receipt
+
+    def settle(self, work: TridentBoltExecutor, batch: EmittedBatch) -> EmittedBatch:
+        """The same rows, read once and kept: what several branches read of a spout that may give others next time.
+
+        A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
+        """
+        with jobs.tagged(self.session, self._tag(work.attempt)):
+            frame = frame_of(self.session, batch, None).localCheckpoint(eager=True)
+        return EmittedBatch(batch.schema, (frame,))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from coordinators.embedded import EmbeddedZooKeeper
 from trident_py import (
     BatchCoordinator,
     CombinerAggregator,
     CommitterEmitter,
-    CommitToken,
     CoordinationLost,
     Count,
     Emitter,
@@ -36,7 +35,6 @@ from trident_py import (
     ReducerAggregator,
     Replay,
     RetryPolicy,
-    SinkTransaction,
     SpoutError,
     SQLiteState,
     State,
@@ -45,7 +43,6 @@ from trident_py import (
     StateUpdater,
     Sum,
     TopologyContext,
-    TransactionalSink,
     TransactionAttempt,
     TridentCollector,
     TridentConfig,
@@ -426,43 +423,6 @@ def test_an_opaque_spout_that_emits_other_rows_in_a_replay_counts_the_last_ones(
     with topology.start(config, spark=spark) as query:
         query.process_all_available(PATIENCE_SECS)
     assert state.values() == {("of 1:1",): 1, ("of 2:1",): 1}  # 1:0 was committed there, and rolled back
-
-
-@define
-class ListSink(TransactionalSink[list[tuple[Any, ...]]]):
-    """Keeps rows in memory, with the token beside them."""
-
-    rows: list[tuple[Any, ...]] = field(factory=list)
-    token: CommitToken | None = None
-    log: list[str] = field(factory=list)
-
-    def recover(self, topology: Any, epoch: int) -> CommitToken | None:
-        self.log.append(f"recover {topology.name}")
-        return self.token
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in frame.collect()]
-
-    def commit(self, tx: SinkTransaction, receipt: list[tuple[Any, ...]]) -> None:
-        assert self.token is None or tx.token > self.token
-        self.rows += receipt
-        self.token = tx.token
-
-    def abort(self, tx: SinkTransaction, receipt: list[tuple[Any, ...]] | None) -> None:
-        self.log.append(f"abort {tx.attempt}")
-
-
-def test_a_user_written_sink_gets_each_batch_once_in_order_over_restarts(
-    spark: SparkSession, config: TridentConfig
-) -> None:
-    sink = ListSink()
-    for upto in (2, 4):
-        topology = TridentTopology("sink")
-        topology.new_stream("numbers", CommitterSpout(upto)).write_to(sink)
-        with topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
-    assert sink.rows == [(10,), (20,), (30,), (40,)]
-    assert sink.log == ["recover sink", "recover sink"]
 
 
 def test_pause_holds_new_batches_and_process_all_available_says_so(spark: SparkSession, config: TridentConfig) -> None:

@@ -1,0 +1,105 @@
+"""User-written sinks, and what several states get of a spout that gives other rows each time it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import define, field
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.integration.trident_py.test_query import PATIENCE_SECS, CommitterSpout, Numbered
+from trident_py import (
+    CommitToken,
+    Count,
+    Emitter,
+    ITridentSpout,
+    Max,
+    MemoryMapState,
+    Replay,
+    SinkTransaction,
+    TopologyContext,
+    TransactionalSink,
+    TransactionAttempt,
+    TridentCollector,
+    TridentConfig,
+    TridentTopology,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+
+@pytest.fixture
+def config(zookeeper: str) -> TridentConfig:
+    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
+
+
+@define
+class ListSink(TransactionalSink[list[tuple[Any, ...]]]):
+    """Keeps rows in memory, with the token beside them."""
+
+    rows: list[tuple[Any, ...]] = field(factory=list)
+    token: CommitToken | None = None
+    log: list[str] = field(factory=list)
+
+    def recover(self, topology: Any, epoch: int) -> CommitToken | None:
+        self.log.append(f"recover {topology.name}")
+        return self.token
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in frame.collect()]
+
+    def commit(self, tx: SinkTransaction, receipt: list[tuple[Any, ...]]) -> None:
+        assert self.token is None or tx.token > self.token
+        self.rows += receipt
+        self.token = tx.token
+
+    def abort(self, tx: SinkTransaction, receipt: list[tuple[Any, ...]] | None) -> None:
+        self.log.append(f"abort {tx.attempt}")
+
+
+def test_a_user_written_sink_gets_each_batch_once_in_order_over_restarts(
+    spark: SparkSession, config: TridentConfig
+) -> None:
+    sink = ListSink()
+    for upto in (2, 4):
+        topology = TridentTopology("sink")
+        topology.new_stream("numbers", CommitterSpout(upto)).write_to(sink)
+        with topology.start(config, spark=spark) as query:
+            query.process_all_available(PATIENCE_SECS)
+    assert sink.rows == [(10,), (20,), (30,), (40,)]
+    assert sink.log == ["recover sink", "recover sink"]
+
+
+class RandomSpout(ITridentSpout[int]):
+    """Rows that are drawn anew whenever Spark reads them."""
+
+    output_schema = "number double"
+    replay = Replay.OPAQUE
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Numbered:
+        return Numbered(2)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
+        assert context.spark is not None
+        drawn = context.spark.range(5).selectExpr("CAST(reflect('java.lang.Math', 'random') AS double) AS number")
+
+        class Drawing(Emitter[int]):
+            def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+                collector.emit_dataframe(drawn)
+
+        return Drawing()
+
+
+def test_several_states_see_the_same_rows_of_a_spout_that_draws_them_anew(
+    spark: SparkSession, config: TridentConfig
+) -> None:
+    topology = TridentTopology("random")
+    numbers = topology.new_stream("numbers", RandomSpout())
+    drawn, largest = MemoryMapState.factory(), MemoryMapState.factory()
+    numbers.group_by("number").persistent_aggregate(drawn, Count(), "count")
+    numbers.persistent_aggregate(largest, Max("number"), "largest")
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECS)
+    assert len(drawn.values()) == 10
+    assert largest.values()[()] == max(number for (number,) in drawn.values())
