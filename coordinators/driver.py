@@ -270,7 +270,7 @@ class CoordinatorDriver:
         if wait is None:
             raise PoisonBatchError(
                 f"topology {self.topology!r}: transaction {txid} failed {self.retries.attempts} times, last as {what}: "
-                f"{cause}. Nothing of it was committed; mend the code or the data and start the topology again"
+                f"{cause}. It is not committed; mend the code or the data and start the topology again"
             ) from cause
         log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, what, wait, cause)
 

@@ -37,8 +37,7 @@ class TridentBoltExecutor:
     cancelled: threading.Event = field(factory=threading.Event, init=False)
     _working: int = field(default=0, init=False)
     _quiet: threading.Event = field(factory=threading.Event, init=False)
-    driver_rows: int = field(default=0, init=False)
-    task_rows: dict[str, int] = field(factory=dict, init=False)
+    _rows: dict[tuple[str, str], int] = field(factory=dict, init=False)
     _inputs: dict[str, dict[int, BranchInput]] = field(factory=dict, init=False)
     _receipts: dict[int, Any] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -48,6 +47,17 @@ class TridentBoltExecutor:
         with self._lock:
             self._inputs[spout] = inputs
             return [branch for branch in inputs if all(read in self._inputs for read in self.branches[branch])]
+
+    def count_rows(self, spout: str, where: str, rows: int) -> None:
+        """``spout`` gave so many rows on the driver or in tasks; several branches may say so, some see none."""
+        with self._lock:
+            self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read, where anybody counted: not those of emitted DataFrames."""
+        with self._lock:
+            return sum(self._rows.values())
 
     def inputs(self, branch: int) -> dict[str, BranchInput]:
         """What the spouts gave ``branch``."""

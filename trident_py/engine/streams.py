@@ -157,7 +157,7 @@ class TopologyStreams:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
         with self._lock:
             work = self._attempts.get(attempt)
-        return work.driver_rows + sum(work.task_rows.values()) if work else 0
+        return work.rows if work else 0
 
     def close(self) -> None:
         """Stop the threads and close what they served; waits for what is being done."""
@@ -182,7 +182,7 @@ class TopologyStreams:
         except Exception as error:  # noqa: BLE001 - user code
             self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")
             return
-        work.driver_rows += batch.driver_rows
+        work.count_rows(threads.tx_id, "driver", batch.driver_rows)
         inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
         ready = work.deliver(threads.tx_id, inputs)
         self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))

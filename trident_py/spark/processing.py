@@ -61,7 +61,7 @@ class MicroBatches:
         for spout, reports in heard.items():
             for edge in task_reports(reports, branch):
                 self.post(Acked(work.attempt, StreamId.BATCH, edge))
-            work.task_rows[spout] = reports.rows
+            work.count_rows(spout, "tasks", reports.rows)
         self.post(Acked(work.attempt, StreamId.BATCH, done))
         return receipt
 
