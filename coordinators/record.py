@@ -65,10 +65,6 @@ class EncodedRecord:
     head: str
     blobs: Mapping[str, str]
 
-    def hashes(self) -> dict[str, str]:
-        """The checksum of each blob, by name: what changed since an earlier record is what differs here."""
-        return {name: content_hash(text) for name, text in self.blobs.items()}
-
 
 def encode(record: CoordinatorRecord) -> EncodedRecord:
     """The stored form of ``record``.
