@@ -8,12 +8,13 @@ checks the version of the epoch's node, so nothing an earlier leader sends can l
 from __future__ import annotations
 
 import logging
-from time import monotonic
+from contextlib import suppress
 from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from coordinators.errors import FencedError, MetadataError
+from coordinators.candidate import Candidate, Withdrawn
+from coordinators.errors import CoordinationLost, FencedError, MetadataError
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
 from coordinators.store import TopologyIdentity
 from coordinators.znodes import (
@@ -31,11 +32,12 @@ from coordinators.znodes import (
     request_bytes,
     to_bytes,
 )
-from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, Unanswered, ZooKeeperSession
+from coordinators.zookeeper import REQUEST_BYTES_MAX, ROUNDS_PER_SESSION, Conflict, Unanswered, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
 WAIT_BEYOND_SESSION_SECONDS = 5.0
+STANDBY_RETRY_SECONDS = 1.0
 READ_TRIES = 50
 
 
@@ -63,12 +65,51 @@ def lead(
         ConfigError: ``hosts`` is no connection string.
         MetadataError: what is stored about the topology cannot be read.
     """
-    session = ZooKeeperSession.connect(hosts, who=f"topology {topology!r}", session_timeout=session_timeout)
+    patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
+    return _elected(Candidate(topology, patience), _connect(topology, hosts, session_timeout), root)
+
+
+def stand_by(
+    candidate: Candidate, *, hosts: str, root: str = "/trident", session_timeout: float = 10.0
+) -> ZooKeeperRecordStore | None:
+    """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
+
+    A standby has nothing to lose: when ZooKeeper is out of reach for a while, it goes on waiting in a new session.
+
+    Raises:
+        CoordinationLost: no server answered the first time.
+        ConfigError, MetadataError: as `lead`.
+    """
+    session = _connect(candidate.topology, hosts, session_timeout)
+    with suppress(Withdrawn):
+        while True:
+            try:
+                return _elected(candidate, session, root)
+            except CoordinationLost as error:
+                log.warning("topology %s: standing by, but: %s", candidate.topology, error)
+            session = _reconnected(candidate, hosts, session_timeout)
+    return None
+
+
+def _reconnected(candidate: Candidate, hosts: str, session_timeout: float) -> ZooKeeperSession:
+    while True:
+        candidate.wait(STANDBY_RETRY_SECONDS)
+        try:
+            return _connect(candidate.topology, hosts, session_timeout)
+        except CoordinationLost as error:
+            log.warning("topology %s: standing by, but: %s", candidate.topology, error)
+
+
+def _connect(topology: str, hosts: str, session_timeout: float) -> ZooKeeperSession:
+    return ZooKeeperSession.connect(hosts, who=f"topology {topology!r}", session_timeout=session_timeout)
+
+
+def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooKeeperRecordStore:
+    topology = candidate.topology
     paths = TopologyPaths(f"{session.chroot}{root}/{topology}")
     try:
         session.settle(lambda: _ensure_identity(session, paths))
-        patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
-        claim, version = _take_over(session, paths, topology, patience)
+        claim, version = _take_over(session, paths, candidate)
         # Read only now: whoever resets a topology can do so until somebody leads it.
         identity = session.settle(lambda: read_identity(session, paths, topology))
         if identity is None:
@@ -109,31 +150,17 @@ def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
     )
 
 
-def _take_over(
-    session: ZooKeeperSession, paths: TopologyPaths, topology: str, patience: float
-) -> tuple[EpochClaim, int]:
+def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candidate) -> tuple[EpochClaim, int]:
     """Our claim of the epoch and the version of its node, once no earlier leader is there any more."""
     leader = Leader()
     owner = str(uuid4())
-    until = monotonic() + patience
-    rival = None
     while True:
         claimed = session.settle(lambda: _claim(session, paths, leader, owner))
         if claimed is not None:
             return claimed
-        node, changed = session.settle(lambda: session.watch(paths.leader))
-        if node is not None and node.data != to_bytes(leader):
-            if rival is None:
-                log.warning("topology %s is led by %s; waiting %.0f s for it to end", topology, node.text, patience)
-            rival = parse(Leader, node.text, paths.leader)
-            has_ended = changed.wait(max(0.0, until - monotonic()))
-        else:
-            has_ended = monotonic() < until + WAIT_BEYOND_SESSION_SECONDS  # it was there a moment ago
-        if not has_ended:
-            raise FencedError(
-                f"topology {topology!r} is led by {rival}, which did not end within {patience:.0f} s; stop that "
-                f"process first, or give this topology another name"
-            )
+        candidate.look(session, paths.leader)
+        # Not only until it has ended, so that a session which waits for days is known to be alive.
+        candidate.wait(session.seconds / ROUNDS_PER_SESSION)
 
 
 def _claim(

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
-from coordinators.notices import Notice
+from coordinators.notices import IdleWanted, Notice, StopRequested
 
 log = logging.getLogger(__name__)
 
@@ -51,23 +51,37 @@ class Inbox:
 
 @define(eq=False)
 class DriverLoop:
-    """Runs ``driver`` on a thread of its own until it has finished or failed.
+    """Runs a driver on a thread of its own until it has finished or failed.
 
     Attributes:
+        topology: for messages.
+        driver: None while another process leads, and we stand by.
+        take_over: waits until we lead and makes the driver; None if we were told to wait no longer. Called first, on
+            the loop's thread, where there is no driver yet.
+        withdraw: has ``take_over`` wait no longer.
         ended: set when the last turn was taken and ``at_end`` has returned.
         error: what ended it, if it was not asked to stop.
     """
 
-    driver: CoordinatorDriver
+    topology: str
     inbox: Inbox
     at_end: Callable[[BaseException | None], None]
+    driver: CoordinatorDriver | None = None
+    take_over: Callable[[], CoordinatorDriver | None] = lambda: None
+    withdraw: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     ended: threading.Event = field(factory=threading.Event, init=False)
     error: BaseException | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Take the first turn, and go on from there."""
-        threading.Thread(target=self._run, name=f"trident-{self.driver.topology}-driver", daemon=True).start()
+        threading.Thread(target=self._run, name=f"trident-{self.topology}-driver", daemon=True).start()
+
+    def stop(self, drain: bool) -> None:
+        """Ask for the end, and return when it is there."""
+        self.inbox.post(StopRequested(drain))
+        self.withdraw()
+        self.ended.wait()
 
     def _run(self) -> None:
         self.error = self._ends_with(self._turns)
@@ -78,21 +92,30 @@ class DriverLoop:
             self.ended.set()
 
     def _turns(self) -> None:
-        self.driver.start(self.clock())
-        while not self.driver.finished:
+        self.driver = driver = self.driver or self.take_over()
+        if driver is None:
+            return
+        driver.start(self.clock())
+        while not driver.finished:
             now = self.clock()
-            self.driver.turn(self.inbox.take(self.driver.next_turn_at(now) - now), self.clock())
+            driver.turn(self.inbox.take(driver.next_turn_at(now) - now), self.clock())
 
     def _end(self) -> None:
-        self.driver.end(self.error, self.inbox.close())
+        unread = self.inbox.close()
+        if self.driver is not None:
+            self.driver.end(self.error, unread)
+            return
+        for notice in unread:
+            if isinstance(notice, IdleWanted):
+                notice.done(self.error or TridentError(f"topology {self.topology!r} was stopped while it stood by"))
 
     def _ends_with(self, run: Callable[[], None]) -> BaseException | None:
         try:
             run()
         except TridentError as error:
-            log.error("topology %s ends: %s", self.driver.topology, error)
+            log.error("topology %s ends: %s", self.topology, error)
             return error
         except BaseException as error:
-            log.exception("topology %s ends with a defect of ours", self.driver.topology)
+            log.exception("topology %s ends with a defect of ours", self.topology)
             return error
         return None

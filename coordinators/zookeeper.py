@@ -180,11 +180,10 @@ class ZooKeeperSession:
         """Create ``path``, and what is above it, where it is missing."""
         self._round(lambda: self._client.ensure_path_async(path))
 
-    def watch(self, path: str) -> tuple[Znode | None, threading.Event]:
-        """What a node holds, and an event that is set when that may have changed."""
-        changed = threading.Event()
+    def watch(self, path: str, changed: threading.Event) -> Znode | None:
+        """What a node holds; ``changed`` is set when that may have changed."""
         [answer] = self._round(lambda: self._client.get_async(path, watch=lambda _: changed.set()))
-        return answer and Znode(answer[0], answer[1].version), changed
+        return answer and Znode(answer[0], answer[1].version)
 
     def commit(self, steps: list[Step]) -> None:
         """Carry out all of ``steps``, or none.

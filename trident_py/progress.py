@@ -27,23 +27,29 @@ class _Times:
 
 @define(eq=False)
 class Progress:
-    """Watches the driver's commands and keeps a line for each committed transaction.
-
-    Attributes:
-        rows_of: how many rows an attempt has read, as far as anybody counted.
-        writes: synchronous ZooKeeper rounds so far.
-        metrics: user code's own numbers.
-    """
+    """Watches the driver's commands and keeps a line for each committed transaction."""
 
     name: str
-    rows_of: Callable[[TransactionAttempt], int]
-    writes: Callable[[], int]
-    metrics: Callable[[], Any]
     committed: int = field(default=0, init=False)
     rows: int = field(default=0, init=False)
+    _rows_of: Callable[[TransactionAttempt], int] = field(init=False)
+    _writes: Callable[[], int] = field(init=False)
+    _metrics: Callable[[], Any] = field(init=False)
     _recent: deque[dict[str, Any]] = field(factory=lambda: deque(maxlen=RECENT), init=False)
     _times: dict[TransactionAttempt, _Times] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def follow(
+        self, rows_of: Callable[[TransactionAttempt], int], writes: Callable[[], int], metrics: Callable[[], Any]
+    ) -> None:
+        """Where to look, from the takeover on.
+
+        Args:
+            rows_of: how many rows an attempt has read, as far as anybody counted.
+            writes: synchronous ZooKeeper rounds so far.
+            metrics: user code's own numbers.
+        """
+        self._rows_of, self._writes, self._metrics = rows_of, writes, metrics
 
     def observe(self, command: Command) -> None:
         """Note ``command``, which was just carried out."""
@@ -53,7 +59,7 @@ class Progress:
                 self._times[attempt] = _Times(now)
             case EmitCommit(attempt):
                 self._times[attempt].processed = now
-                self._times[attempt].rows = self.rows_of(attempt)
+                self._times[attempt].rows = self._rows_of(attempt)
             case CancelAttempt(attempt):
                 self._times.pop(attempt, None)
             case EmitSuccess(attempt):
@@ -82,8 +88,8 @@ class Progress:
             },
             "committed_transactions": self.committed,
             "total_input_rows": self.rows,
-            "zookeeper_writes": self.writes(),
-            "metrics": self.metrics(),
+            "zookeeper_writes": self._writes(),
+            "metrics": self._metrics(),
         }
         with self._lock:
             self._recent.append(entry)

@@ -9,8 +9,9 @@ from typing import Any, Self
 from attrs import define, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.candidate import Candidate
 from coordinators.loop import DriverLoop
-from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
 from trident_py.errors import TridentError
 from trident_py.progress import Progress
 
@@ -41,6 +42,7 @@ class TridentQuery:
     name: str
     _loop: DriverLoop
     _progress: Progress
+    _candidate: Candidate
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -85,8 +87,7 @@ class TridentQuery:
         Args:
             drain: first commit what is being processed; otherwise give it up, it is processed again next time.
         """
-        self._loop.inbox.post(StopRequested(drain))
-        self._loop.ended.wait()
+        self._loop.stop(drain)
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -102,24 +103,45 @@ class TridentQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether the topology runs."""
+        """Whether the topology runs here, or stands by to."""
         return not self._loop.ended.is_set()
 
     @property
-    def status(self) -> dict[str, Any]:
-        """Where it is now: a message for people, and the numbers behind it."""
+    def is_leading(self) -> bool:
+        """Whether no other process can lead the topology at this moment, by our own clock."""
         driver = self._loop.driver
-        backing_off = dict(driver.retries.causes)
-        return {
-            "message": self._message(backing_off),
+        if driver is None or not self.is_active:
+            return False
+        try:
+            driver.store.ensure_leading()
+        except TridentError:
+            return False
+        return True
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Where it is now: a message for people, and the numbers behind it.
+
+        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for.
+        """
+        driver, rival = self._loop.driver, self._candidate.rival
+        status: dict[str, Any] = {
+            "message": self._message(),
             "is_active": self.is_active,
-            "is_leading": self.is_active,
-            "is_paused": driver.machine.paused and not driver.stopping,
-            "epoch": driver.store.epoch,
-            "current_txid": driver.machine.current_txid,
+            "is_leading": self.is_leading,
+            "is_paused": False,
+            "leader": str(rival) if rival and driver is None else None,
+            "epoch": None,
+            "current_txid": None,
             "active": {status.attempt.txid: str(status.attempt) for status in self.transactions()},
-            "failing": backing_off,
+            "failing": {},
         }
+        if driver is not None:
+            status["is_paused"] = driver.machine.paused and not driver.stopping
+            status["epoch"] = driver.store.epoch
+            status["current_txid"] = driver.machine.current_txid
+            status["failing"] = dict(driver.retries.causes)
+        return status
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
@@ -135,6 +157,8 @@ class TridentQuery:
     def transactions(self) -> list[TransactionStatus]:
         """The active transactions, lowest first."""
         driver = self._loop.driver
+        if driver is None:
+            return []
         return [
             TransactionStatus(entry.attempt, str(entry.status), driver.retries.failures(txid))
             for txid, entry in list(driver.machine.active.items())
@@ -156,16 +180,20 @@ class TridentQuery:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _message(self, failing: dict[int, str]) -> str:
+    def _message(self) -> str:
         if self._loop.error is not None:
             return f"failed: {self._loop.error}"
         if not self.is_active:
             return "stopped"
         driver = self._loop.driver
+        if driver is None:
+            rival = self._candidate.rival
+            return f"standing by; {rival} leads" if rival else "taking over"
         if driver.stopping:
             return "stopping: committing what is being processed"
         if driver.machine.paused:
             return "paused"
+        failing = dict(driver.retries.causes)
         if failing:
             txid, cause = min(failing.items())
             return f"transaction {txid} has failed and is tried again: {cause}"

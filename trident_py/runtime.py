@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
+from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.embedded import EmbeddedZooKeeper
-from coordinators.leadership import ZooKeeperRecordStore, lead
+from coordinators.leadership import ZooKeeperRecordStore, lead, stand_by
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
+from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
@@ -47,9 +49,17 @@ def draw_edge() -> int:
 
 
 def start_topology(
-    name: str, plan: Plan, config: TridentConfig, spark: SparkSession | None, code: Path | None = None
+    name: str,
+    plan: Plan,
+    config: TridentConfig,
+    spark: SparkSession | None,
+    *,
+    code: Path | None = None,
+    standby: bool = False,
 ) -> TridentQuery:
     """Plan, acquire leadership, recover, run; ``code`` is what the workers have to import.
+
+    With ``standby`` it returns before it leads, and everything from there on happens when the topology has no leader.
 
     Raises:
         TopologyError: Spark can't do what was declared; nothing was touched.
@@ -63,9 +73,20 @@ def start_topology(
             ship(session, code)
         plan = check(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
-        store = lead(name, hosts=hosts, root=config.root, session_timeout=config.session_timeout)
-        resources.callback(store.close)
-        return _Assembly(name=name, plan=plan, config=config, session=session, store=store).start(resources)
+        assembly = _Assembly(name=name, plan=plan, config=config, session=session, hosts=hosts)
+        driver = None if standby else assembly.lead(resources)
+        owned = resources.pop_all()
+    candidate = Candidate(name)
+    loop = DriverLoop(
+        name,
+        assembly.inbox,
+        lambda _: _close(owned, name),
+        driver,
+        take_over=lambda: assembly.stand_by(candidate, owned),
+        withdraw=candidate.withdraw,
+    )
+    loop.start()
+    return TridentQuery(name, loop, assembly.progress, candidate)
 
 
 @define(kw_only=True, eq=False)
@@ -76,20 +97,47 @@ class _Assembly:
     plan: Plan
     config: TridentConfig
     session: SparkSession
-    store: ZooKeeperRecordStore
+    hosts: str
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
+    progress: Progress = field(init=False)
+    store: ZooKeeperRecordStore = field(init=False)
 
-    def start(self, resources: ExitStack) -> TridentQuery:
+    def __attrs_post_init__(self) -> None:
+        """Nothing to report yet."""
+        self.progress = Progress(self.name)
+
+    def lead(self, resources: ExitStack) -> CoordinatorDriver:
+        """Lead and recover; whoever leads has some seconds to end."""
+        config = self.config
+        store = lead(self.name, hosts=self.hosts, root=config.root, session_timeout=config.session_timeout)
+        return self._recovered(store, resources)
+
+    def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
+        """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
+        config = self.config
+        store = stand_by(candidate, hosts=self.hosts, root=config.root, session_timeout=config.session_timeout)
+        return self._recovered(store, resources) if store else None
+
+    def _recovered(self, store: ZooKeeperRecordStore, resources: ExitStack) -> CoordinatorDriver:
+        self.store = store
+        resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants)
         resources.callback(streams.close)
-        record = recover(self.store, [state for state in everything(participants) if state.commits])
+        record = recover(store, [state for state in everything(participants) if state.commits])
         for threads in spouts:
             threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
-        progress = Progress(self.name, streams.rows_of, lambda: self.store.writes, self.metrics.values)
-        driver = CoordinatorDriver(
+        self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
+        resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
+        return self._driver(record, streams, participants)
+
+    def _driver(
+        self, record: CoordinatorRecord, streams: TopologyStreams, participants: list[Participant]
+    ) -> CoordinatorDriver:
+        config = self.config
+        return CoordinatorDriver(
             topology=self.name,
             store=self.store,
             record=record,
@@ -97,19 +145,14 @@ class _Assembly:
             spouts=tuple(spout.tx_id for spout in self.plan.spouts),
             exact=frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT),
             draw_edge=draw_edge,
-            max_spout_pending=self.config.max_spout_pending,
-            message_timeout=self.config.message_timeout,
-            batch_interval=self.config.batch_interval,
-            idle_turn=min(1.0, self.config.session_timeout / 6),
+            max_spout_pending=config.max_spout_pending,
+            message_timeout=config.message_timeout,
+            batch_interval=config.batch_interval,
+            idle_turn=min(1.0, config.session_timeout / 6),
             pin_commits=self._pins(participants),
-            retries=Retries(self.config.retry.attempts, self.config.retry.backoff, self.config.retry.backoff_max),
-            observe=progress.observe,
+            retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
+            observe=self.progress.observe,
         )
-        resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
-        owned = resources.pop_all()
-        loop = DriverLoop(driver, self.inbox, lambda _: _close(owned, self.name))
-        loop.start()
-        return TridentQuery(self.name, loop, progress)
 
     def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
         tx_id, spout = plan.tx_id, plan.spout

@@ -60,7 +60,12 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(source))
 
     def start(
-        self, config: TridentConfig | None = None, *, spark: SparkSession | None = None, code: Path | None = None
+        self,
+        config: TridentConfig | None = None,
+        *,
+        spark: SparkSession | None = None,
+        code: Path | None = None,
+        standby: bool = False,
     ) -> TridentQuery:
         """Plan, acquire leadership, recover, run.
 
@@ -70,6 +75,8 @@ class TridentTopology:
                 that stops with the topology.
             code: a Python file, or the directory of a package, that user functions are in and that Spark's workers
                 can't import by themselves; it travels to them.
+            standby: don't wait for an earlier leader to end: return at once, and lead from the moment that nobody else
+                does, however late that is. ``status`` says which it is.
 
         Raises:
             TopologyError: it has no stream, or Spark can't do one of its operations.
@@ -79,7 +86,9 @@ class TridentTopology:
         """
         if not self._graph.nodes:
             raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-        return start_topology(self.name, plan(self._graph), config or TridentConfig(), spark, code)
+        return start_topology(
+            self.name, plan(self._graph), config or TridentConfig(), spark, code=code, standby=standby
+        )
 
     def explain(self) -> str:
         """The plan as text: phases, Spark stages, states, and the delivery guarantee of every state with its reason."""

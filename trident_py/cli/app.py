@@ -103,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     run = add("run", "run a topology until it is interrupted", where, pending, report)
     run.add_argument("target", metavar="TARGET", help=target)
     run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
+    run.add_argument(
+        "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
+    )
     demo = add("demo", "count the words of Python's own standard library", where, pending, report)
     demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
     status = add("status", "where topologies are, and who leads them", where, report)

@@ -14,7 +14,9 @@ def run(arguments: Namespace) -> int:
     """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
     config = config_of(arguments)
     target = load(arguments.target)
-    watch = Watch.starting(lambda: target.topology.start(config, code=target.code), debug=arguments.debug)
+    watch = Watch.starting(
+        lambda: target.topology.start(config, code=target.code, standby=arguments.standby), debug=arguments.debug
+    )
     drained = watch.until_end(once=arguments.once)
     done = watch.summary()
     if arguments.json:

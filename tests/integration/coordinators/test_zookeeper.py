@@ -201,8 +201,10 @@ def _await_end_of_leader(hosts: str) -> None:
     """Return when the servers have given up the leader's session."""
     with _admin(hosts) as (session, paths):
         until = monotonic() + PATIENCE_SECONDS
+        changed = threading.Event()
         while True:
-            node, changed = session.settle(lambda: session.watch(paths.leader))
+            changed.clear()
+            node = session.settle(lambda: session.watch(paths.leader, changed))
             if node is None:
                 return
             assert changed.wait(until - monotonic()), "the leader's session did not expire"
@@ -246,13 +248,13 @@ def test_a_second_leader_waits_and_takes_over_when_the_first_closes(
             is_waiting.set()
 
     handler = Announced(logging.WARNING)
-    logging.getLogger("coordinators.leadership").addHandler(handler)
+    logging.getLogger("coordinators.candidate").addHandler(handler)
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(leading, zookeeper, wait=PATIENCE_SECONDS)
         assert is_waiting.wait(PATIENCE_SECONDS)
         first.close()
         store = second.result(PATIENCE_SECONDS)
-    logging.getLogger("coordinators.leadership").removeHandler(handler)
+    logging.getLogger("coordinators.candidate").removeHandler(handler)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([warning for warning in warnings if "waiting" in warning]) == 1
     assert f'"pid": {os.getpid()}' in next(warning for warning in warnings if "waiting" in warning)

@@ -19,7 +19,7 @@ def started(upto: int = 0) -> tuple[DriverLoop, list[BaseException | None]]:
     inbox = Inbox()
     object.__setattr__(world, "inbox", _Posting(inbox))
     ends: list[BaseException | None] = []
-    loop = DriverLoop(world.driver, inbox, ends.append)
+    loop = DriverLoop("test", inbox, ends.append, world.driver)
     loop.start()
     return loop, ends
 

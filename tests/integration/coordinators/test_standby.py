@@ -1,0 +1,107 @@
+"""Standing by: any number of drivers may wait for their turn, and exactly one of them gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from coordinators.candidate import Candidate
+from coordinators.embedded import EmbeddedZooKeeper
+from coordinators.errors import CoordinationLost
+from coordinators.leadership import ZooKeeperRecordStore, lead, stand_by
+from coordinators.record import CoordinatorRecord
+
+pytestmark = pytest.mark.zookeeper
+
+PATIENCE_SECONDS = 30.0
+
+
+@define
+class Standbys:
+    """Candidates that stand by, each on a thread of its own."""
+
+    pool: ThreadPoolExecutor
+    stack: ExitStack
+    candidates: list[Candidate] = field(factory=list)
+
+    def add(self, hosts: str, session_timeout: float = 3.0) -> Future[ZooKeeperRecordStore | None]:
+        candidate = Candidate("wordcount")
+        self.candidates.append(candidate)
+        self.stack.callback(candidate.withdraw)
+        return self.pool.submit(stand_by, candidate, hosts=hosts, session_timeout=session_timeout)
+
+    def await_waiting(self, number: int) -> None:
+        """Return when a standby has seen whom it waits for."""
+        candidate = self.candidates[number]
+        while candidate.rival is None:
+            candidate._woken.wait(0.01)
+
+
+@pytest.fixture
+def standbys() -> Iterator[Standbys]:
+    with ThreadPoolExecutor(4) as pool, ExitStack() as stack:
+        yield Standbys(pool, stack)
+
+
+def test_of_several_standbys_one_takes_over_and_the_next_follows_it(zookeeper: str, standbys: Standbys) -> None:
+    first = lead("wordcount", hosts=zookeeper)
+    first.write(CoordinatorRecord(1, seq=7))
+    waiting = [standbys.add(zookeeper) for _ in range(3)]
+    for number in range(3):
+        standbys.await_waiting(number)
+    assert not any(future.done() for future in waiting)
+    stores = [first]
+    while waiting:
+        stores[-1].close()
+        [store] = [store for store in (_first_of(waiting),) if store]
+        assert store.epoch == len(stores) + 1
+        record = store.read()
+        assert record is not None
+        assert record.seq == 7
+        stores.append(store)
+    stores[-1].close()
+
+
+def _first_of(waiting: list[Future[ZooKeeperRecordStore | None]]) -> ZooKeeperRecordStore | None:
+    """The one that leads now; the others go on waiting."""
+    done, _ = wait(waiting, PATIENCE_SECONDS, FIRST_COMPLETED)
+    [future] = done
+    waiting.remove(future)
+    return future.result()
+
+
+def test_a_standby_that_is_withdrawn_ends_at_once(zookeeper: str, standbys: Standbys) -> None:
+    first = lead("wordcount", hosts=zookeeper)
+    waiting = standbys.add(zookeeper)
+    standbys.await_waiting(0)
+    assert str(standbys.candidates[0].rival).startswith("pid ")
+    standbys.candidates[0].withdraw()
+    assert waiting.result(PATIENCE_SECONDS) is None
+    first.write(CoordinatorRecord(1))
+    first.close()
+
+
+def test_a_standby_outlives_its_session(tmp_path: Path, standbys: Standbys) -> None:
+    with EmbeddedZooKeeper.running(tmp_path / "server") as server:
+        first = lead("wordcount", hosts=server.hosts)
+        waiting = standbys.add(server.hosts, session_timeout=1.0)
+        standbys.await_waiting(0)
+        hosts = server.hosts
+    with pytest.raises(CoordinationLost):
+        first.write(CoordinatorRecord(1))
+    with EmbeddedZooKeeper.running(tmp_path / "server") as server:
+        assert server.hosts == hosts
+        store = waiting.result(PATIENCE_SECONDS)
+        assert store is not None
+        assert store.epoch == 2
+        store.close()
+
+
+def test_a_standby_without_any_server_says_so(standbys: Standbys) -> None:
+    with pytest.raises(CoordinationLost, match="no ZooKeeper answered"):
+        standbys.add("127.0.0.1:1", session_timeout=1.0).result(PATIENCE_SECONDS)

@@ -1,0 +1,66 @@
+"""Two drivers of one topology, as users run them: one leads, the other stands by and says so."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from trident_py import Count, FeederBatchSpout, SQLiteState, TridentConfig, TridentError, TridentTopology
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+PATIENCE_SECS = 180
+
+
+def word_count(spout: Any, path: Path) -> TridentTopology:
+    topology = TridentTopology("words")
+    words = topology.new_stream("words", spout)
+    words.group_by("word").persistent_aggregate(SQLiteState(path, table="counts"), Count(), "count")
+    return topology
+
+
+def test_a_standby_goes_on_where_the_leader_ended(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=5)
+    spouts = [FeederBatchSpout("word string") for _ in range(2)]
+    first = word_count(spouts[0], tmp_path / "counts.db").start(config, spark=spark)
+    second = word_count(spouts[1], tmp_path / "counts.db").start(config, spark=spark, standby=True)
+    spouts[0].feed([("one",), ("two",)])
+    assert first.status["is_leading"]
+    assert not second.status["is_leading"]
+    assert second.status["is_active"]
+    assert second.transactions() == []
+    assert second.last_progress is None
+    first.stop()
+    assert not first.status["is_leading"]
+    spouts[1].feed([("two",)])
+    assert second.status["is_leading"]
+    assert second.status["leader"] is None
+    assert second.status["epoch"] == 2
+    assert second.last_progress is not None
+    assert second.last_progress["txid"] == 2
+    second.stop()
+    with closing(sqlite3.connect(tmp_path / "counts.db")) as database:
+        assert dict(database.execute("SELECT word, count FROM counts")) == Counter(["one", "two", "two"])
+
+
+def test_a_standby_that_is_stopped_never_leads(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=5)
+    first, second = (
+        word_count(FeederBatchSpout("word string"), tmp_path / "counts.db").start(config, spark=spark, standby=standby)
+        for standby in (False, True)
+    )
+    first.process_all_available(PATIENCE_SECS)
+    assert "standing by" in second.status["message"] or second.status["message"] == "taking over"
+    second.stop()
+    assert not second.status["is_active"]
+    assert second.status["message"] == "stopped"
+    with pytest.raises(TridentError, match="was stopped"):
+        second.process_all_available()
+    assert first.status["is_leading"]
+    first.stop()
