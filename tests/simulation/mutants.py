@@ -1,0 +1,112 @@
+"""The product's classes with one rule switched off: what the mutation gate needs to be caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from coordinators.acker import Acker, Completed, Outcome
+from coordinators.driver import CoordinatorDriver
+from coordinators.leadership import ZooKeeperRecordStore
+from coordinators.master import MasterBatchCoordinator
+from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
+from coordinators.record import CoordinatorRecord, EncodedRecord
+from coordinators.spout_coordinator import Ask, Definitions
+from coordinators.takeover import recover
+from coordinators.znodes import ANY_VERSION, Check, Put, Step
+from tests.simulation.rules import Rules
+
+
+class UnguardedRecordStore(ZooKeeperRecordStore):
+    """Overwrites whatever anybody else has written meanwhile."""
+
+    __slots__ = ()
+
+    def _steps(self, encoded: EncodedRecord) -> list[Step]:
+        steps = [step for step in super()._steps(encoded) if not isinstance(step, Check)]
+        return [evolve(step, version=ANY_VERSION) if isinstance(step, Put) else step for step in steps]
+
+
+class AnnouncingFirst(CoordinatorDriver):
+    """Announces, then stores: as Storm does."""
+
+    __slots__ = ()
+
+    def _carry_out(self, commands: list[Command], now: float) -> None:
+        for command in commands:
+            if isinstance(command, EmitBatch):
+                self._admit(command.attempt, now)
+            elif isinstance(command, EmitSuccess):
+                self._owed[command.attempt.txid] = command.attempt.attempt_id
+            if not isinstance(command, StoreRecord):
+                self._announce(command)
+        stores = [command for command in commands if isinstance(command, StoreRecord)]
+        if stores:
+            self._write(stores[-1])
+
+
+class Forgetful(CoordinatorDriver):
+    """Doesn't deliver what an earlier leader owed."""
+
+    __slots__ = ()
+
+    def start(self, now: float) -> None:
+        self._owed.clear()
+        super().start(now)
+
+
+class FailingAlone(MasterBatchCoordinator):
+    """Leaves the transactions after a failed one as they are."""
+
+    __slots__ = ()
+
+    def _fail(self, attempt: Any) -> Iterator[Command]:
+        if self.is_live(attempt):
+            yield CancelAttempt(self._active.pop(attempt.txid).attempt)
+
+
+class Trusting(Acker):
+    """Takes the first report for all of them."""
+
+    def ack(self, root: Any, took: int, made: Any = (), *, reporter: Any = None) -> Outcome | None:
+        if self.is_pending(root):
+            self.forget(root)
+            return Completed(root)
+        return None
+
+
+class DefiningAnew(Definitions):
+    """Never tells a spout what a transaction was."""
+
+    __slots__ = ()
+
+    def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
+        for spout, ask in super().asks(now):
+            yield spout, evolve(ask, curr_metadata=None)
+
+
+def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
+    """Take from ``driver`` the rules that are off."""
+    if not rules.has("store, then announce"):
+        driver.__class__ = AnnouncingFirst
+    if not rules.has("owed successes"):
+        driver.__class__ = Forgetful
+    if not rules.has("tail replays"):
+        driver.machine.__class__ = FailingAlone
+    if not rules.has("all reports"):
+        driver.acker = Trusting()
+    if not rules.has("standing definitions"):
+        driver.definitions.__class__ = DefiningAnew
+
+
+def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any]) -> CoordinatorRecord:
+    """`recover`, or what is left of it without a rule."""
+    if not rules.has("guarded writes"):
+        store.__class__ = UnguardedRecordStore
+    if rules.has("reconciliation"):
+        return recover(store, states)
+    for state in states:
+        state.recover(store.identity, store.epoch)
+    return recover(store, [])

@@ -1,0 +1,191 @@
+"""What must hold in every world at every moment, judged from outside: by what is durable and what was announced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.errors import CoordinationLost, FencedError, MetadataError, TridentError
+from coordinators.record import CoordinatorRecord, decode
+from tests.simulation.rules import Violation
+from tests.simulation.stores import check_agreement
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+BASE = "/trident/simulated"
+RECORD = f"{BASE}/record"
+
+DAMAGES = {
+    "ZooKeeper restored from the past": ("FencedError", "StateError", "SpoutError"),
+    "a store restored from the past": ("StateError",),
+    "record damaged": ("MetadataError",),
+    "source truncated": ("SpoutError",),
+    "a sink that can't undo": ("StateError",),
+}
+"""What no protocol can repair, and the errors by which a topology may stop then."""
+
+
+@define(eq=False)
+class Oracle:
+    """The checker of one world.
+
+    Attributes:
+        record: what is durable now.
+        highest_attempt: of every transaction that was ever announced, and is not committed.
+        damaged: what was done to the world that no protocol can repair.
+        stopped: the topology has stopped by an error that names the damage.
+    """
+
+    world: World
+    record: CoordinatorRecord | None = None
+    epoch: int = 0
+    takeovers: int = 0
+    damaged: str | None = None
+    stopped: bool = False
+    highest_attempt: dict[int, tuple[int, int]] = field(factory=dict)
+
+    @property
+    def committed(self) -> int:
+        """The last transaction that is committed for good."""
+        return self.record.current_txid - 1 if self.record else 0
+
+    def record_written(self) -> None:
+        """I5, S4, S9: nothing durable goes back, and the definitions that are needed are there."""
+        nodes = self.world.server.nodes
+        head = nodes.get(RECORD)
+        epoch = nodes[f"{BASE}/epoch"].version + 1 if f"{BASE}/epoch" in nodes else 0
+        self.require(epoch >= self.epoch, "I5", f"epoch {epoch} after {self.epoch}")
+        self.epoch = epoch
+        if head is None:
+            return
+        blobs = {path.rpartition("/")[2]: node.data.decode() for path, node in nodes.items() if "/blobs/" in path}
+        try:
+            after, before = decode(head.data.decode(), blobs, where="the simulation"), self.record
+        except MetadataError as error:
+            story = "an unreadable record was overwritten" if self.record else str(error)
+            self.require(self.damaged == "record damaged" and self.record is None, "S13", story)
+            return
+        self.require(self.damaged != "record damaged" or self.record is not None, "S13", "it started over")
+        if after == before:
+            return
+        self.record = after
+        needed = {after.current_txid - 1, *(t for t in after.attempt_ids if t >= after.current_txid)} - {0}
+        missing = {txid for txid in needed if txid not in after.metadata}
+        self.require(not missing, "S9", f"the record at {after.current_txid} has no definition of {missing}")
+        self.require(after.epoch <= epoch, "I5", f"record of epoch {after.epoch}, claimed is {epoch}")
+        if before is not None:
+            self._compare(before, after)
+        if self.damaged is None:
+            check_agreement(list(self.world.stores.values()), self.committed)
+
+    def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:
+        for name in ("epoch", "seq", "current_txid", "success_upto"):
+            old, new = getattr(before, name), getattr(after, name)
+            self.require(new >= old, "S4", f"{name} of the record went from {old} to {new}")
+        step = after.current_txid - before.current_txid
+        self.require(step <= 1, "S4", f"the record went from {before.current_txid} to {after.current_txid}")
+        for pin in before.committing:
+            kept = pin.attempt.txid < after.current_txid or any(
+                p.attempt.txid == pin.attempt.txid for p in after.committing
+            )
+            self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
+
+    def batch_announced(self, attempt: TransactionAttempt) -> None:
+        """Stored before it is announced; and never announced before."""
+        record = self.record
+        stored = record is not None and record.attempt_ids.get(attempt.txid) == attempt.attempt_id
+        self.require(stored, "S5", f"batch {attempt} was announced before it was stored")
+        known = record is not None and attempt.txid in record.metadata
+        self.require(known, "S9", f"batch {attempt} was announced before its definition was stored")
+        token = (self.epoch, attempt.attempt_id)
+        before = self.highest_attempt.get(attempt.txid, (0, -1))
+        self.require(token > before, "S7", f"attempt {attempt} of epoch {self.epoch} comes after {before}")
+        self.highest_attempt[attempt.txid] = token
+        due = self.committed + 1
+        holes = [txid for txid in range(due, attempt.txid) if txid not in self.highest_attempt]
+        self.require(not holes, "I2", f"{attempt} was announced before {holes} ever were")
+
+    def commit_started(self, process: Process) -> None:
+        """The own clock: no commit begins when another can lead."""
+        session = process.session
+        alive = session is not None and session.id in self.world.server.sessions
+        if self.world.real_time:
+            self.require(alive, "I6", f"{process.name} starts a commit although its session has ended")
+
+    def success_delivered(self, txid: int) -> None:
+        """S5: only what is durably committed succeeds."""
+        self.require(txid <= self.committed, "S5", f"success of {txid} while {self.committed} are committed")
+
+    def took_over(self, process: Process) -> None:
+        """Somebody leads."""
+        self.takeovers += 1
+        self.world.say(f"{process.name} leads from {self.committed + 1} on")
+
+    def effect_landed(self) -> None:
+        """After every change of a store."""
+        if self.damaged is None:
+            check_agreement(list(self.world.stores.values()), self.committed)
+
+    def was_damaged(self, kind: str) -> None:
+        """From here on, stopping by one of some named errors is as right as going on; doubling and losing are not."""
+        self.damaged = kind
+        if kind != "a sink that can't undo":
+            self.record, self.epoch = None, 0
+            self.highest_attempt.clear()
+            for source in self.world.sources.values():
+                source.extents.clear()
+            self.record_written()
+
+    def ended(self, process: Process, error: TridentError) -> None:
+        """Nobody stops without need."""
+        if "can't undo" in str(error):
+            self.was_damaged("a sink that can't undo")
+        if self.damaged is not None:
+            named = (*DAMAGES[self.damaged], "FencedError", "CoordinationLost")
+            self.require(type(error).__name__ in named, "S11", f"after {self.damaged}: {error!r}")
+            self.stopped = self.stopped or type(error).__name__ in DAMAGES[self.damaged]
+            return
+        if isinstance(error, FencedError):
+            store = process.record_store
+            needed = store is None or store.epoch < self.epoch or self.world.reads_are_stale
+            self.require(needed, "L2", f"{process.name} of the newest epoch ended fenced: {error}")
+        elif isinstance(error, MetadataError):
+            self.require(self.world.reads_are_stale, "L2", f"{process.name} ended without need: {error}")
+        else:
+            self.require(isinstance(error, CoordinationLost), "L2", f"{process.name} ended without need: {error!r}")
+
+    def is_done(self) -> bool:
+        """Whether all input is committed and every success was delivered."""
+        try:
+            self.at_the_end()
+        except Violation:
+            return False
+        return True
+
+    def at_the_end(self) -> None:
+        """Liveness, after a quiet phase: all input is committed, every success delivered, nothing is left behind."""
+        world = self.world
+        if self.stopped:
+            return
+        available = {name: source.available for name, source in world.sources.items()}
+        for store in world.stores.values():
+            store.check()
+            rows = [row for entry in store.ledger for row in entry.rows]
+            found = {name: sum(1 for spout, _ in rows if spout == name) for name in available}
+            self.require(found == available, "L1", f"{store.name} has {found} of {available}")
+            swept = not store.staged or not store.remembers
+            self.require(swept, "S12", f"{store.name} still has staged {list(store.staged)}")
+        for source in world.sources.values():
+            story = f"{source.name} heard of {source.succeeded} successes, {self.committed} are committed"
+            self.require(source.succeeded == self.committed, "L3", story)
+        record = self.record
+        self.require(record is not None and len(record.metadata) <= world.max_spout_pending + 2, "L4", f"{record}")
+
+    def require(self, condition: bool, invariant: str, story: str) -> None:
+        """Raise a `Violation` if ``condition`` doesn't hold."""
+        if not condition:
+            raise Violation(invariant, story)

@@ -1,0 +1,229 @@
+"""What is done with batches in a simulated world: emitters, jobs, reports, commits. Threads and Spark in the product."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.errors import CoordinationLost, TridentError
+from coordinators.notices import Acked, Failed, Notice, SuccessDelivered
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import Ask
+from tests.simulation.rules import Violation
+from tests.simulation.stores import Rows
+from trident_py.errors import StoreBusyException
+from trident_py.sinks.base import SinkTransaction, TransactionKey
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+EMIT_SECS, JOB_SECS, COMMIT_SECS, LATE_SECS = 0.005, 0.1, 0.02, 6.0
+TASKS = 2
+
+
+@define
+class Work:
+    """One attempt on its way.
+
+    Attributes:
+        rows: what each spout gave.
+        running: how many jobs of it run.
+        prepared: the stores whose job is done.
+    """
+
+    attempt: TransactionAttempt
+    rows: dict[str, Rows] = field(factory=dict)
+    inputs: list[int] = field(factory=list)
+    running: int = 0
+    prepared: set[str] = field(factory=set)
+    cancelled: bool = False
+
+
+@define
+class Commit:
+    """One attempt being committed, store by store; the edges are those that are left."""
+
+    work: Work
+    edges: list[int]
+    stores: list[str]
+
+
+@define(eq=False)
+class Plane:
+    """`coordinators.streams.BatchStreams` of one process: every effect takes time, and may go wrong."""
+
+    process: Process
+    works: dict[TransactionAttempt, Work] = field(factory=dict)
+    commits: list[Commit] = field(factory=list)
+
+    # --- BatchStreams -------------------------------------------------------------------------------------------------
+
+    def consumers(self, stream: StreamId) -> int:
+        """Every spout, or every store."""
+        world = self.process.world
+        self.process.next_edge = 1
+        return len(world.sources) if stream is StreamId.BATCH else len(world.stores)
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Answered on the spout's own thread."""
+        self.process.post("answer", EMIT_SECS, spout, ask, lane=f"coordinator {spout}")
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+        """Every spout emits, on its own thread."""
+        self.process.announces("emit_batch")
+        self.process.world.oracle.batch_announced(attempt)
+        self.works[attempt] = Work(attempt)
+        for spout, edge in zip(self.process.world.sources, edges, strict=True):
+            self.process.post("emit", EMIT_SECS, attempt, spout, metadata[spout], edge, lane=f"emitter {spout}")
+
+    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
+        """One after the other, on the thread for commits."""
+        self.process.announces("emit_commit")
+        work, names = self.works[attempt], list(self.process.world.stores)
+        if set(names) - work.prepared:
+            raise Violation("S10", f"{attempt} commits although {set(names) - work.prepared} have not prepared it")
+        self.commits.append(Commit(work, list(edges), names))
+        if len(self.commits) == 1:
+            self.process.post("commit", COMMIT_SECS)
+
+    def emit_success(self, attempt: TransactionAttempt) -> None:
+        """Delivered on the spouts' threads, in order."""
+        self.process.announces("emit_success")
+        self.works.pop(attempt, None)
+        self.process.post("success", EMIT_SECS, attempt, lane="successes")
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """What runs may run on for a while."""
+        self.process.announces("cancel")
+        work = self.works.pop(attempt, None)
+        if work is not None:
+            work.cancelled = True
+            for name in sorted(work.prepared):
+                self.process.world.stores[name].discard(self.transaction(attempt))
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Attempts with a running job."""
+        return [(attempt, StreamId.BATCH) for attempt, work in self.works.items() if work.running]
+
+    # --- processing ---------------------------------------------------------------------------------------------------
+
+    def on_emit(self, attempt: TransactionAttempt, spout: str, extent: Any, edge: int) -> None:
+        """The emitter of one spout gives its rows; when all have, the jobs start."""
+        world, work = self.process.world, self.works.get(attempt)
+        if work is None:
+            return
+        try:
+            if world.chance.happens("user code fails"):
+                raise ValueError("user code")
+            work.rows[spout] = world.sources[spout].read(attempt.txid, extent)
+        except Violation:
+            raise
+        except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
+            self.report(Failed(attempt, error, counts=True))
+            return
+        # One edge from each spout to each store's job.
+        number = list(world.sources).index(spout)
+        made = tuple(1 << 8 + 4 * number + branch for branch in range(len(world.stores)))
+        self.report(Acked(attempt, StreamId.BATCH, edge, made))
+        if len(work.rows) == len(world.sources):
+            for branch in range(len(world.stores)):
+                work.running += 1
+                self.process.post("job", JOB_SECS, work, branch)
+
+    def on_job(self, work: Work, branch: int) -> None:
+        """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""
+        world, tx = self.process.world, self.transaction(work.attempt)
+        name, store = list(world.stores.items())[branch]
+        work.running -= 1
+        if work.cancelled and not world.chance.happens("job goes on"):
+            return
+        if world.chance.happens("job fails"):
+            self.report(Failed(work.attempt, RuntimeError("an executor was lost"), counts=False))
+            return
+        if tx.epoch < store.highest_epoch:
+            return  # A staging area is made by the leader, under the fence.
+        store.stage(tx, tuple(row for spout in sorted(work.rows) for row in work.rows[spout]))
+        if work.cancelled:
+            store.discard(tx)
+            return
+        work.prepared.add(name)
+        tasks = [1 << 20 + TASKS * branch + task for task in range(TASKS)]
+        for number in range(len(world.sources)):
+            made = tuple(tasks) if number == 0 else ()
+            self.report(Acked(work.attempt, StreamId.BATCH, 1 << 8 + 4 * number + branch, made))
+        for edge in tasks:
+            self.report(Acked(work.attempt, StreamId.BATCH, edge))
+
+    def report(self, notice: Notice) -> None:
+        """A report to the acker may be lost, come twice, or come late."""
+        chance = self.process.world.chance
+        if chance.happens("report lost"):
+            return
+        self.process.post("report", 2.0 if chance.happens("report late") else 0.001, notice)
+        if chance.happens("report twice"):
+            self.process.post("report", 0.5, notice)
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def on_commit(self) -> None:
+        """The next step of the commit that is being made: leadership is checked right before."""
+        commit = self.commits[0]
+        store, driver = self.process.record_store, self.process.driver
+        if commit.work.cancelled or store is None or driver is None:
+            self._end_commit()
+            return
+        try:
+            store.ensure_leading()
+        except CoordinationLost as error:
+            self._fail_commit(StoreBusyException(str(error)))
+            return
+        except TridentError as error:
+            self._fail_commit(error)
+            return
+        self.process.world.oracle.commit_started(self.process)
+        self.process.send_commit(commit.stores[0], self.transaction(commit.work.attempt))
+
+    def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
+        """A store has answered, or its connection has broken."""
+        if not self.commits or self.commits[0].work.attempt != attempt:
+            return
+        if error is not None:
+            self._fail_commit(error)
+            return
+        commit = self.commits[0]
+        commit.stores.pop(0)
+        self.process.deliver(Acked(attempt, StreamId.COMMIT, commit.edges.pop(0)))
+        if commit.stores:
+            self.process.post("commit", COMMIT_SECS)
+        else:
+            self._end_commit()
+
+    def _fail_commit(self, error: BaseException) -> None:
+        self.process.deliver(Failed(self.commits[0].work.attempt, error, counts=False))
+        self._end_commit()
+
+    def _end_commit(self) -> None:
+        self.commits.pop(0)
+        if self.commits:
+            self.process.post("commit", COMMIT_SECS)
+
+    # --- success ------------------------------------------------------------------------------------------------------
+
+    def on_success(self, attempt: TransactionAttempt) -> None:
+        """Every spout hears of it."""
+        self.process.world.oracle.success_delivered(attempt.txid)
+        for source in self.process.world.sources.values():
+            source.success(attempt.txid)
+        self.process.deliver(SuccessDelivered(attempt.txid))
+
+    def transaction(self, attempt: TransactionAttempt) -> SinkTransaction:
+        """An attempt as stores see it."""
+        store = self.process.record_store
+        if store is None:
+            raise AssertionError("nobody leads here")
+        key = TransactionKey(store.identity.uuid, store.identity.incarnation, attempt.txid)
+        return SinkTransaction(key, attempt, store.epoch)

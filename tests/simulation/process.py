@@ -1,0 +1,237 @@
+"""One process that may lead: it stands by, takes over, runs the driver, and is killed, paused or cut off at any moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from coordinators import leadership
+from coordinators.candidate import Candidate
+from coordinators.driver import CoordinatorDriver
+from coordinators.errors import TridentError
+from coordinators.leadership import ZooKeeperRecordStore
+from coordinators.notices import Notice
+from coordinators.retries import Retries
+from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from tests.simulation.mutants import recovered, weaken
+from tests.simulation.plane import Plane
+from tests.simulation.sources import SourceCoordinator
+from tests.simulation.zookeeper import Session
+from trident_py.errors import StoreBusyException
+from trident_py.sinks.base import SinkTransaction
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+STANDBY_SECS = 0.3
+RESTART_SECS = 1.0
+MESSAGE_TIMEOUT_SECS = 4.0
+TURN_SECS = 0.001
+
+
+class Killed(BaseException):
+    """The process ends here, whatever it was doing."""
+
+
+class StillLed(Exception):
+    """Somebody else leads; a standby looks again later."""
+
+
+class Waiting(Candidate):
+    """A candidate of a world without threads: it doesn't wait, it comes again."""
+
+    def wait(self, seconds: float) -> None:
+        """Later."""
+        raise StillLed
+
+
+@define(eq=False)
+class Process:
+    """A process under a supervisor that starts it again when it ends.
+
+    Attributes:
+        life: counts starts; what was under way in an earlier life is gone.
+        is_paused: SIGSTOP: nothing happens in it, and its session isn't renewed.
+        is_cut: no packet comes from or to ZooKeeper.
+        errors: what ended its lives, by name.
+    """
+
+    world: World
+    number: int
+    life: int = 0
+    is_alive: bool = False
+    is_paused: bool = False
+    is_cut: bool = False
+    is_busy: bool = False
+    session: Session | None = None
+    record_store: ZooKeeperRecordStore | None = None
+    driver: CoordinatorDriver | None = None
+    plane: Plane = field(init=False)
+    coordinators: dict[str, TridentSpoutCoordinator] = field(factory=dict)
+    inbox: list[Notice] = field(factory=list)
+    next_edge: int = 1
+    turns: int = 0
+    errors: list[str] = field(factory=list)
+
+    @property
+    def name(self) -> str:
+        """For logs."""
+        return f"driver {self.number}"
+
+    # --- life and death -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new life."""
+        self.life += 1
+        self.is_alive, self.is_paused, self.is_busy = True, False, False
+        self.session = self.record_store = self.driver = None
+        self.plane, self.inbox, self.turns = Plane(self), [], 0
+        self.post("lead", 0.01)
+
+    def die(self, why: str) -> None:
+        """The end of this life, and after a while the next one. What it had sent to stores and servers is under way."""
+        self.world.say(f"{self.name} ends: {why}")
+        self.is_alive, self.driver = False, None
+        self.world.later("start", RESTART_SECS, None, self.number, self.life)
+
+    def may_crash(self, where: str) -> None:
+        """A crash point."""
+        if self.is_busy and self.world.chance.happens("crash at a step"):
+            raise Killed(where)
+
+    def announces(self, what: str) -> None:
+        """A crash point between one announcement and the next."""
+        self.may_crash(f"before {what}")
+
+    # --- what happens in it -------------------------------------------------------------------------------------------
+
+    def post(self, kind: str, seconds: float, *arguments: Any, lane: str = "") -> None:
+        """Something that happens in this life of the process, about so many seconds later."""
+        self.world.later(kind, seconds, self, *arguments, lane=lane)
+
+    def deliver(self, notice: Notice) -> None:
+        """Into the driver's inbox."""
+        self.inbox.append(notice)
+        if len(self.inbox) == 1:
+            self.post("turn", TURN_SECS, self.turns)
+
+    def run(self, kind: str, arguments: tuple[Any, ...]) -> None:
+        """Carry out what was posted; a process that is killed while it does is dead afterwards."""
+        on_driver_thread = kind in ("lead", "turn")
+        if on_driver_thread and self.is_busy:
+            return  # It is blocked in the middle of a turn, and looks at its inbox afterwards.
+        try:
+            self.is_busy = on_driver_thread or self.is_busy
+            handler = getattr(self, f"on_{kind}", None) or getattr(self.plane, f"on_{kind}")
+            handler(*arguments)
+        except Killed as death:
+            self.die(f"killed {death}")
+        except TridentError as error:
+            self._end_by(error)
+        finally:
+            self.is_busy = self.is_busy and not on_driver_thread
+
+    def _end_by(self, error: TridentError) -> None:
+        self.errors.append(type(error).__name__)
+        self.world.oracle.ended(self, error)
+        if self.session is not None:
+            self.session.close()
+        self.die(f"{type(error).__name__}: {error}")
+
+    def on_lead(self) -> None:
+        """Try to lead, and take over."""
+        try:
+            self.session = Session.connect(self.world, self)
+            candidate = Waiting("simulated")
+            self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
+            record = recovered(self.world.rules, self.record_store, self._recoverables())
+        except (StillLed, StoreBusyException):
+            self.post("lead", STANDBY_SECS)
+            return
+        self.world.oracle.took_over(self)
+        exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
+        self.coordinators = {
+            name: TridentSpoutCoordinator("simulated", name, SourceCoordinator(self.world, source), source.exact)
+            for name, source in self.world.sources.items()
+        }
+        self.driver = CoordinatorDriver(
+            topology="simulated",
+            store=self.record_store,
+            record=record,
+            streams=self.plane,
+            spouts=tuple(self.world.sources),
+            exact=exact,
+            draw_edge=self.draw_edge,
+            max_spout_pending=self.world.max_spout_pending,
+            message_timeout=MESSAGE_TIMEOUT_SECS,
+            idle_turn=0.5,
+            pin_commits=self.world.pins,
+            retries=Retries(1000, self.world.backoff, 2.0),
+            observe=self.observe,
+        )
+        weaken(self.driver, self.world.rules)
+        self.driver.start(self.world.now)
+        self.post("turn", TURN_SECS, self.turns)
+
+    def _recoverables(self) -> list[Any]:
+        return [Recovering(self, store) for store in self.world.stores.values()]
+
+    def on_turn(self, number: int) -> None:
+        """One turn of the driver, with everything that has come in; the next is due at the latest when it says."""
+        driver = self.driver
+        if driver is None or number != self.turns:
+            return
+        self.turns += 1
+        notices, self.inbox = self.inbox, []
+        driver.turn(notices, self.world.now)
+        if self.inbox:
+            self.post("turn", TURN_SECS, self.turns)
+        else:
+            self.world.timer(self, driver.next_turn_at(self.world.now) - self.world.now, self.turns)
+
+    def on_answer(self, spout: str, ask: Ask) -> None:
+        """On the coordinator's thread."""
+        self.deliver(self.coordinators[spout].answer(ask))
+
+    def on_report(self, notice: Notice) -> None:
+        """A report has arrived."""
+        self.deliver(notice)
+
+    def send_commit(self, store: str, tx: SinkTransaction) -> None:
+        """The commit is on its way; it lands whatever becomes of us."""
+        self.world.send_commit(self, store, tx)
+
+    def draw_edge(self) -> int:
+        """An edge; different within one ledger, which is all that the acker needs."""
+        self.next_edge += 1
+        return 1 << self.next_edge
+
+    def observe(self, command: object) -> None:
+        """Nobody watches."""
+
+
+@define
+class Recovering:
+    """A store in the eyes of one takeover: each step may be the last."""
+
+    process: Process
+    store: Any
+
+    @property
+    def name(self) -> str:
+        """The store's."""
+        return str(self.store.name)
+
+    @property
+    def remembers(self) -> bool:
+        """The store's."""
+        return bool(self.store.remembers)
+
+    def recover(self, topology: Any, epoch: int) -> int | None:
+        """Raise the fence; takes time, in which others go on."""
+        self.process.may_crash("before a fence")
+        self.process.world.wait(self.process, 0.01)
+        last: int | None = self.store.recover(topology, epoch)
+        self.process.may_crash("after a fence")
+        return last

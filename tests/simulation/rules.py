@@ -1,0 +1,50 @@
+"""The rules that keep a topology safe, each of which can be switched off to see what it is good for."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, story: str) -> None:
+        super().__init__(f"{invariant}: {story}")
+        self.invariant = invariant
+
+
+RULES = {
+    "guarded writes": "a record is written only by whoever claimed the epoch last",
+    "raised fences": "a takeover has every store refuse older leaders, before anything else",
+    "epoch in token": "a store compares the epoch",
+    "attempt in token": "a store tells a late attempt from the live one of the same epoch",
+    "txids in order": "a store takes only the transaction that comes next",
+    "undo": "what an older attempt of a transaction did is rolled back before the newer one is applied",
+    "compared content": "a store that can't undo refuses other content under the same txid",
+    "verified staging": "a commit merges all that was reported, or fails",
+    "reconciliation": "a takeover compares what the states have with what the record says",
+    "store, then announce": "nothing is announced before what it rests on is durable",
+    "owed successes": "a takeover delivers the successes that an earlier leader owed",
+    "tail replays": "a failure cancels every later transaction too",
+    "standing definitions": "an exact transaction is defined once and for all",
+    "all reports": "a phase is finished when all that follows from it was reported",
+    "unknown is not done": "a commit without an answer is not taken for done",
+    "own deadline": "a leader stops by its own clock before another can lead",
+}
+"""Name of each rule, and what it says."""
+
+
+@frozen
+class Rules:
+    """Which rules are switched off in a world; none, outside of the mutation gate."""
+
+    off: frozenset[str] = field(default=frozenset(), converter=frozenset)
+
+    @off.validator
+    def _check(self, _: object, off: frozenset[str]) -> None:
+        if not off <= set(RULES):
+            raise ValueError(f"no such rule: {sorted(off - set(RULES))}")
+
+    def has(self, rule: str) -> bool:
+        """Whether ``rule`` holds."""
+        return rule not in self.off

@@ -1,0 +1,115 @@
+"""One world of a seed: a phase with faults, then a quiet one in which everything has to come to its end."""
+
+from __future__ import annotations
+
+import hashlib
+from attrs import define
+
+from tests.simulation.chance import Dice
+from tests.simulation.oracle import DAMAGES
+from tests.simulation.process import Process
+from tests.simulation.rules import Rules, Violation
+from tests.simulation.sources import Source
+from tests.simulation.stores import Store, StoreKind
+from tests.simulation.world import World
+
+FAULTY_SECS = 20.0
+QUIET_SECS = 60.0
+"""Longer than a session, the longest back-off, a message timeout and a half, and all batches together."""
+
+
+@define
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violation: Violation | None
+    log: list[str]
+    steps: int
+    committed: int
+    takeovers: int
+
+    @property
+    def hash(self) -> str:
+        """The same for the same world."""
+        return hashlib.sha256("\n".join(self.log).encode()).hexdigest()
+
+
+def world_of(dice: Dice, rules: Rules) -> World:
+    """A world whose size, kinds and faults are drawn from a seed."""
+    chance = dice.random
+    exact = [chance.random() < 0.6 for _ in range(chance.choice([1, 1, 2]))]
+    kinds = [StoreKind.UNDO, StoreKind.UNFENCED, *([StoreKind.COMPARE] if all(exact) or chance.random() < 0.2 else [])]
+    stores = [Store(f"store{n}", chance.choice(kinds), rules) for n in range(chance.choice([1, 2, 2]))]
+    world = World(
+        chance=dice,
+        rules=rules,
+        stores={store.name: store for store in stores},
+        sources={f"spout{n}": Source(f"spout{n}", is_exact, chance.randrange(8)) for n, is_exact in enumerate(exact)},
+        max_spout_pending=chance.choice([1, 2, 3, 4]),
+        pins=not all(exact) or any(store.kind is StoreKind.UNFENCED for store in stores),
+        reads_are_stale=dice.rates["stale read"] > 0,
+        log=[],
+    )
+    world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
+    return world
+
+
+def plan_faults(world: World, dice: Dice) -> None:
+    """The nemesis: which of the big faults exist, and when each strikes."""
+    chance = dice.random
+
+    def moments(average: float) -> list[float]:
+        if chance.random() < 0.5:
+            return []
+        return [chance.random() * FAULTY_SECS for _ in range(1 + int(chance.expovariate(1 / average)))]
+
+    def somebody() -> int:
+        return chance.randrange(len(world.processes))
+
+    for moment in moments(3):
+        world.nemesis("kill", moment, somebody())
+    for kind in ("pause", "cut"):
+        for moment in moments(2):
+            world.nemesis(kind, moment, somebody(), chance.choice([0.5, 2.0, 6.0, 10.0]))
+    if chance.random() < 0.1 and all(store.remembers for store in world.stores.values()):
+        moment = chance.random() * FAULTY_SECS
+        world.nemesis("back up", moment * 0.5 + chance.random() * moment * 0.5)
+        world.nemesis("damage", moment, chance.choice(list(DAMAGES)[:4]))
+    for name in world.sources:
+        for _ in range(chance.randrange(12)):
+            world.nemesis("grow", chance.random() * FAULTY_SECS, name, 1 + chance.randrange(4))
+
+
+def simulate(seed: int, rules: Rules | None = None) -> Outcome:
+    """The whole life of the world of ``seed``."""
+    dice = Dice(seed)
+    world = world_of(dice, rules or Rules())
+    violation = None
+    try:
+        for process in world.processes:
+            process.start()
+        plan_faults(world, dice)
+        run_until(world, FAULTY_SECS)
+        dice.quiet = True
+        end_faults(world)
+        while world.now < FAULTY_SECS + QUIET_SECS and not world.oracle.is_done():
+            run_until(world, world.now + 1.0)
+        world.oracle.at_the_end()
+    except Violation as found:
+        violation = found
+    return Outcome(seed, violation, world.log or [], world.steps, world.oracle.committed, world.oracle.takeovers)
+
+
+def run_until(world: World, moment: float) -> None:
+    """Events, as they are due."""
+    while world.pending and world.pending[0][0] <= moment:
+        world.run_next()
+    world.pass_time(moment)
+
+
+def end_faults(world: World) -> None:
+    """Whatever is cut or paused goes on."""
+    for process in world.processes:
+        world.on_heal(process.number)
+        world.on_go_on(process.number, process.life)

@@ -1,0 +1,79 @@
+"""A source that grows, and that may give another batch when it is asked again; and its coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from coordinators.batch_coordinator import BatchCoordinator
+from tests.simulation.rules import Violation
+from tests.simulation.stores import Rows
+from trident_py.errors import SpoutError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+BATCH_ROWS = 3
+
+
+@define
+class Source:
+    """Rows that are numbered from 0.
+
+    Attributes:
+        exact: whether a transaction is the same batch for ever.
+        available: how many rows there are now.
+        lost_upto: rows below this can't be read any more.
+        extents: for exact ones, what each transaction was when it was first attempted.
+        succeeded: the last transaction whose success was delivered.
+    """
+
+    name: str
+    exact: bool
+    available: int
+    lost_upto: int = 0
+    extents: dict[int, list[int]] = field(factory=dict)
+    succeeded: int = 0
+
+    def read(self, txid: int, extent: list[int]) -> Rows:
+        """The rows of a batch; S8 and S9: an exact transaction is always the same, and nobody forgets which."""
+        start, end = extent
+        if self.exact and self.extents.setdefault(txid, extent) != extent:
+            raise Violation("S8", f"{self.name}: {txid} was {self.extents[txid]} and is now {extent}")
+        if start < self.lost_upto:
+            raise SpoutError(f"{self.name}: rows {start} to {self.lost_upto} are gone, transaction {txid} needs them")
+        return tuple((self.name, position) for position in range(start, end))
+
+    def success(self, txid: int) -> None:
+        """Transactions succeed in order, at least once."""
+        if txid > self.succeeded + 1:
+            raise Violation("S5", f"{self.name}: success of {txid} after that of {self.succeeded}")
+        self.succeeded = max(txid, self.succeeded)
+
+
+@define
+class SourceCoordinator(BatchCoordinator[list[int]]):
+    """One leader's coordinator of a source: batch by batch, from where the one before ends."""
+
+    world: World
+    source: Source
+    handed_out: int = 0
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether there is more than was handed out; after a restart nobody knows, and the batch may be empty."""
+        return self.source.available > self.handed_out
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None
+    ) -> list[int]:
+        """From where the one before ends, up to anywhere."""
+        if self.world.chance.happens("coordinator fails"):
+            raise ValueError("the source is out of reach")
+        if curr_metadata is not None and self.source.exact:
+            return curr_metadata
+        start = prev_metadata[1] if prev_metadata else 0
+        most = min(BATCH_ROWS, self.source.available - start)
+        end = start + self.world.chance.pick("batch size", range(1, most + 1)) if most > 0 else start
+        self.handed_out = max(end, self.handed_out)
+        return [start, end]

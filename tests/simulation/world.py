@@ -1,0 +1,286 @@
+"""A simulated world: what outlives every process, what is under way, and time."""
+
+from __future__ import annotations
+
+import copyreg
+import heapq
+import threading
+from copy import deepcopy
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from coordinators.znodes import Step
+from coordinators.zookeeper import Conflict
+from tests.simulation.chance import Chance
+from tests.simulation.oracle import RECORD, Oracle
+from tests.simulation.plane import COMMIT_SECS, LATE_SECS
+from tests.simulation.process import Killed, Process
+from tests.simulation.rules import Rules
+from tests.simulation.sources import Source
+from tests.simulation.stores import Store, StoreKind
+from tests.simulation.zookeeper import SESSION_SECS, Node, Server
+from trident_py.errors import StoreBusyException, TridentError
+from trident_py.sinks.base import SinkTransaction
+
+copyreg.pickle(type(threading.Lock()), lambda _: (threading.Lock, ()))  # so that a world can be copied
+
+
+@frozen
+class Event:
+    """Something that is going to happen: in one life of a process, or outside of all processes.
+
+    Attributes:
+        lane: events of one lane happen in the order in which they were made.
+    """
+
+    kind: str
+    process: int | None
+    life: int
+    arguments: tuple[Any, ...]
+    lane: str
+
+
+@define(eq=False)
+class World:
+    """Everything there is.
+
+    Attributes:
+        real_time: whether events happen when they are due; the explorer takes them in every order instead.
+        pending: what is under way, by time.
+        frozen: what a paused process will find when it goes on.
+    """
+
+    chance: Chance
+    rules: Rules
+    stores: dict[str, Store]
+    sources: dict[str, Source]
+    max_spout_pending: int
+    backoff: float = 0.05
+    pins: bool = False
+    real_time: bool = True
+    reads_are_stale: bool = False
+    now: float = 0.0
+    server: Server = field(factory=Server)
+    processes: list[Process] = field(factory=list)
+    pending: list[tuple[float, int, Event]] = field(factory=list)
+    frozen: list[Event] = field(factory=list)
+    oracle: Oracle = field(init=False)
+    log: list[str] | None = None
+    steps: int = 0
+    backup: tuple[dict[str, Node], str, Store] | None = None
+    _made: int = 0
+    _lanes: dict[tuple[int | None, int, str], float] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        """The checker looks at all of it."""
+        self.oracle = Oracle(self)
+
+    def has(self, rule: str) -> bool:
+        """Whether a rule holds here."""
+        return self.rules.has(rule)
+
+    def say(self, text: str) -> None:
+        """A line of the log."""
+        if self.log is not None:
+            self.log.append(f"{self.now:9.3f} {text}")
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def later(self, kind: str, seconds: float, process: Process | None, *arguments: Any, lane: str = "") -> None:
+        """``kind`` will happen, about so many seconds from now."""
+        number, life = (process.number, process.life) if process else (None, 0)
+        self._add(self.chance.delay(seconds), Event(kind, number, life, arguments, lane))
+
+    def timer(self, process: Process, seconds: float, turn: int) -> None:
+        """A turn is due at a moment; the explorer knows none but now."""
+        if self.real_time or seconds <= 0:
+            self._add(seconds, Event("turn", process.number, process.life, (turn,), ""))
+
+    def nemesis(self, kind: str, seconds: float, *arguments: Any) -> None:
+        """Something from outside happens in so many seconds."""
+        self._add(seconds, Event(kind, None, 0, arguments, ""))
+
+    def _add(self, seconds: float, event: Event) -> None:
+        due = self.now + seconds
+        if event.lane:
+            key = (event.process, event.life, event.lane)
+            due = self._lanes[key] = max(due, self._lanes.get(key, 0.0))
+        self._made += 1
+        heapq.heappush(self.pending, (due, self._made, event))
+
+    def run_next(self) -> None:
+        """The next event happens."""
+        due, _, event = heapq.heappop(self.pending)
+        self.pass_time(due)
+        self.happen(event)
+
+    def pass_time(self, until: float) -> None:
+        """Sessions of processes that can't renew them expire."""
+        self.now = max(until, self.now)
+        for process in self.processes:
+            session = process.session
+            if session is None or session.id not in self.server.sessions:
+                continue
+            if process.is_alive and not process.is_paused and not process.is_cut and session.ended is None:
+                self.server.sessions[session.id] = self.now
+        for session_id, heard in list(self.server.sessions.items()):
+            if self.now - heard > SESSION_SECS:
+                self.say(f"session {session_id} expires")
+                self.server.end(session_id)
+
+    def wait(self, process: Process, seconds: float) -> None:
+        """``process`` is blocked for so long; everybody else goes on. It may be dead or paused afterwards."""
+        if not self.real_time:
+            return
+        life, until = process.life, self.now + self.chance.delay(seconds)
+        while self.pending and (self.pending[0][0] <= until or process.is_paused):
+            self.run_next()
+            if process.life != life or not process.is_alive:
+                raise Killed("while it waited")
+        self.pass_time(until)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def happen(self, event: Event) -> None:
+        """One event, and then every invariant."""
+        self.steps += 1
+        if event.process is None:
+            getattr(self, f"on_{event.kind.replace(' ', '_')}")(*event.arguments)
+            return
+        process = self.processes[event.process]
+        if process.life != event.life or not process.is_alive:
+            return
+        if process.is_paused:
+            self.frozen.append(event)
+            return
+        self.say(f"{process.name} {event.kind} {' '.join(map(str, event.arguments))}")
+        process.run(event.kind, event.arguments)
+
+    def on_start(self, number: int, life: int) -> None:
+        """A supervisor starts a process again."""
+        if self.processes[number].life == life:
+            self.processes[number].start()
+
+    def on_grow(self, name: str, rows: int) -> None:
+        """There is more input."""
+        self.sources[name].available += rows
+
+    # --- what the nemesis does ----------------------------------------------------------------------------------------
+
+    def on_kill(self, number: int) -> None:
+        """SIGKILL."""
+        if self.processes[number].is_alive:
+            self.processes[number].die("SIGKILL")
+
+    def on_pause(self, number: int, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so many seconds."""
+        process = self.processes[number]
+        if process.is_alive and not process.is_paused:
+            process.is_paused = True
+            self.say(f"{process.name} is stopped for {seconds} s")
+            self.nemesis("go on", seconds, number, process.life)
+
+    def on_go_on(self, number: int, life: int) -> None:
+        """SIGCONT."""
+        process = self.processes[number]
+        if process.life == life and process.is_paused:
+            process.is_paused = False
+            self.say(f"{process.name} goes on")
+            frozen, self.frozen = self.frozen, []
+            for event in frozen:
+                if event.process == number:
+                    self._add(0.0, event)
+                else:
+                    self.frozen.append(event)
+
+    def on_cut(self, number: int, seconds: float) -> None:
+        """No packet between a process and ZooKeeper, for so many seconds."""
+        self.processes[number].is_cut = True
+        self.say(f"{self.processes[number].name} is cut off for {seconds} s")
+        self.nemesis("heal", seconds, number)
+
+    def on_heal(self, number: int) -> None:
+        """Packets pass again."""
+        self.processes[number].is_cut = False
+
+    # --- what no protocol can repair ----------------------------------------------------------------------------------
+
+    def on_back_up(self) -> None:
+        """Somebody copies ZooKeeper and one of the stores."""
+        name = self.chance.pick("which store", list(self.stores))
+        self.backup = (dict(self.server.nodes), name, deepcopy(self.stores[name]))
+
+    def on_damage(self, kind: str) -> None:
+        """Everything stops, something is not what it was, everything starts again."""
+        for process in self.processes:
+            self.on_heal(process.number)
+            if process.is_alive:
+                process.die("stopped for maintenance")
+        nodes, name, store = self.backup or (self.server.nodes, "", None)
+        for session in list(self.server.sessions):
+            self.server.end(session)
+        self.server.past.clear()
+        if kind == "ZooKeeper restored from the past":
+            self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
+        elif kind == "a store restored from the past" and store is not None:
+            self.stores[name] = deepcopy(store)
+        elif kind == "record damaged" and RECORD in self.server.nodes:
+            record = self.server.nodes[RECORD]
+            self.server.nodes = {**self.server.nodes, RECORD: evolve(record, data=record.data[:-9])}
+        elif kind == "source truncated":
+            source = self.sources[self.chance.pick("which source", list(self.sources))]
+            source.lost_upto = source.available
+        self.say(kind)
+        self.oracle.was_damaged(kind)
+
+    # --- writes -------------------------------------------------------------------------------------------------------
+
+    def apply(self, steps: list[Step], session: int) -> None:
+        """A write that has come to the servers."""
+        self.server.apply(steps, session)
+        self.oracle.record_written()
+
+    def on_late_write(self, steps: list[Step], session: int) -> None:
+        """A write that nobody waits for any more; its session may have ended."""
+        if session in self.server.sessions:
+            try:
+                self.apply(steps, session)
+            except Conflict as conflict:
+                self.say(f"a late write of session {session} is refused: {conflict}")
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def send_commit(self, process: Process, name: str, tx: SinkTransaction) -> None:
+        """A commit goes to a store."""
+        if self.stores[name].kind is StoreKind.UNFENCED:
+            self.on_effect(name, tx, process.number, process.life)  # in the very moment of the check
+        elif self.chance.happens("commit lost"):
+            if self.chance.happens("commit lands late"):
+                self.later("effect", LATE_SECS, None, name, tx, None, 0)
+            done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
+            process.post("committed", 0.5, tx.attempt, done)
+        else:
+            pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
+            self.later("effect", pause, None, name, tx, process.number, process.life)
+
+    def on_effect(self, name: str, tx: SinkTransaction, number: int | None, life: int) -> None:
+        """A commit arrives at a store; whoever sent it may be gone."""
+        store, error = self.stores[name], None
+        try:
+            store.apply(tx)
+            self.say(f"{name} has {tx.token}")
+        except (TridentError, StoreBusyException) as refused:
+            self.say(f"{name} refuses {tx.token}: {refused}")
+            error = refused
+        self.oracle.effect_landed()
+        if self.chance.happens("store restarts"):
+            store.restart()
+        if number is None or self.processes[number].life != life:
+            return
+        if self.chance.happens("commit reply lost") and error is None:
+            # Read back, under the same lock: it is there.
+            is_done = bool(store.ledger) and store.ledger[-1].token == tx.token
+            error = None if is_done else StoreBusyException("no answer")
+        self.processes[number].post("committed", 0.002, tx.attempt, error)
+
