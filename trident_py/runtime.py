@@ -63,7 +63,8 @@ def start_topology(
             ship(session, code)
         plan = check(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
-        store = lead(name, hosts=hosts, root=config.root, session_timeout=config.session_timeout)
+        access = config.zookeeper_access
+        store = lead(name, hosts=hosts, root=config.root, session_timeout=config.session_timeout, access=access)
         resources.callback(store.close)
         return _Assembly(name=name, plan=plan, config=config, session=session, store=store).start(resources)
 
