@@ -35,6 +35,8 @@ LONG_SESSION_SECONDS = 45.0
 
 SHORT_SESSION_SECONDS = 3.0
 PATIENCE_SECONDS = 20.0
+BEHIND = 100
+"""So many writes a paused server is behind when it goes on; without a sync, it answers from what it had."""
 
 
 @pytest.fixture
@@ -191,17 +193,31 @@ def test_nothing_is_decided_from_what_a_lagging_server_has(
     record = TopologyPaths(f"{session.chroot}/trident/wordcount").record
     store.write(_numbered(0))
     with ThreadPoolExecutor(1) as pool:
-        for seq in range(1, 9):
+        for last in range(BEHIND, 3 * BEHIND + 1, BEHIND):
             [seen] = session.settle(lambda: session.read(record))
             assert seen is not None
             servers.pause(lagging)
-            store.write(_numbered(seq))
-            reading = pool.submit(_record_at, session)
+            for seq in range(last - BEHIND + 1, last + 1):
+                store.write(_numbered(seq))
+            reading = pool.submit(session.settle, lambda: session.read(record))
+            _await_sent(session)
             servers.resume(lagging)
-            assert reading.result(PATIENCE_SECONDS) == _numbered(seq)
+            [found] = reading.result(PATIENCE_SECONDS)
+            assert found is not None
+            assert found.version == last
+            assert _record_at(session) == _numbered(last)
             with pytest.raises(Conflict):
                 _commit(session, [Put(record, b"decided from what is no longer so", seen.version)])
-    assert store.read() == _numbered(8)
+    assert store.read() == _numbered(3 * BEHIND)
+
+
+def _await_sent(session: ZooKeeperSession) -> None:
+    """Return when a request is under way, which is the first thing that a server finds when it goes on."""
+    never = threading.Event()
+    until = monotonic() + PATIENCE_SECONDS
+    while not session._client._pending:
+        assert monotonic() < until
+        never.wait(0.001)
 
 
 @pytest.mark.parametrize("nodes", [1, 1_500])
