@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 from attrs import Attribute, field, frozen
@@ -55,37 +57,44 @@ class ZooKeeperTLS:
         if (value is None) != (self.cert_file is None):
             raise ConfigError("a certificate for ZooKeeper and its private key go together; only one of them was given")
 
-    @property
-    def password_or_empty(self) -> str:
-        """What the key is encrypted with; never None, at which OpenSSL would ask on the terminal."""
-        return self.key_password.reveal() if self.key_password else ""
-
-    def ensure_readable(self) -> None:
-        """Load the files once: kazoo would go on trying for ever without a word.
+    def ensure_usable(self) -> None:
+        """Load the files once, since a client goes on trying for ever without a word.
 
         Raises:
             ConfigError: one of them can't be read, or the password is not that of the key.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
-            context.load_verify_locations(self.ca_file)
+            self._context()
         except OSError as error:
+            reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+            ours = f" or certificate {self.cert_file} with key {self.key_file}" if self.cert_file else ""
             raise ConfigError(
-                f"the authorities in {self.ca_file} can't be read ({_reason(error)}); they must be PEM"
-            ) from error
-        if self.cert_file is None:
-            return
-        try:
-            context.load_cert_chain(self.cert_file, self.key_file, password=self.password_or_empty)
-        except OSError as error:
-            raise ConfigError(
-                f"the certificate {self.cert_file} can't be used with the key {self.key_file} ({_reason(error)}); they "
-                f"must be PEM and belong together, and an encrypted key needs its password"
+                f"no TLS with ZooKeeper: authorities {self.ca_file}{ours} can't be used ({reason or error}); they must "
+                f"be PEM files, a certificate must belong to its key, and an encrypted key needs its password"
             ) from error
 
+    def connect(self, address: tuple[str, int], host: str, timeout: float) -> ssl.SSLSocket:
+        """A connection to ``address``, which has proven to be ``host``. Reads the files anew: certificates expire.
 
-def _reason(error: OSError) -> str:
-    return error.reason if isinstance(error, ssl.SSLError) and error.reason else error.strerror or str(error)
+        Raises:
+            OSError: there is none; an `ssl.SSLError` if that is for its certificate or ours.
+        """
+        with ExitStack() as closing:
+            plain = closing.enter_context(socket.create_connection(address, timeout))
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            protected = self._context().wrap_socket(plain, server_hostname=host)  # closes it if that fails
+            closing.pop_all()
+            return protected
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # asks for a certificate, and checks the name in it
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_verify_locations(self.ca_file)
+        if self.cert_file is not None:
+            # never None, at which OpenSSL would ask on the terminal
+            password = self.key_password.reveal() if self.key_password else ""
+            context.load_cert_chain(self.cert_file, self.key_file, password=password)
+        return context
 
 
 @frozen(kw_only=True)

@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 SHOWN = 5
 
 
-def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths, root: str) -> None:
+def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     """Return if nobody but us may change the nodes at ``paths``; warn where we have no identity to guard them with.
 
-    What is above ``root`` may be open: a node that has children can't be removed, and nothing of ours is stored there.
+    What is above the root may be open: a node that has children can't be removed, and nothing of ours is stored there.
 
     Raises:
         ConfigError: we have one, and some of the nodes that are there are open to anyone.
@@ -31,7 +31,7 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths, root: str) -
             session.hosts,
         )
         return
-    is_open = session.settle(lambda: session.open_to_anyone(*_nodes(session, paths, root)))
+    is_open = session.settle(lambda: session.open_to_anyone(*_nodes(session, paths)))
     if is_open:
         found = ", ".join(f"{path} ({rights})" for path, rights in [*is_open.items()][:SHOWN])
         raise ConfigError(
@@ -41,7 +41,8 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths, root: str) -
         )
 
 
-def _nodes(session: ZooKeeperSession, paths: TopologyPaths, root: str) -> list[str]:
+def _nodes(session: ZooKeeperSession, paths: TopologyPaths) -> list[str]:
+    root = paths.base.rpartition("/")[0]
     blobs = [f"{paths.blobs}/{name}" for name in session.children(paths.blobs)]
     return [root, paths.base, paths.identity, paths.epoch, paths.record, paths.blobs, *blobs]
 

@@ -56,8 +56,7 @@ def lead(
         hosts: ``"host:port,…/chroot"``; a chroot that does not exist is made.
         root: the node under which every topology has its own.
         session_timeout: seconds after which the servers give up a silent leader.
-        wait: seconds to wait for an earlier leader to give up; None: until one that was killed is gone, which is
-            ``session_timeout`` and 5 s more.
+        wait: seconds for an earlier leader to give up; None: ``session_timeout`` and 5 more, when a killed one is gone.
         access: how to be let in.
 
     Raises:
@@ -71,7 +70,7 @@ def lead(
     paths = TopologyPaths(f"{session.chroot}{root}/{topology}")
     try:
         session.settle(lambda: _ensure_identity(session, paths))
-        ensure_guarded(session, paths, f"{session.chroot}{root}")
+        ensure_guarded(session, paths)
         patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
         claim, version = _take_over(session, paths, topology, patience)
         # Read only now: whoever resets a topology can do so until somebody leads it.

@@ -38,13 +38,13 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from coordinators.access import ANONYMOUS, ZooKeeperAccess
+from coordinators.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from coordinators.connecting import ROUNDS_PER_SESSION, Tries, quiet_kazoo, servers_of
 from coordinators.errors import ConfigError, CoordinationLost
 from coordinators.znodes import Step, Znode, ensure_fits
@@ -322,18 +322,22 @@ class ZooKeeperSession:
             log.info("%s: the ZooKeeper client did not close cleanly", self.who, exc_info=True)
 
 
+class _ProtectingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Connects by TLS. kazoo's own trusts whom the system trusts, and leaves a socket open where that fails."""
+
+    def __init__(self, tls: ZooKeeperTLS) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> Any:
+        return self._tls.connect(address, hostname, timeout)
+
+
 def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
     options: dict[str, Any] = {}
     if access.tls is not None:
-        access.tls.ensure_readable()
-        options = {
-            "use_ssl": True,
-            "check_hostname": True,  # kazoo's default is not to
-            "ca": str(access.tls.ca_file),
-            "certfile": access.tls.cert_file and str(access.tls.cert_file),
-            "keyfile": access.tls.key_file and str(access.tls.key_file),
-            "keyfile_password": access.tls.password_or_empty,
-        }
+        access.tls.ensure_usable()
+        options = {"handler": _ProtectingHandler(access.tls), "use_ssl": True}
     if access.login is not None:
         options["auth_data"] = [("digest", access.login.reveal())]
     if access.has_identity:
