@@ -281,6 +281,12 @@ def test_one_server_that_does_not_answer_is_no_hindrance(secured: Secured, chroo
         servers.await_quorum()
 
 
+def test_a_certificate_that_the_servers_do_not_trust_is_told_at_once(secured: Secured, secure_hosts: str) -> None:
+    stranger = Authority.named("strangers", secured.authority.directory).vouch("stranger")
+    tls = ZooKeeperTLS(ca_file=secured.tls.ca_file, cert_file=stranger.cert, key_file=stranger.key)
+    assert "that they take our certificate" in _refusal(secure_hosts, ZooKeeperAccess(tls=tls))
+
+
 # --- what is said, and what is not ------------------------------------------------------------------------------------
 
 
