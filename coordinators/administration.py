@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from attrs import evolve, frozen
 
+from coordinators.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.errors import ConfigError, FencedError
 from coordinators.leadership import load, read_identity
 from coordinators.record import CoordinatorRecord
@@ -47,18 +48,20 @@ class TopologyDescription:
     record: CoordinatorRecord | None
 
 
-def list_topologies(*, hosts: str, root: str = "/trident") -> list[str]:
+def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS) -> list[str]:
     """The names of all topologies that were ever started under ``root``, sorted.
 
     Raises:
         CoordinationLost: no server answers.
-        ConfigError: ``hosts`` is no connection string.
+        ConfigError: ``hosts`` is no connection string, or we are not let in.
     """
-    with _session(hosts, f"topologies under {root}") as session:
+    with _session(hosts, access, f"topologies under {root}") as session:
         return session.settle(lambda: _names(session, root))
 
 
-def describe(topology: str, *, hosts: str, root: str = "/trident") -> TopologyDescription:
+def describe(
+    topology: str, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
+) -> TopologyDescription:
     """What is stored about ``topology``, also while it runs.
 
     Raises:
@@ -66,11 +69,13 @@ def describe(topology: str, *, hosts: str, root: str = "/trident") -> TopologyDe
         MetadataError: something of it cannot be read.
         CoordinationLost: no server answers.
     """
-    with _session(hosts, f"topology {topology!r}") as session:
+    with _session(hosts, access, f"topology {topology!r}") as session:
         return session.settle(lambda: _describe(session, topology, root))
 
 
-def reset(topology: str, *, hosts: str, root: str = "/trident") -> TopologyIdentity:
+def reset(
+    topology: str, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
+) -> TopologyIdentity:
     """Forget the record of ``topology``, so that its next start is the first of a new incarnation, which it returns.
 
     The record need not be readable. The epoch's number stays, so tokens in sinks stay in order; its node is written, so
@@ -82,7 +87,7 @@ def reset(topology: str, *, hosts: str, root: str = "/trident") -> TopologyIdent
         MetadataError: its identity or epoch cannot be read.
         CoordinationLost: no server answers.
     """
-    with _session(hosts, f"topology {topology!r}") as session:
+    with _session(hosts, access, f"topology {topology!r}") as session:
         paths = _paths(session, topology, root)
         before = session.settle(lambda: _known_identity(session, topology, root))
         after = evolve(before, incarnation=before.incarnation + 1)
@@ -103,8 +108,8 @@ def reset(topology: str, *, hosts: str, root: str = "/trident") -> TopologyIdent
 
 
 @contextmanager
-def _session(hosts: str, who: str) -> Iterator[ZooKeeperSession]:
-    session = ZooKeeperSession.connect(hosts, who=who, session_timeout=SESSION_SECONDS)
+def _session(hosts: str, access: ZooKeeperAccess, who: str) -> Iterator[ZooKeeperSession]:
+    session = ZooKeeperSession.connect(hosts, who=who, session_timeout=SESSION_SECONDS, access=access)
     try:
         yield session
     finally:

@@ -8,13 +8,18 @@ checks the version of the epoch's node, so nothing an earlier leader sends can l
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from coordinators.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.candidate import Candidate, Withdrawn
+from coordinators.connecting import ROUNDS_PER_SESSION
 from coordinators.errors import CoordinationLost, FencedError, MetadataError
+from coordinators.guard import ensure_guarded
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
 from coordinators.store import TopologyIdentity
 from coordinators.znodes import (
@@ -29,10 +34,9 @@ from coordinators.znodes import (
     StoredIdentity,
     TopologyPaths,
     parse,
-    request_bytes,
     to_bytes,
 )
-from coordinators.zookeeper import REQUEST_BYTES_MAX, ROUNDS_PER_SESSION, Conflict, Unanswered, ZooKeeperSession
+from coordinators.zookeeper import Conflict, Unanswered, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ def lead(
     root: str = "/trident",
     session_timeout: float = 10.0,
     wait: float | None = None,
+    access: ZooKeeperAccess = ANONYMOUS,
 ) -> ZooKeeperRecordStore:
     """Lead ``topology`` from now on; every earlier leadership is fenced.
 
@@ -56,21 +61,28 @@ def lead(
         hosts: ``"host:port,…/chroot"``; a chroot that does not exist is made.
         root: the node under which every topology has its own.
         session_timeout: seconds after which the servers give up a silent leader.
-        wait: seconds to wait for an earlier leader to give up; None: ``session_timeout`` and 5 s more, by when one
-            that was killed is gone.
+        wait: seconds for an earlier leader to give up; None: ``session_timeout`` and 5 more, when a killed one is gone.
+        access: how to be let in.
 
     Raises:
         FencedError: another process leads, and went on leading.
         CoordinationLost: no server answers.
-        ConfigError: ``hosts`` is no connection string.
+        ConfigError: ``hosts`` is no connection string, we are not let in, or anyone may change what should be ours.
         MetadataError: what is stored about the topology cannot be read.
     """
     patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
-    return _elected(Candidate(topology, patience), _connect(topology, hosts, session_timeout), root)
+    who = f"topology {topology!r}"
+    session = ZooKeeperSession.connect(hosts, who=who, session_timeout=session_timeout, access=access)
+    return _elected(Candidate(topology, patience), session, root)
 
 
 def stand_by(
-    candidate: Candidate, *, hosts: str, root: str = "/trident", session_timeout: float = 10.0
+    candidate: Candidate,
+    *,
+    hosts: str,
+    root: str = "/trident",
+    session_timeout: float = 10.0,
+    access: ZooKeeperAccess = ANONYMOUS,
 ) -> ZooKeeperRecordStore | None:
     """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
 
@@ -80,28 +92,26 @@ def stand_by(
         CoordinationLost: no server answered the first time.
         ConfigError, MetadataError: as `lead`.
     """
-    session = _connect(candidate.topology, hosts, session_timeout)
+    who = f"topology {candidate.topology!r}"
+    connect = partial(ZooKeeperSession.connect, hosts, who=who, session_timeout=session_timeout, access=access)
+    session = connect()
     with suppress(Withdrawn):
         while True:
             try:
                 return _elected(candidate, session, root)
             except CoordinationLost as error:
                 log.warning("topology %s: standing by, but: %s", candidate.topology, error)
-            session = _reconnected(candidate, hosts, session_timeout)
+            session = _reconnected(candidate, connect)
     return None
 
 
-def _reconnected(candidate: Candidate, hosts: str, session_timeout: float) -> ZooKeeperSession:
+def _reconnected(candidate: Candidate, connect: Callable[[], ZooKeeperSession]) -> ZooKeeperSession:
     while True:
         candidate.wait(STANDBY_RETRY_SECONDS)
         try:
-            return _connect(candidate.topology, hosts, session_timeout)
+            return connect()
         except CoordinationLost as error:
             log.warning("topology %s: standing by, but: %s", candidate.topology, error)
-
-
-def _connect(topology: str, hosts: str, session_timeout: float) -> ZooKeeperSession:
-    return ZooKeeperSession.connect(hosts, who=f"topology {topology!r}", session_timeout=session_timeout)
 
 
 def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooKeeperRecordStore:
@@ -109,11 +119,10 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
     paths = TopologyPaths(f"{session.chroot}{root}/{topology}")
     try:
         session.settle(lambda: _ensure_identity(session, paths))
+        ensure_guarded(session, paths)
         claim, version = _take_over(session, paths, candidate)
         # Read only now: whoever resets a topology can do so until somebody leads it.
-        identity = session.settle(lambda: read_identity(session, paths, topology))
-        if identity is None:
-            raise _identity_is_gone(paths)
+        identity = session.settle(lambda: _existing_identity(session, paths, topology))
     except BaseException:
         session.close()
         raise
@@ -141,6 +150,13 @@ def _ensure_identity(session: ZooKeeperSession, paths: TopologyPaths) -> None:
         session.commit([Create(paths.identity, to_bytes(StoredIdentity(str(uuid4()), 1)))])
     except Conflict:
         log.debug("%s was created by somebody else at the same moment", paths.identity)
+
+
+def _existing_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity:
+    identity = read_identity(session, paths, topology)
+    if identity is None:
+        raise _identity_is_gone(paths)
+    return identity
 
 
 def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
@@ -242,7 +258,6 @@ class ZooKeeperRecordStore:
             self.read()
         encoded = encode(record)
         steps = self._steps(encoded)
-        self._ensure_fits(steps)
         writes_before = self.writes
 
         def write_once() -> None:
@@ -296,18 +311,6 @@ class ZooKeeperRecordStore:
                 steps.append(Put(paths.blob(name), text.encode(), ANY_VERSION))
         steps.extend(Remove(paths.blob(name), ANY_VERSION) for name in before if name not in encoded.blobs)
         return steps
-
-    def _ensure_fits(self, steps: list[Step]) -> None:
-        sizes = {step.path: request_bytes(step) for step in steps}
-        if sum(sizes.values()) <= REQUEST_BYTES_MAX:
-            return
-        largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
-        parts = ", ".join(f"{path.rpartition('/')[2]} ({sizes[path]:,} bytes)" for path in largest)
-        raise MetadataError(
-            f"topology {self.identity.name!r}: one write of {sum(sizes.values()):,} bytes is above the "
-            f"{REQUEST_BYTES_MAX:,} that ZooKeeper takes; largest are {parts}. Let the spout describe its batches more "
-            f"briefly, or make them smaller"
-        )
 
     def _holds(self, encoded: EncodedRecord) -> bool:
         [head] = self._session.read(self._paths.record)

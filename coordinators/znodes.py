@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -27,6 +28,9 @@ C = TypeVar("C")
 
 ANY_VERSION = -1
 """For nodes that another step of the same atomic write guards."""
+
+REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
+"""The server cuts the connection of a request of 1 MiB (``jute.maxbuffer``), with no word why; the rest is margin."""
 
 STEP_OVERHEAD_BYTES = 100
 
@@ -189,7 +193,25 @@ class Remove:
 Step = Check | Create | Put | Remove
 
 
-def request_bytes(step: Step) -> int:
-    """How much ``step`` adds to a request, at most."""
+def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
+    """Return if the server takes ``steps`` at once, with access control lists of ``acl_bytes`` on what is created.
+
+    Raises:
+        MetadataError: it would cut the connection; names the largest of them.
+    """
+    sizes = {step.path: _bytes_of(step, acl_bytes) for step in steps}
+    if sum(sizes.values()) <= REQUEST_BYTES_MAX:
+        return
+    largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
+    parts = ", ".join(f"{path.rpartition('/')[2]} ({sizes[path]:,} bytes)" for path in largest)
+    raise MetadataError(
+        f"{who}: one write of {sum(sizes.values()):,} bytes is above the {REQUEST_BYTES_MAX:,} that ZooKeeper takes; "
+        f"largest are {parts}. Let the spout describe its batches more briefly, or make them smaller"
+    )
+
+
+def _bytes_of(step: Step, acl_bytes: int) -> int:
+    """How much ``step`` adds to a request, or to what the servers make of it, at most."""
     data = step.data if isinstance(step, Create | Put) else b""
-    return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES
+    acl = acl_bytes if isinstance(step, Create) else 0
+    return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES + acl

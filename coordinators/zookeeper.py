@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -25,10 +24,13 @@ from typing import Any, TypeVar
 from attrs import define, field
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -36,25 +38,28 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from coordinators.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.connecting import ROUNDS_PER_SESSION, Tries, quiet_kazoo, servers_of
 from coordinators.errors import ConfigError, CoordinationLost
-from coordinators.znodes import Step, Znode
+from coordinators.znodes import Step, Znode, ensure_fits
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
-"""The server cuts the connection of a request of 1 MiB (``jute.maxbuffer``), with no word why; the rest is margin."""
-
 LEASE_OF_SESSION = 2 / 3
-ROUNDS_PER_SESSION = 6
 CONNECT_SECONDS_MIN = 5.0
 CLOSE_SECONDS_MAX = 3.0
+
+
+RIGHTS = {"c": Permissions.CREATE, "d": Permissions.DELETE, "w": Permissions.WRITE, "a": Permissions.ADMIN}
+"""By which a node or what is below it can be changed, and ZooKeeper's letters for them."""
 
 
 class Unanswered(Exception):
@@ -92,50 +97,42 @@ class ZooKeeperSession:
         who: on whose behalf, for messages: "topology 'wordcount'".
         hosts: the servers as the user named them.
         seconds: the session timeout that the server granted.
+        access: as whom we came, and how.
     """
 
     who: str
     hosts: str
     seconds: float
+    access: ZooKeeperAccess
     _client: Any
     _pid: int = field(factory=os.getpid)
     _answered: float = field(factory=monotonic)
     _patience_ends: float = 0.0
     _ended: str | None = None
+    _has_written: bool = False
     _closing: threading.Thread | None = None
 
     @classmethod
-    def connect(cls, hosts: str, *, who: str, session_timeout: float) -> ZooKeeperSession:
+    def connect(
+        cls, hosts: str, *, who: str, session_timeout: float, access: ZooKeeperAccess = ANONYMOUS
+    ) -> ZooKeeperSession:
         """A session at ``hosts`` (``"host:port,…/chroot"``), within ``session_timeout`` seconds but at least 5.
 
         Raises:
-            ConfigError: ``hosts`` is no connection string.
+            ConfigError: ``hosts`` is no connection string, or a server could not prove to be who it should be.
             CoordinationLost: no server answered.
         """
-        _quiet_kazoo()
-        try:
-            client = KazooClient(
-                _servers(hosts, session_timeout),
-                timeout=session_timeout,
-                connection_retry=KazooRetry(**RECONNECT_RETRY),
-            )
-        except ValueError as error:
-            raise ConfigError(
-                f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'"
-            ) from error
-        session = cls(who=who, hosts=hosts, seconds=session_timeout, client=client)
+        quiet_kazoo()
+        client = _client(hosts, session_timeout, access)
+        session = cls(who=who, hosts=hosts, seconds=session_timeout, access=access, client=client)
         client.add_listener(session._on_state)
-        grants = _grants(client)
+        tries = Tries.of(client)
         client.start_async()
-        patience = max(session_timeout, CONNECT_SECONDS_MIN)
         try:
-            session.seconds = grants.get(timeout=patience)
-        except queue.Empty:
+            session.seconds = tries.granted(who, hosts, max(session_timeout, CONNECT_SECONDS_MIN))
+        except BaseException:
             session.close()
-            raise CoordinationLost(
-                f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s; check that it runs and "
-                f"that the address is right, or leave `zookeeper` out of the configuration to use the embedded one"
-            ) from None
+            raise
         if session.seconds != session_timeout:
             log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, session.seconds)
         session._answered = monotonic()
@@ -167,22 +164,31 @@ class ZooKeeperSession:
     def read(self, *paths: str) -> list[Znode | None]:
         """What these nodes hold now, None where there is none; one round."""
         client = self._client
-        asked = [lambda path=path: client.get_async(path) for path in paths]
-        answers = self._round(lambda: client.sync_async(paths[0]), *asked)
+        asked = [(path, lambda path=path: client.get_async(path)) for path in paths]
+        answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
         return [answer and Znode(answer[0], answer[1].version) for answer in answers[1:]]
 
     def children(self, path: str) -> list[str]:
         """The names of the nodes below ``path``, sorted; none if there is no such node."""
         client = self._client
-        return sorted(self._round(lambda: client.sync_async(path), lambda: client.get_children_async(path))[1] or [])
+        sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path))
+        return sorted(self._round((path, sync), (path, ask))[1] or [])
+
+    def open_to_anyone(self, *paths: str) -> dict[str, str]:
+        """Those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
+        client = self._client
+        asked = [(path, lambda path=path: client.get_acls_async(path)) for path in paths]
+        answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
+        rights = {path: _rights_of_anyone(answer[0]) for path, answer in zip(paths, answers[1:], strict=True) if answer}
+        return {path: letters for path, letters in rights.items() if letters}
 
     def ensure_path(self, path: str) -> None:
         """Create ``path``, and what is above it, where it is missing."""
-        self._round(lambda: self._client.ensure_path_async(path))
+        self._round((path, lambda: self._client.ensure_path_async(path)))
 
     def watch(self, path: str, changed: threading.Event) -> Znode | None:
         """What a node holds; ``changed`` is set when that may have changed."""
-        [answer] = self._round(lambda: self._client.get_async(path, watch=lambda _: changed.set()))
+        [answer] = self._round((path, lambda: self._client.get_async(path, watch=lambda _: changed.set())))
         return answer and Znode(answer[0], answer[1].version)
 
     def commit(self, steps: list[Step]) -> None:
@@ -190,18 +196,21 @@ class ZooKeeperSession:
 
         Raises:
             Conflict: none was carried out.
+            MetadataError: they are more than the server takes at once; none was sent.
             Unanswered: nobody knows; look before sending it again.
         """
+        ensure_fits(self.who, steps, self.access.acl_bytes)
         request = self._client.transaction()
         for step in steps:
             step.add_to(request)
-        [results] = self._round(request.commit_async)
+        [results] = self._round((steps[0].path, request.commit_async))
         errors = [
             (isinstance(result, RolledBackError | RuntimeInconsistency), step.path, result)
             for step, result in zip(steps, results, strict=True)
             if isinstance(result, Exception)
         ]
         if not errors:
+            self._has_written = True
             return
         # the steps before the refused one are marked as rolled back, those after it as not looked at
         _, path, error = min(errors, key=lambda found: found[0])
@@ -244,17 +253,17 @@ class ZooKeeperSession:
     def _silence(self) -> float:
         return monotonic() - self._answered
 
-    def _round(self, *requests: Callable[[], Any]) -> list[Any]:
-        """Send these requests in one go and wait for every answer; None for a node that does not exist."""
+    def _round(self, *requests: tuple[str, Callable[[], Any]]) -> list[Any]:
+        """Send these requests, each with the node it is about, in one go; their answers, None for no such node."""
         self._ensure_usable()
         if self._client.state != KazooState.CONNECTED:
             raise Unanswered("not connected")
         sent = monotonic()
-        answers = [self._answer(pending) for pending in [request() for request in requests]]
+        answers = [self._answer(path, pending) for path, pending in [(path, send()) for path, send in requests]]
         self._answered = sent
         return answers
 
-    def _answer(self, pending: Any) -> Any:
+    def _answer(self, path: str, pending: Any) -> Any:
         try:
             return pending.get(timeout=max(0.0, self._patience_ends - monotonic()))
         except NoNodeError:
@@ -266,7 +275,7 @@ class ZooKeeperSession:
             self._on_state(KazooState.LOST)
             raise self._lost() from error
         except KazooException as error:
-            raise self._refused(error, "the request") from error
+            raise self._refused(error, path) from error
 
     def _ensure_usable(self) -> None:
         if self._pid != os.getpid():
@@ -280,10 +289,16 @@ class ZooKeeperSession:
     def _lost(self) -> CoordinationLost:
         return CoordinationLost(f"{self._ended}; what is committed is safe, start the topology again")
 
-    def _refused(self, error: Exception, what: str) -> CoordinationLost:
-        return CoordinationLost(
-            f"{self.who}: ZooKeeper at {self.hosts} refused {what}: {type(error).__name__} {error}; "
-            f"check its log, its access control lists and its quotas"
+    def _refused(self, error: Exception, path: str) -> ConfigError | CoordinationLost:
+        refusal = f"{self.who}: ZooKeeper at {self.hosts} refused {path}: {type(error).__name__} {error}"
+        if not isinstance(error, NoAuthError | InvalidACLError | AuthFailedError):
+            return CoordinationLost(f"{refusal}; check its log and its quotas")
+        if self._has_written:  # so we were let in, and it is the node that has changed
+            return CoordinationLost(f"{refusal}; its access control list was changed, give it back to us")
+        return ConfigError(
+            f"{refusal}; {'our login or certificate is not one' if self.access.has_identity else 'we gave no login'} "
+            f"that may do this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) and `zookeeper_tls`, and what "
+            f"`getAcl {path}` tells"
         )
 
     def _on_state(self, state: str) -> None:
@@ -306,33 +321,38 @@ class ZooKeeperSession:
             log.info("%s: the ZooKeeper client did not close cleanly", self.who, exc_info=True)
 
 
-def _servers(hosts: str, session_timeout: float) -> str:
-    """The servers of ``hosts``, as often as it takes to try each for a second or a sixth of the session at most.
+class _ProtectingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Connects by TLS. kazoo's own trusts whom the system trusts, and leaves a socket open where that fails."""
 
-    kazoo divides the session by the number of servers to know how long each may take to answer. One that is just
-    starting may take a connection and never answer it (seen with 3.9.5); it would cost a leader its whole session.
-    """
-    servers = hosts.partition("/")[0]
-    times = min(ROUNDS_PER_SESSION, int(session_timeout)) // len(servers.split(","))
-    return ",".join([servers] * max(1, times))
+    def __init__(self, tls: ZooKeeperTLS) -> None:
+        super().__init__()
+        self._tls = tls
 
-
-def _grants(client: Any) -> queue.SimpleQueue[float]:
-    """Where the session timeout of each coming connection, as the server granted it, will be put, in seconds."""
-    granted: queue.SimpleQueue[float] = queue.SimpleQueue()
-    connection = client._connection  # noqa: SLF001  kazoo shows nobody what was granted, only what was asked for
-    connect = connection._connect  # noqa: SLF001
-
-    def connect_and_tell(*args: Any) -> Any:
-        read_milliseconds, connect_milliseconds = connect(*args)
-        granted.put(connect_milliseconds * len(client.hosts) / 1000)
-        return read_milliseconds, connect_milliseconds
-
-    connection._connect = connect_and_tell  # noqa: SLF001
-    return granted
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> Any:
+        return self._tls.connect(address, hostname, timeout)
 
 
-def _quiet_kazoo() -> None:
-    """Keep out of logs what kazoo tells at DEBUG: every znode's content, and credentials."""
-    kazoo_log = logging.getLogger("kazoo")
-    kazoo_log.setLevel(max(logging.INFO, kazoo_log.getEffectiveLevel()))
+def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
+    options: dict[str, Any] = {}
+    if access.tls is not None:
+        access.tls.ensure_usable()
+        options = {"handler": _ProtectingHandler(access.tls), "use_ssl": True}
+    if access.login is not None:
+        options["auth_data"] = [("digest", access.login.reveal())]
+    if access.has_identity:
+        # A server that didn't take our word for who we are refuses it, so whatever is created proves that it did.
+        options["default_acl"] = CREATOR_ALL_ACL
+    try:
+        return KazooClient(
+            servers_of(hosts, session_timeout),
+            timeout=session_timeout,
+            connection_retry=KazooRetry(**RECONNECT_RETRY),
+            **options,
+        )
+    except ValueError as error:
+        raise ConfigError(f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'") from error
+
+
+def _rights_of_anyone(acls: list[Any]) -> str:
+    granted = [acl.perms for acl in acls if acl.id == ANYONE_ID_UNSAFE]
+    return "".join(letter for letter, right in RIGHTS.items() if any(perms & right for perms in granted))

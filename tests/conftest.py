@@ -1,4 +1,4 @@
-"""Fixtures for everybody: a real ZooKeeper, and how long Hypothesis searches."""
+"""Fixtures for everybody: a real ZooKeeper, alone and as an ensemble of three, and how long Hypothesis searches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import settings
 from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError
 from coordinators.zookeeper import ZooKeeperSession
+from tests.servers.zookeeper import Ensemble
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
 
@@ -42,3 +43,19 @@ def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
     session.settle(lambda: session.ensure_path(session.chroot))
     session.close()
     return hosts
+
+
+@pytest.fixture(scope="session")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Three servers for the whole run. Who harms one has it serve again: ``start()``, then ``await_quorum()``."""
+    servers = Ensemble.of(tmp_path_factory.mktemp("ensemble"))
+    try:
+        servers.start()
+        servers.await_quorum()
+        yield servers
+    except ConfigError as error:
+        if IS_CI:
+            raise
+        pytest.skip(str(error))
+    finally:
+        servers.stop()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from trident_py._lazy import lazy
 
 if TYPE_CHECKING:
+    from coordinators.access import ZooKeeperTLS as ZooKeeperTLS
     from coordinators.attempt import TransactionAttempt as TransactionAttempt
     from coordinators.batch_coordinator import BatchCoordinator as BatchCoordinator
     from coordinators.batch_coordinator import CursorCoordinator as CursorCoordinator
+    from coordinators.secret import Secret as Secret
     from trident_py.collector import TridentCollector as TridentCollector
     from trident_py.config import RetryPolicy as RetryPolicy
     from trident_py.config import TridentConfig as TridentConfig
@@ -77,8 +79,10 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
+            "coordinators.access": ["ZooKeeperTLS"],
             "coordinators.attempt": ["TransactionAttempt"],
             "coordinators.batch_coordinator": ["BatchCoordinator", "CursorCoordinator"],
+            "coordinators.secret": ["Secret"],
             "trident_py.collector": ["TridentCollector"],
             "trident_py.config": ["RetryPolicy", "TridentConfig"],
             "trident_py.context": ["Metrics", "TopologyContext"],

@@ -10,6 +10,8 @@ from typing import Any
 
 from attrs import Attribute, field, frozen
 
+from coordinators.access import OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS, as_login
+from coordinators.secret import Secret
 from trident_py.errors import ConfigError
 
 
@@ -50,6 +52,15 @@ def _connection_string(_: object, attribute: Attribute[Any], value: object) -> N
         )
 
 
+def _of_servers(config: Any, attribute: Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, ZooKeeperTLS):
+        raise ConfigError(f"{attribute.name} must be a ZooKeeperTLS, not {value!r}")
+    if config.zookeeper is None and (value is not None or config.zookeeper_auth is not None):
+        raise ConfigError(
+            "zookeeper_auth and zookeeper_tls are for the servers that `zookeeper` names, and it names none"
+        )
+
+
 @frozen(kw_only=True)
 class RetryPolicy:
     """What a batch whose own code fails is given before the topology halts.
@@ -77,6 +88,8 @@ class TridentConfig:
         session_timeout: of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s later.
         retry: what a failing batch is given; see `RetryPolicy`.
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
+        zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
+        zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
         root: the znode under which every topology has its own.
         state_dir: where the embedded server keeps its data.
     """
@@ -87,6 +100,8 @@ class TridentConfig:
     session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
     retry: RetryPolicy = field(factory=RetryPolicy)
     zookeeper: str | None = field(default=None, validator=_connection_string)
+    zookeeper_auth: Secret | None = field(default=None, converter=as_login)
+    zookeeper_tls: ZooKeeperTLS | None = field(default=None, validator=_of_servers)
     root: str = field(default="/trident", validator=_absolute_znode)
     state_dir: Path = field(default=Path(".trident"), converter=Path)
 
@@ -94,6 +109,13 @@ class TridentConfig:
     def embedded_dir(self) -> Path:
         """Where the embedded server keeps its data."""
         return self.state_dir / "zookeeper"
+
+    @property
+    def zookeeper_access(self) -> ZooKeeperAccess:
+        """How the servers let us in."""
+        if self.zookeeper is None:
+            return OWN_SERVER
+        return ZooKeeperAccess(login=self.zookeeper_auth, tls=self.zookeeper_tls)
 
     @classmethod
     def from_storm(cls, conf: Mapping[str, object]) -> TridentConfig:

@@ -6,6 +6,7 @@ import logging
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field
 from pyspark.sql import SparkSession
@@ -109,15 +110,21 @@ class _Assembly:
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
-        config = self.config
-        store = lead(self.name, hosts=self.hosts, root=config.root, session_timeout=config.session_timeout)
-        return self._recovered(store, resources)
+        return self._recovered(lead(self.name, **self._where()), resources)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
-        config = self.config
-        store = stand_by(candidate, hosts=self.hosts, root=config.root, session_timeout=config.session_timeout)
+        store = stand_by(candidate, **self._where())
         return self._recovered(store, resources) if store else None
+
+    def _where(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "hosts": self.hosts,
+            "root": config.root,
+            "session_timeout": config.session_timeout,
+            "access": config.zookeeper_access,
+        }
 
     def _recovered(self, store: ZooKeeperRecordStore, resources: ExitStack) -> CoordinatorDriver:
         self.store = store

@@ -143,6 +143,9 @@ class Explorer:
         world.processes = [Process(world, number) for number in range(scope.processes)]
         for process in world.processes:
             process.start()
+        first = world.pending[0][2]
+        take(world, first)
+        world.chance.made = []  # type: ignore[attr-defined]
         return pickle.dumps(world), None
 
     def _successors(self, snapshot: bytes) -> Iterator[tuple[World, str]]:
@@ -198,7 +201,7 @@ def enabled(world: World, scope: Scope) -> list[Event]:
     lanes: set[tuple[int | None, str]] = set()
     events: list[Event] = []
     for _, _, event in live:
-        lane = (event.process, event.lane or {"report": "reports", "job": "jobs"}.get(event.kind, ""))
+        lane = (event.process, event.lane or {"job": "jobs"}.get(event.kind, ""))
         if lane[1] and lane in lanes:
             continue
         lanes.add(lane)
@@ -238,8 +241,20 @@ def _mishaps(world: World) -> Iterator[Event]:
                 yield Event("silence", None, 0, (process.number, entry.attempt), "")
 
 
+def settle(world: World) -> None:
+    """What nobody can tell from happening at once: turns that are due, and the first attempt to lead."""
+    while urgent := [event for _, _, event in world.pending if event.kind == "turn" and _matters(world, event)]:
+        _remove(world, urgent[0])
+        world.happen(urgent[0])
+
+
 def take(world: World, event: Event) -> None:
-    """``event`` happens."""
+    """``event`` happens, and the turn that it leads to."""
+    _happen(world, event)
+    settle(world)
+
+
+def _happen(world: World, event: Event) -> None:
     budgets = world.chance.budgets  # type: ignore[attr-defined]
     match event.kind:
         case "kill":
@@ -276,7 +291,9 @@ def finish(world: World) -> None:
             take(world, events[0])
             continue
         leaders = [process for process in world.processes if process.is_alive and process.driver is not None]
-        silent = [(p, entry.attempt) for p in leaders for entry in list(p.driver.machine.active.values())[:1] if p.driver]
+        silent = [
+            (p, entry.attempt) for p in leaders for entry in list(p.driver.machine.active.values())[:1] if p.driver
+        ]
         if not silent:
             break
         for process, attempt in silent:
@@ -370,11 +387,18 @@ def _definitions(definitions: Any) -> Any:
         str(sorted(definitions.known.items())),
         str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._defined.items()]),
         str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._ahead.items()]),
-        str([
-            (i.asked and _ask(i.asked, asked), i.answer and _notice(i.answer, asked), i.refused and i.refused - asked,
-             i.backing_off, i.is_stale)
-            for i in definitions._inquiries.values()
-        ]),
+        str(
+            [
+                (
+                    i.asked and _ask(i.asked, asked),
+                    i.answer and _notice(i.answer, asked),
+                    i.refused and i.refused - asked,
+                    i.backing_off,
+                    i.is_stale,
+                )
+                for i in definitions._inquiries.values()
+            ]
+        ),
     )
 
 
@@ -399,7 +423,9 @@ def _notice(notice: Notice, asked: int) -> str:
 def _plane(process: Process) -> Any:
     plane = process.plane
     return (
-        tuple(sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())),
+        tuple(
+            sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())
+        ),
         tuple((str(c.work.attempt), c.work.cancelled, tuple(c.edges), tuple(c.stores)) for c in plane.commits),
     )
 
@@ -409,7 +435,10 @@ def _event(world: World, event: Event) -> str:
     if event.process is not None:
         driver = world.processes[event.process].driver
         asked = driver.definitions._numbers if driver else 0
-    shown = [_ask(a, asked) if isinstance(a, Ask) else "" if event.kind == "turn" else _argument(a, asked) for a in event.arguments]
+    shown = [
+        _ask(a, asked) if isinstance(a, Ask) else "" if event.kind == "turn" else _argument(a, asked)
+        for a in event.arguments
+    ]
     return f"{event.kind} {event.process} {shown} {event.lane}"
 
 

@@ -161,6 +161,9 @@ class Plane:
     def report(self, notice: Notice) -> None:
         """A report to the acker may be lost, come twice, or come late."""
         chance = self.process.world.chance
+        if not self.process.world.real_time:
+            self.process.deliver(notice)
+            return
         if chance.happens("report lost"):
             return
         self.process.post("report", 2.0 if chance.happens("report late") else 0.001, notice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+
 from attrs import define
 
 from tests.simulation.chance import Dice

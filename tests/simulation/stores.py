@@ -196,7 +196,7 @@ def _adding(count: int) -> Callable[[int | None], int]:
 
 
 def check_agreement(stores: Sequence[Store], committed: int) -> None:
-    """S2, S4, S11 over stores: what the record calls committed is in all of them, and the same; at most one is ahead."""
+    """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one more is."""
     for store in stores:
         if not committed <= len(store.ledger) <= committed + 1:
             story = f"{store.name} has {len(store.ledger)} transactions, the record says {committed} are committed"

@@ -283,4 +283,3 @@ class World:
             is_done = bool(store.ledger) and store.ledger[-1].token == tx.token
             error = None if is_done else StoreBusyException("no answer")
         self.processes[number].post("committed", 0.002, tx.attempt, error)
-

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field, frozen
 
+from coordinators.access import OWN_SERVER, ZooKeeperAccess
+from coordinators.connecting import ROUNDS_PER_SESSION
 from coordinators.errors import CoordinationLost
 from coordinators.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
-from coordinators.zookeeper import LEASE_OF_SESSION, ROUNDS_PER_SESSION, Conflict, Unanswered
+from coordinators.zookeeper import LEASE_OF_SESSION, Conflict, Unanswered
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -104,6 +106,8 @@ class Session:
     seconds: float = SESSION_SECS
     hosts: str = "simulated"
     chroot: str = ""
+    who: str = "the simulation"
+    access: ZooKeeperAccess = OWN_SERVER
     ended: str | None = None
 
     @classmethod
@@ -201,4 +205,4 @@ class Session:
 
 
 def _znode(node: Node | None) -> Znode | None:
-    return node and Znode(node.data, node.version)
+    return Znode(node.data, node.version) if node else None

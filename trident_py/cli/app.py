@@ -123,6 +123,19 @@ def _parser() -> argparse.ArgumentParser:
 def _where() -> argparse.ArgumentParser:
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded one is used")
+    where.add_argument(
+        "--zookeeper-ca",
+        metavar="PEM",
+        type=Path,
+        help="who vouches for the servers; switches TLS on. The login, user:password, is in TRIDENT_ZOOKEEPER_AUTH",
+    )
+    where.add_argument("--zookeeper-cert", metavar="PEM", type=Path, help="our own certificate, if they ask for one")
+    where.add_argument(
+        "--zookeeper-key",
+        metavar="PEM",
+        type=Path,
+        help="its private key; the password of an encrypted one is in TRIDENT_ZOOKEEPER_KEY_PASSWORD",
+    )
     where.add_argument("--root", metavar="ZNODE", help="under which topologies are (/trident)")
     where.add_argument(
         "--state-dir", metavar="DIRECTORY", type=Path, help="where the embedded ZooKeeper has its data (.trident)"

@@ -138,7 +138,7 @@ def _options(arguments: Namespace) -> str:
 
 
 def _given(arguments: Namespace) -> Iterator[str]:
-    for option in ("zookeeper", "root", "state_dir"):
+    for option in ("zookeeper", "zookeeper_ca", "zookeeper_cert", "zookeeper_key", "root", "state_dir"):
         value = getattr(arguments, option)
         if value is not None:
             yield f"--{option.replace('_', '-')} {value}"

@@ -164,9 +164,9 @@ def _embedded_zookeeper() -> Finding:
 
 def _given_zookeeper(config: TridentConfig) -> Finding:
     try:
-        names = list_topologies(hosts=str(config.zookeeper), root=config.root)
+        names = list_topologies(hosts=str(config.zookeeper), root=config.root, access=config.zookeeper_access)
     except TridentError as error:
-        return Finding("zookeeper", False, f"{config.zookeeper} does not answer", str(error))
+        return Finding("zookeeper", False, f"{config.zookeeper} does not let us in or does not answer", str(error))
     return Finding("zookeeper", True, f"{config.zookeeper} answers and knows {len(names)} topologies")
 
 

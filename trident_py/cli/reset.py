@@ -8,6 +8,7 @@ from coordinators.administration import describe, reset
 from coordinators.errors import MetadataError
 from trident_py.cli.coordination import servers
 from trident_py.cli.usage import config_of
+from trident_py.config import TridentConfig
 
 AFTERWARDS = """\
 The next start begins with transaction 1 and reads every source from its beginning. Tables of its states are set aside
@@ -19,19 +20,19 @@ def run(arguments: Namespace) -> int:
     """Begin a new incarnation of a topology; returns 1 if the answer was no."""
     config = config_of(arguments)
     with servers(config) as hosts:
-        print(_what_goes(arguments.name, hosts, config.root))
+        print(_what_goes(arguments.name, hosts, config))
         print(AFTERWARDS)
         if not arguments.yes and not _confirmed(arguments.name):
             print("nothing was changed")
             return 1
-        identity = reset(arguments.name, hosts=hosts, root=config.root)
+        identity = reset(arguments.name, hosts=hosts, root=config.root, access=config.zookeeper_access)
     print(f"topology {identity.name!r} starts over, as incarnation {identity.incarnation}")
     return 0
 
 
-def _what_goes(name: str, hosts: str, root: str) -> str:
+def _what_goes(name: str, hosts: str, config: TridentConfig) -> str:
     try:
-        description = describe(name, hosts=hosts, root=root)
+        description = describe(name, hosts=hosts, root=config.root, access=config.zookeeper_access)
     except MetadataError as error:
         return f"This forgets the record of topology {name!r}, which can't be read: {error}"
     record = description.record

@@ -14,17 +14,19 @@ from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
 from trident_py.cli.coordination import servers
 from trident_py.cli.usage import config_of
+from trident_py.config import TridentConfig
 
 
 def run(arguments: Namespace) -> int:
     """Show one topology, or all; returns 1 if the record of one can't be read."""
     config = config_of(arguments)
+    access = config.zookeeper_access
     with servers(config) as hosts:
         if arguments.name is not None:
-            shown = [_facts(describe(arguments.name, hosts=hosts, root=config.root))]
+            shown = [_facts(describe(arguments.name, hosts=hosts, root=config.root, access=access))]
         else:
-            names = list_topologies(hosts=hosts, root=config.root)
-            shown = [_facts_or_error(name, hosts, config.root) for name in names]
+            names = list_topologies(hosts=hosts, root=config.root, access=access)
+            shown = [_facts_or_error(name, hosts, config) for name in names]
     if arguments.json:
         print(json.dumps(shown[0] if arguments.name is not None else shown, indent=2))
     elif arguments.name is not None:
@@ -34,9 +36,9 @@ def run(arguments: Namespace) -> int:
     return 1 if any("error" in facts for facts in shown) else 0
 
 
-def _facts_or_error(name: str, hosts: str, root: str) -> dict[str, Any]:
+def _facts_or_error(name: str, hosts: str, config: TridentConfig) -> dict[str, Any]:
     try:
-        return _facts(describe(name, hosts=hosts, root=root))
+        return _facts(describe(name, hosts=hosts, root=config.root, access=config.zookeeper_access))
     except MetadataError as error:
         return {"name": name, "error": str(error)}
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 
 from attrs import fields
 
+from coordinators.access import ZooKeeperTLS
 from trident_py.config import TridentConfig
 from trident_py.errors import ConfigError, TridentError
+
+LOGIN, KEY_PASSWORD = "TRIDENT_ZOOKEEPER_AUTH", "TRIDENT_ZOOKEEPER_KEY_PASSWORD"
+"""Environment variables: what is typed, everyone on the machine can see."""
 
 
 class UsageError(TridentError):
@@ -34,6 +39,19 @@ def config_of(arguments: Namespace, **defaults: object) -> TridentConfig:
         if given is not None:
             settings[attribute.name] = given
     try:
+        if "zookeeper" in settings:
+            settings["zookeeper_auth"] = os.environ.get(LOGIN) or None
+        settings["zookeeper_tls"] = _tls_of(arguments)
         return TridentConfig(**settings)  # type: ignore[arg-type]  # converted and validated there
     except ConfigError as error:
         raise UsageError(str(error)) from error
+
+
+def _tls_of(arguments: Namespace) -> ZooKeeperTLS | None:
+    ca_file, cert_file, key_file = (getattr(arguments, f"zookeeper_{what}", None) for what in ("ca", "cert", "key"))
+    if ca_file is None and (cert_file is not None or key_file is not None):
+        raise UsageError("--zookeeper-cert and --zookeeper-key are for TLS; --zookeeper-ca switches it on")
+    if ca_file is None:
+        return None
+    password = os.environ.get(KEY_PASSWORD) or None
+    return ZooKeeperTLS(ca_file=ca_file, cert_file=cert_file, key_file=key_file, key_password=password)

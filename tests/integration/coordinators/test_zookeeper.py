@@ -25,8 +25,8 @@ from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
 from coordinators.leadership import ZooKeeperRecordStore, lead, load
 from coordinators.record import CoordinatorRecord
-from coordinators.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, TopologyPaths
-from coordinators.zookeeper import REQUEST_BYTES_MAX, Conflict, ZooKeeperSession
+from coordinators.znodes import ANY_VERSION, REQUEST_BYTES_MAX, Check, Create, Put, Remove, Step, TopologyPaths
+from coordinators.zookeeper import Conflict, ZooKeeperSession
 
 pytestmark = pytest.mark.zookeeper
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinators.access import ZooKeeperAccess, ZooKeeperTLS
 from trident_py.cli import main
+from trident_py.cli.app import _parser
 from trident_py.cli.doctor import _java, _numbers, _requirement, _satisfies, _state_dir, _workers
 from trident_py.cli.target import load
-from trident_py.cli.usage import UsageError
+from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import TopologyError
 
 COMMANDS = ["run", "demo", "status", "script", "doctor", "explain", "reset"]
@@ -316,3 +318,40 @@ def test_doctor_reports_a_problem_with_exit_code_1(
     assert not findings["java"]["ok"]
     assert not findings["zookeeper"]["ok"]
     assert "JAVA_HOME" in findings["zookeeper"]["remedy"]
+
+
+# --- access to ZooKeeper ----------------------------------------------------------------------------------------------
+
+
+def test_how_zookeeper_lets_us_in_is_taken_from_options_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIDENT_ZOOKEEPER_AUTH", "anna:hush")
+    monkeypatch.setenv("TRIDENT_ZOOKEEPER_KEY_PASSWORD", "lock")
+    words = ["--zookeeper", "a:1", "--zookeeper-ca=ca.pem", "--zookeeper-cert=c.pem", "--zookeeper-key=k.pem"]
+    for command in (["run", "x.py:topology"], ["status"], ["doctor"], ["reset", "x"], ["demo"]):
+        config = config_of(_parser().parse_args([*command, *words]))
+        tls = ZooKeeperTLS(ca_file="ca.pem", cert_file="c.pem", key_file="k.pem", key_password="lock")  # noqa: S106
+        assert config.zookeeper_access == ZooKeeperAccess(login="anna:hush", tls=tls)
+    assert config_of(_parser().parse_args(["status"])).zookeeper_auth is None  # not for the embedded server
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--zookeeper=a:1", "--zookeeper-cert=c.pem"], "--zookeeper-ca switches it on"),
+        (["--zookeeper=a:1", "--zookeeper-ca=ca.pem", "--zookeeper-key=k.pem"], "go together"),
+        (["--zookeeper-ca=ca.pem"], "for the servers that `zookeeper` names"),
+    ],
+)
+def test_half_of_an_access_is_a_usage_error(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_login_that_is_none_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TRIDENT_ZOOKEEPER_AUTH", "hush")
+    assert main(["status", "--zookeeper=a:1"]) == 2
+    shown = capsys.readouterr().err
+    assert "must be 'user:password'" in shown
+    assert "hush" not in shown

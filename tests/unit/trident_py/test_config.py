@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
+from coordinators.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
 from trident_py.config import RetryPolicy, TridentConfig
 from trident_py.errors import ConfigError, TridentError
 
@@ -121,3 +122,24 @@ def test_a_key_of_storm_without_counterpart_is_named() -> None:
 def test_storms_keys_are_validated_as_ours() -> None:
     with pytest.raises(ConfigError, match="max_spout_pending must be a whole number of at least 1, not 0"):
         TridentConfig.from_storm({"topology.max.spout.pending": 0})
+
+
+# --- access to ZooKeeper ----------------------------------------------------------------------------------------------
+
+
+def test_a_login_and_tls_are_for_the_servers_that_are_named() -> None:
+    tls = ZooKeeperTLS(ca_file="ca.pem")
+    config = TridentConfig(zookeeper="a:1", zookeeper_auth="anna:hush", zookeeper_tls=tls)
+    assert config.zookeeper_access == ZooKeeperAccess(login="anna:hush", tls=tls)
+    assert "hush" not in f"{config!r} {config}"
+    assert TridentConfig(zookeeper="a:1").zookeeper_access == ANONYMOUS
+    assert TridentConfig().zookeeper_access == OWN_SERVER
+    for settings in ({"zookeeper_auth": "anna:hush"}, {"zookeeper_tls": tls}):
+        with pytest.raises(ConfigError, match="for the servers that `zookeeper` names") as refused:
+            TridentConfig(**settings)
+        assert "hush" not in str(refused.value)
+
+
+def test_tls_is_more_than_the_name_of_a_file() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper_tls must be a ZooKeeperTLS, not 'ca\.pem'"):
+        TridentConfig(zookeeper="a:1", zookeeper_tls="ca.pem")  # type: ignore[arg-type]
