@@ -229,13 +229,16 @@ def _may(world: World, event: Event, scope: Scope) -> bool:
 
 def _mishaps(world: World) -> Iterator[Event]:
     budgets = world.chance.budgets  # type: ignore[attr-defined]
+    living = {process.session.id for process in world.processes if process.is_alive and process.session}
+    for session in sorted(set(world.server.sessions) - living):
+        yield Event("expire", None, 0, (session,), "")
     for process in world.processes:
         if not process.is_alive or process.driver is None or process.session is None:
             continue
         if budgets.get("kill", 0):
             yield Event("kill", None, 0, (process.number,), "")
         if budgets.get("expiry", 0) and process.session.id in world.server.sessions:
-            yield Event("expire", None, 0, (process.number,), "")
+            yield Event("cut off", None, 0, (process.session.id,), "")
         if budgets.get("timeout", 0):
             for entry in process.driver.machine.active.values():
                 yield Event("silence", None, 0, (process.number, entry.attempt), "")
@@ -261,10 +264,10 @@ def _happen(world: World, event: Event) -> None:
             budgets["kill"] -= 1
             world.happen(event)
         case "expire":
+            world.server.end(event.arguments[0])
+        case "cut off":
             budgets["expiry"] -= 1
-            session = world.processes[event.arguments[0]].session
-            if session is not None:
-                world.server.end(session.id)
+            world.server.end(event.arguments[0])
         case "silence":
             budgets["timeout"] -= 1
             number, attempt = event.arguments
@@ -344,10 +347,10 @@ def _store(store: Store) -> Any:
 
 
 def _process(world: World, process: Process) -> Any:
-    if not process.is_alive:
-        return (False, process.life)
     session = process.session
     lives = session is not None and session.id in world.server.sessions
+    if not process.is_alive:
+        return (False, process.life, lives)
     return (True, process.life, lives, session and session.ended, _driver(world, process), _plane(process))
 
 

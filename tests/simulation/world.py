@@ -75,6 +75,7 @@ class World:
     def __attrs_post_init__(self) -> None:
         """The checker looks at all of it."""
         self.oracle = Oracle(self)
+        self.server.keeps_past = self.reads_are_stale
 
     def has(self, rule: str) -> bool:
         """Whether a rule holds here."""

@@ -40,7 +40,7 @@ class Server:
 
     Attributes:
         nodes: the newest state.
-        past: a few states before it.
+        past: a few states before it, where reads may be stale.
         sessions: when each session that lives was last heard of.
     """
 
@@ -48,6 +48,7 @@ class Server:
     past: list[dict[str, Node]] = field(factory=list)
     sessions: dict[int, float] = field(factory=dict)
     last_session: int = 0
+    keeps_past: bool = False
 
     def open(self, now: float) -> int:
         """A new session."""
@@ -91,7 +92,7 @@ class Server:
                 pass
 
     def _replace(self, nodes: dict[str, Node]) -> None:
-        self.past = [*self.past[-3:], self.nodes]
+        self.past = [*self.past[-3:], self.nodes] if self.keeps_past else []
         self.nodes = nodes
 
 
