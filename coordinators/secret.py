@@ -1,0 +1,28 @@
+"""Passwords and whatever holds one, kept out of everything that is printed."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+HIDDEN = "***"
+
+
+@frozen(repr=False, str=False)
+class Secret:
+    """A text that shows as ``***`` wherever it is printed, logged or formatted; `reveal` gives it away."""
+
+    _value: str
+
+    @classmethod
+    def of(cls, value: str | Secret) -> Secret:
+        """``value`` as a secret; one that is a secret already stays as it is."""
+        return value if isinstance(value, Secret) else cls(value)
+
+    def reveal(self) -> str:
+        """The text itself, for the one call that needs it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
