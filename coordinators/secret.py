@@ -13,11 +13,6 @@ class Secret:
 
     _value: str
 
-    @classmethod
-    def of(cls, value: str | Secret) -> Secret:
-        """``value`` as a secret; one that is a secret already stays as it is."""
-        return value if isinstance(value, Secret) else cls(value)
-
     def reveal(self) -> str:
         """The text itself, for the one call that needs it."""
         return self._value
@@ -26,3 +21,8 @@ class Secret:
         return HIDDEN
 
     __str__ = __repr__
+
+
+def as_secret(value: str | Secret) -> Secret:
+    """``value`` as a secret; one that is a secret already stays as it is."""
+    return value if isinstance(value, Secret) else Secret(value)

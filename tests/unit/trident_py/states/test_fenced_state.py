@@ -26,6 +26,7 @@ from trident_py.schema import schema_of
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
 from trident_py.states.base import FencedState, StateFactory
 from trident_py.states.memory import MemoryMapState
+from trident_py.states.postgres import PostgresState
 from trident_py.states.sqlite import SQLiteState
 
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
@@ -56,9 +57,14 @@ def commit(
     return due
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
-    return MemoryMapState.factory() if request.param == "memory" else SQLiteState(tmp_path / "s.db", table="counts")
+    match request.param:
+        case "memory":
+            return MemoryMapState.factory()
+        case "sqlite":
+            return SQLiteState(tmp_path / "s.db", table="counts")
+    return PostgresState(request.getfixturevalue("postgres"), table="counts")
 
 
 @pytest.fixture
