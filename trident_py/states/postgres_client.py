@@ -136,10 +136,15 @@ def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
         said = target.redacted(error)
         if is_passing(error) or error.sqlstate == passing:
             raise StoreBusyException(f"{where}: {said}") from None
-        way_out = _WAYS_OUT.get(error.sqlstate or "", "nothing was committed")
-        raise StateError(f"{where}: {said}; {way_out}") from None
+        raise StateError(f"{where}: {said}; {_way_out(error)}") from None
     except UnicodeEncodeError as error:
         raise StateError(f"{where}: {error.object!r} is not Unicode text") from error
+
+
+def _way_out(error: psycopg.Error) -> str:
+    # A NUL is refused by psycopg itself, which gives no code.
+    code = "22021" if error.sqlstate is None and isinstance(error, psycopg.DataError) else error.sqlstate
+    return _WAYS_OUT.get(code or "", "nothing was committed")
 
 
 def is_passing(error: psycopg.Error) -> bool:

@@ -187,6 +187,10 @@ class PostgresMapState(StagingState[Any]):
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
         """Make the attempt's staging table; the frame's tasks copy into it."""
+        return frame.mapInArrow(self.staging_task(tx), REPORTS)
+
+    def staging_task(self, tx: SinkTransaction) -> StagingTask:
+        """What each task does, with a table to do it in."""
         self._check_recovered()
         staging = self._staging(tx)
         with self._explained(tx), self._others.transaction() as connection:
@@ -194,7 +198,7 @@ class PostgresMapState(StagingState[Any]):
             connection.execute("SET LOCAL synchronous_commit = off")  # a crash that loses it loses the rows, too
             connection.execute(self._table.create_staging(staging))
         self._staged.add(staging.name)
-        return frame.mapInArrow(StagingTask(self._target, staging, self._where(tx)), REPORTS)
+        return StagingTask(self._target, staging, self._where(tx))
 
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
         """Combine what the reported tasks staged into the table, if it is all there."""
