@@ -37,7 +37,6 @@ _CONNECTING = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "fallback_application_name": "trident_py",
-    "client_encoding": "utf8",
 }
 """So that a cut network is noticed; what the DSN says goes first."""
 
@@ -83,7 +82,8 @@ class Target:
     @shown.default
     def _shown(self) -> str:
         parts = self._parts()
-        return f"{parts.get('host', 'localhost')}/{parts.get('dbname') or parts.get('user') or ''}"
+        host = parts.get("host") or parts.get("hostaddr") or parts.get("service") or "localhost"
+        return f"{host}/{parts.get('dbname') or parts.get('user') or ''}"
 
     def _parts(self) -> dict[str, Any]:
         try:
@@ -96,7 +96,7 @@ class Target:
 
     def connect(self) -> tuple[Connection, str | None]:
         """A new connection, set up, and the schema in which its tables are found first."""
-        connection = psycopg.connect(**{**_CONNECTING, **self._parts()}, autocommit=True)
+        connection = psycopg.connect(**{**_CONNECTING, **self._parts(), "client_encoding": "utf8"}, autocommit=True)
         try:
             schema = connection.execute("SELECT current_schema()").fetchone()
             names = ", ".join(["set_config(%s, %s, false)"] * len(_SESSION))
@@ -177,7 +177,8 @@ class Link:
                 raise
 
     def begin(self, lock_secs: float = LOCK_SECS) -> Connection:
-        """The connection, in a new transaction."""
+        """The connection, in a new transaction; gives up one that was left open."""
+        self.rollback()
         for last in (False, True):
             connection = self._connected()
             try:

@@ -27,7 +27,7 @@ from trident_py.states.postgres_table import Staging, Table, rows_of
 
 log = logging.getLogger(__name__)
 
-_CHUNK_ROWS = 5_000
+_CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
 _DROP_SECS = 0.2  # a cancelled task may go on copying for a while; its table can be dropped later
 
 # A takeover keeps everybody out. A commit keeps out takeovers and other commits; what is staged meanwhile waits for
@@ -161,7 +161,9 @@ class PostgresMapState(StagingState[Any]):
 
     def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
         try:
-            connection.execute("COMMIT")
+            answer = connection.execute("COMMIT").statusmessage
+            if answer != "COMMIT":  # what the server says where something had failed before
+                raise StoreBusyException(f"{self._where(tx)}: nothing was committed, the server said {answer}")
         except psycopg.Error as error:
             if not connection.closed:
                 raise  # that was the server's answer: nothing is committed
@@ -297,7 +299,7 @@ class PostgresMapState(StagingState[Any]):
     def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         connection, tx = self._in_transaction()
         values: list[Any] = []
-        for start in range(0, len(texts), _CHUNK_ROWS):  # so that the server hears of us in between
+        for start in range(0, len(texts), _CHUNK_ROWS):
             part = slice(start, start + _CHUNK_ROWS)
             with self._explained(tx):
                 current = self._read(connection, texts[part])
