@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,5 +87,6 @@ def tables(dsn: str) -> list[str]:
 def wait_for_lock(dsn: str) -> None:
     """Until somebody waits for a lock in this database."""
     waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline = time.monotonic() + 30
     while not select(dsn, waiting):
-        pass
+        assert time.monotonic() < deadline, "nobody waits"

@@ -80,8 +80,9 @@ def test_a_transaction_that_staged_nothing_moves_the_token(postgres: str, state:
 
 def test_rows_of_tasks_that_nobody_reported_are_never_merged(postgres: str, state: PostgresMapState) -> None:
     task = state.staging_task(transaction(1))
-    for number in (7, 8, 9):  # speculative duplicates of one task, and a retry
-        report = staged_by(task, number, [("a", 1), ("b", 2)], WORDS)
+    staged_by(task, 7, [("a", 1), ("b", 2)], WORDS)  # a speculative duplicate
+    staged_by(task, 8, [("a", 5), ("ghost", 1)], WORDS)  # a task that read something else before it was run again
+    report = staged_by(task, 9, [("a", 1), ("b", 2)], WORDS)
     merge(state, transaction(1), [report])
     assert counts(postgres) == {"a": 1, "b": 2}
 
