@@ -1,21 +1,28 @@
-"""A value that must not be seen: it shows itself as ``***`` wherever a value is shown."""
+"""Passwords and whatever holds one, kept out of everything that is printed."""
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import frozen
+
+HIDDEN = "***"
 
 
-@frozen(repr=False)
+@frozen(repr=False, str=False)
 class Secret:
-    """A password or the like. Logs, tracebacks and the repr of what contains it show ``***``."""
+    """A text that shows as ``***`` wherever it is printed, logged or formatted; `reveal` gives it away."""
 
-    _value: str = field()
+    _value: str
 
     def reveal(self) -> str:
-        """The value itself; for the call that needs it, never for a variable that lives on."""
+        """The text itself, for the one call that needs it."""
         return self._value
 
     def __repr__(self) -> str:
-        return "***"
+        return HIDDEN
 
     __str__ = __repr__
+
+
+def as_secret(value: str | Secret) -> Secret:
+    """``value`` as a secret; one that is a secret already stays as it is."""
+    return value if isinstance(value, Secret) else Secret(value)

@@ -1,17 +1,21 @@
-"""Fixtures for everybody: a real ZooKeeper, alone and as an ensemble of three, and how long Hypothesis searches."""
+"""Fixtures for everybody: a real ZooKeeper, one or an ensemble of three, a real PostgreSQL; how long Hypothesis searches."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from hypothesis import settings
 
 from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError
 from coordinators.zookeeper import ZooKeeperSession
+from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.zookeeper import Ensemble
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
@@ -59,3 +63,40 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         pytest.skip(str(error))
     finally:
         servers.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for the whole run. Who stops one starts its own, by `fresh_postgres`."""
+    with tempfile.TemporaryDirectory(prefix="trident-postgres-") as directory:
+        yield from _running(Path(directory))
+
+
+@pytest.fixture
+def fresh_postgres() -> Iterator[PostgresServer]:
+    """A server of the test's own, to be stopped and killed."""
+    with tempfile.TemporaryDirectory(prefix="trident-postgres-") as directory:
+        yield from _running(Path(directory))
+
+
+def _running(directory: Path) -> Iterator[PostgresServer]:
+    directory.chmod(0o711)  # the server's user has to get through
+    server = PostgresServer(directory / "data")
+    try:
+        server.start()
+    except NoServerError as error:
+        if IS_CI:
+            raise
+        pytest.skip(str(error))
+    yield server
+    if (server.data / "postmaster.pid").exists():
+        server.stop("immediate")
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> str:
+    """The DSN of a database that no other test has, password and all."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(postgres_server.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres_server.dsn(name)

@@ -24,6 +24,11 @@ README_LINES_MAX = 200
 ONE_DOOR = {
     "kazoo": {"coordinators.zookeeper"},
     "tenacity": {"coordinators.zookeeper"},
+    "psycopg": {
+        "trident_py.states.postgres_client",
+        "trident_py.states.postgres_state",
+        "trident_py.states.postgres_table",
+    },
     "rich": {"trident_py.cli"},
     "argparse": {"trident_py.cli"},
 }
@@ -48,7 +53,8 @@ EXPORTS = {
     "trident_py.operations": """Count Sum Min Max Function Filter Aggregator CombinerAggregator ReducerAggregator""",
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout""",
-    "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState""",
+    "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
+        PostgresState""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey""",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -240,7 +246,7 @@ LIGHT = {
 
 @pytest.mark.parametrize("statement", LIGHT.values(), ids=list(LIGHT))
 def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
-    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich'}"
+    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich', 'psycopg'}"
     code = f"import sys; {statement}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == ""

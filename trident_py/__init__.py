@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from trident_py.states.base import combiner_updater as combiner_updater
     from trident_py.states.base import reducer_updater as reducer_updater
     from trident_py.states.memory import MemoryMapState as MemoryMapState
+    from trident_py.states.postgres import PostgresState as PostgresState
     from trident_py.states.sqlite import SQLiteState as SQLiteState
     from trident_py.stream import GroupedStream as GroupedStream
     from trident_py.stream import Stream as Stream
@@ -142,6 +143,7 @@ else:
                 "reducer_updater",
             ],
             "trident_py.states.memory": ["MemoryMapState"],
+            "trident_py.states.postgres": ["PostgresState"],
             "trident_py.states.sqlite": ["SQLiteState"],
             "trident_py.stream": ["GroupedStream", "Stream", "TridentState"],
             "trident_py.topology": ["TridentTopology"],

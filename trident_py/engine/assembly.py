@@ -7,11 +7,12 @@ from typing import Any
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
-from trident_py.engine.states import AggregateParticipant, StateParticipant, Tail, UpdateParticipant
+from trident_py.engine.states import AggregateParticipant, StagedParticipant, StateParticipant, Tail, UpdateParticipant
+from trident_py.operations.base import CombinerAggregator
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch
 from trident_py.sinks.base import SinkTransaction
-from trident_py.states.base import State, StateFactory
+from trident_py.states.base import StagingState, State, StateFactory
 
 
 def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:
@@ -22,16 +23,7 @@ def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> P
         case SinkWrite(name=name, sink=sink):
             return SinkParticipant(name, sink)
         case PersistentAggregate() as aggregate:
-            tail, fed = _tail(aggregate.new_values, config, metrics)
-            return AggregateParticipant(
-                name=aggregate.name,
-                state=_made(aggregate.factory, config, metrics),
-                aggregator=aggregate.aggregator,
-                keys=len(aggregate.keys.fields),
-                inputs=aggregate.inputs.names,
-                tail=tail,
-                fed=fed,
-            )
+            return _aggregating(aggregate, config, metrics)
         case PartitionPersist() as persist:
             return _updating(persist, config, metrics)
 
@@ -43,6 +35,22 @@ def everything(participants: list[Participant]) -> list[Participant]:
         fed = list(participant.fed) if isinstance(participant, StateParticipant) else []
         found += [participant, *everything([*fed])]
     return found
+
+
+def _aggregating(aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics) -> StateParticipant:
+    tail, fed = _tail(aggregate.new_values, config, metrics)
+    state, aggregator = _made(aggregate.factory, config, metrics), aggregate.aggregator
+    if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None:
+        return StagedParticipant(name=aggregate.name, state=state, aggregator=aggregator)
+    return AggregateParticipant(
+        name=aggregate.name,
+        state=state,
+        aggregator=aggregator,
+        keys=len(aggregate.keys.fields),
+        inputs=aggregate.inputs.names,
+        tail=tail,
+        fed=fed,
+    )
 
 
 def _updating(persist: PartitionPersist, config: TridentConfig, metrics: Metrics) -> UpdateParticipant:

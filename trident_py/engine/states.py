@@ -23,6 +23,7 @@ from trident_py.states.base import (
     FencedState,
     MapState,
     Snapshottable,
+    StagingState,
     State,
     StateUpdater,
     ValueUpdater,
@@ -166,6 +167,29 @@ class AggregateParticipant(StateParticipant):
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(*key, value) for key, value in zip(keys, values, strict=True)]
+
+
+@define(kw_only=True)
+class StagedParticipant(StateParticipant):
+    """``persistent_aggregate`` into a state that takes the change from Spark's tasks: the receipt is their reports.
+
+    Where new values are wanted, they come to the driver anyway: then the change does too, by `AggregateParticipant`.
+    """
+
+    state: StagingState[Any]
+    aggregator: CombinerAggregator[Any]
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
+        """Run the job that stages the change."""
+        return collect(self.state.stage(tx, frame))
+
+    def abort(self, tx: SinkTransaction, receipt: pa.Table | None) -> None:
+        """Remove what was staged, also by an attempt that didn't finish."""
+        self.state.discard(tx)
+
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        self.state.merge_staged(list(zip(*columns, strict=True)), self.aggregator)
+        return []
 
 
 @define

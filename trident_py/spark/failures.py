@@ -22,8 +22,9 @@ _LOST_TEXTS = (
 def understood(error: BaseException, doing: str) -> tuple[BaseException, bool]:
     """The error to report for ``error``, and whether it counts against the batch.
 
-    One of our own errors raised in a task is itself again; a session that is gone is `SparkLost`; what Spark itself
-    broke off (a lost executor, a crashed worker) doesn't count; everything else came from user code or its data.
+    One of our own errors raised in a task is itself again, a busy store too; a session that is gone is `SparkLost`;
+    what Spark itself broke off (a lost executor, a crashed worker) doesn't count; everything else came from user code
+    or its data.
     """
     if isinstance(error, _LOST) or any(text in str(error) for text in _LOST_TEXTS):
         lost = SparkLost(
@@ -35,18 +36,19 @@ def understood(error: BaseException, doing: str) -> tuple[BaseException, bool]:
     if isinstance(error, StoreBusyException):
         return error, False
     if isinstance(error, PySparkException):
-        return _raised_in_task(error) or _in_short(error), True
+        raised = _raised_in_task(error)
+        return raised or _in_short(error), not isinstance(raised, StoreBusyException)
     if isinstance(error, Py4JJavaError | Py4JError):
         return _raised_in_task(error) or error, False
     return error, True
 
 
-def _raised_in_task(error: BaseException) -> TridentError | None:
+def _raised_in_task(error: BaseException) -> TridentError | StoreBusyException | None:
     found = _OURS.search(str(error))
     kind = getattr(errors, found.group(1), None) if found else None
-    if not found or not (isinstance(kind, type) and issubclass(kind, TridentError)):
+    if not found or not (isinstance(kind, type) and issubclass(kind, TridentError | StoreBusyException)):
         return None
-    ours: TridentError = kind(found.group(2).strip())
+    ours: TridentError | StoreBusyException = kind(found.group(2).strip())
     ours.__cause__ = error
     return ours
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trident_py.states.base import combiner_updater as combiner_updater
     from trident_py.states.base import reducer_updater as reducer_updater
     from trident_py.states.memory import MemoryMapState as MemoryMapState
+    from trident_py.states.postgres import PostgresState as PostgresState
     from trident_py.states.sqlite import SQLiteState as SQLiteState
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -38,6 +39,7 @@ else:
                 "reducer_updater",
             ],
             "trident_py.states.memory": ["MemoryMapState"],
+            "trident_py.states.postgres": ["PostgresState"],
             "trident_py.states.sqlite": ["SQLiteState"],
         },
     )

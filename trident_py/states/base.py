@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from trident_py.collector import TridentCollector
@@ -167,6 +168,38 @@ class FencedState(MapState[T]):
 
     def close(self) -> None:
         """The topology stops."""
+
+
+class StagingState(FencedState[T]):
+    """A fenced state that Spark's tasks hand the change of a batch to, apart, while the batch is processed.
+
+    Staged are the partial values of a `CombinerAggregator`, one row a key. Every task that has stored its rows gives
+    one row to the driver, its report. Only what is in the reports that Spark returned is ever merged: what tasks leave
+    that Spark ran twice, or that go on after their attempt was cancelled, is not.
+    """
+
+    @abstractmethod
+    def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
+        """Make room for what ``tx`` stages; several attempts at once, on threads of their own.
+
+        Returns:
+            A frame that stages ``frame``, key columns and partial value, when it is run; its rows are the reports.
+
+        Raises:
+            FencedError: a newer epoch has been here.
+        """
+
+    @abstractmethod
+    def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[T]) -> None:
+        """Combine what these tasks staged into the stored values, within the transaction that staged it.
+
+        Raises:
+            StoreBusyException: what is there is not what was reported; the attempt has to be replayed.
+        """
+
+    @abstractmethod
+    def discard(self, tx: SinkTransaction) -> None:
+        """``tx`` will never commit: remove what it staged, as soon as that can be."""
 
 
 def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpdater[T]:

@@ -74,13 +74,8 @@ class Fence:
             FencedError: a newer leader, or a newer incarnation of the topology, has been here.
             StateError: ``tx`` is late, or not the transaction that comes next.
         """
-        where = f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"
-        ours = (self.topology.uuid, self.topology.incarnation)
-        if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
-            raise FencedError(
-                f"{where} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of epoch {tx.epoch} "
-                f"of incarnation {tx.key.incarnation}; it must stop, the newer one goes on"
-            )
+        self.check_leader(tx, state)
+        where = self._where(tx, state)
         if self.token is None or tx.txid == self.token.txid + 1:
             return Decision.APPLY
         if tx.token == self.token:
@@ -95,6 +90,22 @@ class Fence:
                 f"{where} has the newer attempt {self.token} already; this one is late and changes nothing"
             )
         return Decision.REDO
+
+    def check_leader(self, tx: SinkTransaction, state: str) -> None:
+        """Refuse ``tx`` if its leader was taken over.
+
+        Raises:
+            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
+        """
+        ours = (self.topology.uuid, self.topology.incarnation)
+        if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
+            raise FencedError(
+                f"{self._where(tx, state)} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of "
+                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on"
+            )
+
+    def _where(self, tx: SinkTransaction, state: str) -> str:
+        return f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"
 
     def _check_owner(self, topology: TopologyKey, state: str) -> None:
         owner = self.topology

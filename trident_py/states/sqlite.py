@@ -24,6 +24,7 @@ from trident_py.errors import FailedException, StateError
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.base import FencedState, Key, StateFactory, ValueUpdater
+from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
 from trident_py.states.keys import encode_key
 from trident_py.states.sqlite_errors import explained
@@ -40,9 +41,7 @@ _BOOKS = """
         fence INTEGER NOT NULL, owner TEXT NOT NULL, columns TEXT NOT NULL,
         txid INTEGER, epoch INTEGER, attempt_id INTEGER
     )"""
-_READ_BOOK = """
-    SELECT topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id
-    FROM "_trident" WHERE state = ?"""
+_READ_BOOK = f'SELECT {Book.COLUMNS} FROM "_trident" WHERE state = ?'  # noqa: S608 - nothing of it is data
 
 
 @frozen
@@ -121,48 +120,18 @@ class SQLiteMapState(FencedState[Any]):
 
     def _take_over(self, connection: sqlite3.Connection, topology: TopologyKey, epoch: int) -> Fence:
         connection.execute(_BOOKS)
-        book = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
-        fence = Fence(topology, epoch)
-        if book is None:
-            self._refuse_foreign(connection, topology)
+        row = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
+        found = Book.of(row) if row else None
+        claim = Book(Fence(topology, epoch), self._owner, self._table.columns)
+        book, step = claim.claimed(found, exists=self._exists(connection), state=self._name)
+        if step is TableStep.REPLACE and found:
+            aside = f"_{self._table.name}_incarnation_{found.fence.topology.incarnation}"
+            connection.execute(f'ALTER TABLE "{self._table.name}" RENAME TO "{aside}"')
+        if step is not TableStep.KEEP:
             connection.execute(self._table.create)
-        else:
-            fence = self._continue(connection, book, topology, epoch)
-        self._write_book(connection, fence)
-        return fence
-
-    def _continue(
-        self, connection: sqlite3.Connection, book: tuple[Any, ...], topology: TopologyKey, epoch: int
-    ) -> Fence:
-        found, (owner, columns) = _fence_of(book), book[4:6]
-        fence = found.raised(topology, epoch, self._name)
-        if found.epoch == epoch and owner != self._owner:
-            raise StateError(f"topology {topology.name!r} uses {self._name} twice; give each state a table of its own")
-        exists = self._exists(connection)
-        if fence.topology.incarnation != found.topology.incarnation:
-            aside = f"_{self._table.name}_incarnation_{found.topology.incarnation}"
-            if exists:
-                connection.execute(f'ALTER TABLE "{self._table.name}" RENAME TO "{aside}"')
-            connection.execute(self._table.create)
-        elif columns != self._table.columns:
-            raise StateError(
-                f"topology {topology.name!r}: {self._name} has the fields {columns}, declared are "
-                f"{self._table.columns}; take another table, or `trident reset {topology.name}`"
-            )
-        elif not exists and found.token is not None:
-            raise StateError(
-                f"topology {topology.name!r}: {self._name} is gone, it was at {found.token}; restore it, or "
-                f"`trident reset {topology.name}`"
-            )
-        elif not exists:
-            connection.execute(self._table.create)
-        return fence
-
-    def _refuse_foreign(self, connection: sqlite3.Connection, topology: TopologyKey) -> None:
-        if self._exists(connection):
-            raise StateError(
-                f"topology {topology.name!r}: {self._name} exists and was not made by a topology; take another table"
-            )
+        marks = ", ".join("?" * (1 + len(book.row)))
+        connection.execute(f'INSERT OR REPLACE INTO "_trident" VALUES ({marks})', (self._table.name, *book.row))  # noqa: S608
+        return book.fence
 
     def _exists(self, connection: sqlite3.Connection) -> bool:
         query = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
@@ -192,7 +161,7 @@ class SQLiteMapState(FencedState[Any]):
         try:
             if book is None:
                 raise StateError(f"attempt {tx.attempt}: {self._name} has lost its row in _trident; restore the file")
-            return _fence_of(book).decide(tx, self._name)
+            return Book.of(book).fence.decide(tx, self._name)
         except Exception:
             connection.execute("ROLLBACK")
             raise
@@ -337,19 +306,6 @@ class SQLiteMapState(FencedState[Any]):
     def _explained(self) -> Iterator[None]:
         with explained(self._name):
             yield
-
-    def _write_book(self, connection: sqlite3.Connection, fence: Fence) -> None:
-        token = (fence.token.txid, fence.token.epoch, fence.token.attempt_id) if fence.token else (None, None, None)
-        topology = (fence.topology.name, fence.topology.uuid, fence.topology.incarnation)
-        connection.execute(
-            'INSERT OR REPLACE INTO "_trident" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-            (self._table.name, *topology, fence.epoch, self._owner, self._table.columns, *token),
-        )
-
-
-def _fence_of(book: tuple[Any, ...]) -> Fence:
-    name, uuid, incarnation, epoch, _, _, *token = book
-    return Fence(TopologyKey(name, uuid, incarnation), epoch, CommitToken(*token) if token[0] is not None else None)
 
 
 def _identity(path: Path) -> tuple[int, int]:

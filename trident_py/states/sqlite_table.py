@@ -9,17 +9,15 @@ and timestamps as ISO text of fixed width (timestamps in UTC), decimals as text 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
-from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any, TypeAlias
+from decimal import Decimal
+from typing import Any
 
 from attrs import field, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-
-Convert: TypeAlias = Callable[[Any], Any]
+from trident_py.states.columns import Convert, TypedColumn, check_distinct, declared, exact_decimal
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
@@ -52,22 +50,8 @@ def check_name(name: str, what: str) -> str:
 
 
 @frozen
-class Column:
-    """One typed column.
-
-    Attributes:
-        storage: SQLite's type of it.
-        merges: what ``+``, ``min`` and ``max`` of SQL do here as Spark would: the values of `CombinerAggregator.merge`.
-        to_sql: what is stored for a value that is not NULL; None: the value itself.
-        from_sql: the way back.
-    """
-
-    name: str
-    kind: t.DataType
-    storage: str
-    merges: frozenset[str] = frozenset()
-    to_sql: Convert | None = None
-    from_sql: Convert | None = None
+class Column(TypedColumn):
+    """One column of a SQLite table."""
 
     @property
     def quoted(self) -> str:
@@ -78,27 +62,6 @@ class Column:
     def declaration(self) -> str:
         """The column in CREATE TABLE."""
         return f"{self.quoted} {self.storage} CHECK ({_CHECKS[self.storage].format(self.quoted)})"
-
-    def stored(self, values: Iterable[Any]) -> Iterable[Any]:
-        """What is stored for ``values``.
-
-        Raises:
-            StateError: one doesn't fit the column.
-        """
-        convert = self.to_sql
-        if convert is None:
-            return values
-        return [None if value is None else self._converted(convert, value) for value in values]
-
-    def loaded(self, value: Any) -> Any:
-        """The value that was stored as ``value``."""
-        return value if value is None or self.from_sql is None else self.from_sql(value)
-
-    def _converted(self, convert: Convert, value: Any) -> Any:
-        try:
-            return convert(value)
-        except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
-            raise StateError(f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {value!r}") from error
 
 
 def column_of(spec: t.StructField) -> Column:
@@ -136,16 +99,8 @@ def _text(value: datetime) -> str:
 
 
 def _decimal_text(precision: int, scale: int) -> Convert:
-    context = Context(prec=precision, traps=[Inexact, InvalidOperation])
-    unit = Decimal(1).scaleb(-scale)
-
-    def convert(value: Decimal | int) -> str:
-        exact = Decimal(value) if isinstance(value, int) else value
-        if not exact.is_finite():
-            raise ValueError(value)
-        return format(exact.quantize(unit, context=context), "f")
-
-    return convert
+    exact = exact_decimal(precision, scale)
+    return lambda value: format(exact(value), "f")
 
 
 _INTEGER = ("INTEGER", _ORDERED | {"sum"})
@@ -182,7 +137,7 @@ class Table:
 
     @columns.default
     def _declared(self) -> str:
-        return ", ".join(f"{column.name} {column.kind.simpleString()}" for column in (*self.keys, self.value))
+        return declared((*self.keys, self.value))
 
     @classmethod
     def of(cls, name: str, keys: t.StructType, value: t.StructField) -> Table:
@@ -192,10 +147,7 @@ class Table:
             StateError: a type or a name has no place in it.
         """
         columns = [column_of(spec) for spec in (*keys.fields, value)]
-        names = [column.name.lower() for column in columns]
-        for column, lowered in zip(columns, names, strict=True):
-            if names.count(lowered) > 1:
-                raise StateError(f"field {column.name!r} appears twice; SQLite does not tell upper case from lower")
+        check_distinct(columns, "SQLite")
         return cls(name, tuple(columns[:-1]), columns[-1])
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import tempfile
 import threading
@@ -14,7 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
@@ -26,6 +34,7 @@ from trident_py.schema import schema_of
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
 from trident_py.states.base import FencedState, StateFactory
 from trident_py.states.memory import MemoryMapState
+from trident_py.states.postgres import PostgresState
 from trident_py.states.sqlite import SQLiteState
 
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
@@ -56,9 +65,14 @@ def commit(
     return due
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
-    return MemoryMapState.factory() if request.param == "memory" else SQLiteState(tmp_path / "s.db", table="counts")
+    match request.param:
+        case "memory":
+            return MemoryMapState.factory()
+        case "sqlite":
+            return SQLiteState(tmp_path / "s.db", table="counts")
+    return PostgresState(request.getfixturevalue("postgres"), table="counts")
 
 
 @pytest.fixture
@@ -433,11 +447,32 @@ class SQLiteAgainstModel(MemoryAgainstModel):
         self.directory.cleanup()
 
 
+class PostgresAgainstModel(MemoryAgainstModel):
+    tables = itertools.count()
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__()
+        self.factory = PostgresState(dsn, table=f"counts{next(self.tables)}")
+
+    def opened(self) -> FencedState[Any]:
+        return made_by(self.factory)
+
+    def reopened(self) -> FencedState[Any]:
+        self.state.close()
+        return self.opened()
+
+
 few = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestMemoryAgainstModel = MemoryAgainstModel.TestCase
 TestMemoryAgainstModel.settings = few
 TestSQLiteAgainstModel = SQLiteAgainstModel.TestCase
 TestSQLiteAgainstModel.settings = settings(few, max_examples=20)  # each commit waits for the disk
+
+
+@pytest.mark.postgres
+def test_postgres_against_model(postgres: str) -> None:
+    machine: Any = functools.partial(PostgresAgainstModel, postgres)
+    run_state_machine_as_test(machine, settings=settings(few, max_examples=10))
 
 
 def test_readers_and_commits_run_side_by_side(state: FencedState[Any]) -> None:

@@ -1,0 +1,124 @@
+"""A real PostgreSQL server for tests: started, stopped and killed as a test wants it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import psycopg
+from attrs import define, field
+
+PASSWORD = "canary-S3cret%/@ü"  # noqa: S105 - to be looked for in what is printed
+_DEBIAN = Path("/usr/lib/postgresql")
+_PATIENCE_SECS = 60
+
+
+class NoServerError(Exception):
+    """PostgreSQL is not installed here."""
+
+
+def binaries() -> Path:
+    """The directory with ``initdb`` and ``pg_ctl``.
+
+    Raises:
+        NoServerError: there is none.
+    """
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else sorted(_DEBIAN.glob("*/bin"), key=lambda path: -int(path.parent.name))
+    if not places:
+        raise NoServerError("PostgreSQL is not installed (Debian and Ubuntu: apt-get install postgresql)")
+    return places[0]
+
+
+@define
+class PostgresServer:
+    """One server, on a port of its own of the loopback interface; its data survive `stop` and `kill`.
+
+    Attributes:
+        data: its data directory; root gives it, and what is in it, to the user ``postgres``, who must be able to get
+            there.
+        options: settings, as ``{"max_connections": "20"}``.
+    """
+
+    data: Path
+    options: dict[str, str] = field(factory=dict)
+    port: int = 0
+
+    @property
+    def pid(self) -> int:
+        """The process whose death is the server's."""
+        return int((self.data / "postmaster.pid").read_text().split()[0])
+
+    @property
+    def log(self) -> str:
+        """What it has said."""
+        return self.data.with_suffix(".log").read_text()
+
+    def dsn(self, dbname: str = "postgres", **more: str) -> str:
+        """How to connect as the superuser, password and all."""
+        parts: dict[str, str | int] = {"host": "127.0.0.1", "port": self.port, "user": "postgres"}
+        return psycopg.conninfo.make_conninfo("", **parts, dbname=dbname, password=PASSWORD, **more)
+
+    def start(self) -> None:
+        """Start it, and make its data where there are none; it answers when this returns."""
+        if not (self.data / "PG_VERSION").exists():
+            self._init()
+        self.port = self.port or _free_port()
+        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "on", **self.options}
+        given = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        log = str(self.data.with_suffix(".log"))
+        self._run("pg_ctl", "start", "-w", "-l", log, "-o", f"-p {self.port} {given}")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: ``smart``, ``fast``, or ``immediate``, which is a crash that other processes survive."""
+        self._run("pg_ctl", "stop", "-w", "-m", mode)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when all its processes are gone."""
+        server = psutil.Process(self.pid)
+        family = [server, *server.children(recursive=True)]
+        os.kill(server.pid, signal.SIGKILL)
+        gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECS)
+        assert not alive, (gone, alive)
+
+    def _init(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        secret = self.data.with_suffix(".pw")
+        secret.write_text(PASSWORD)
+        self.data.with_suffix(".log").touch()
+        if os.geteuid() == 0:
+            for path in (self.data, secret, self.data.with_suffix(".log")):
+                shutil.chown(path, "postgres", "postgres")
+        self._run(
+            "initdb", "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--locale=C.UTF-8"
+        )
+        secret.unlink()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        root = os.geteuid() == 0  # as whom it refuses to run
+        user = {"user": "postgres", "group": "postgres", "extra_groups": ()} if root else {}
+        # Not captured: a pipe would stay open as long as the server runs.
+        said = self.data.with_suffix(".log")
+        with said.open("a") as log:
+            command = [binaries() / program, "-D", self.data, *arguments]
+            done = subprocess.run(
+                command,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                **user,  # type: ignore[call-overload]
+            )
+        assert done.returncode == 0, said.read_text()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,92 @@
+"""What the tests of `PostgresState` share: states over a DSN, changes staged as tasks do it, and other clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from pyspark.sql.types import StructType
+
+from tests.unit.trident_py.states.aggregators import Adding
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.operations.base import CombinerAggregator
+from trident_py.schema import arrow_table, schema_of
+from trident_py.sinks.base import SinkTransaction
+from trident_py.states.postgres import PostgresState
+from trident_py.states.postgres_staging import StagingTask
+from trident_py.states.postgres_state import PostgresMapState
+
+Report = tuple[int, int, str]
+
+
+@contextmanager
+def opened(
+    dsn: str, keys: str | None = "word string", value: str = "count bigint", *, table: str = "counts"
+) -> Iterator[PostgresMapState]:
+    fields = schema_of(keys) if keys else StructType([])
+    factory = PostgresState(dsn, table=table).for_fields(fields, schema_of(value).fields[0])
+    state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def commit(state: PostgresMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
+    """A change that comes from the driver."""
+    assert state.begin_transaction(tx)
+    state.multi_merge([key if isinstance(key, tuple) else (key,) for key in changes], list(changes.values()), Adding())
+    state.end_transaction(tx)
+
+
+def staged_by(task: StagingTask, number: int, rows: list[tuple[Any, ...]], fields: str) -> Report:
+    """What task ``number`` reports for ``rows``."""
+    return (number, *task.staged(number, iter(arrow_table(rows, schema_of(fields)).to_batches())))
+
+
+WORDS = "word string, count bigint"
+
+
+def stage(state: PostgresMapState, tx: SinkTransaction, *parts: dict[Any, Any]) -> list[Report]:
+    """The reports of as many tasks as there are parts of the change."""
+    task = state.staging_task(tx)
+    return [staged_by(task, number, list(part.items()), WORDS) for number, part in enumerate(parts, 100)]
+
+
+def merge(
+    state: PostgresMapState,
+    tx: SinkTransaction,
+    reports: list[Report],
+    aggregator: CombinerAggregator[Any] | None = None,
+) -> None:
+    """Commit what was staged, as `StagedParticipant` does."""
+    assert state.begin_transaction(tx)
+    try:
+        state.merge_staged(reports, aggregator or Adding())
+        state.end_transaction(tx)
+    except BaseException:
+        state.rollback()
+        raise
+
+
+def select(dsn: str, query: str) -> list[Any]:
+    """What another client sees, or does."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(query)
+        return cursor.fetchall() if cursor.description else []
+
+
+def tables(dsn: str) -> list[str]:
+    return [name for (name,) in select(dsn, "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")]
+
+
+def wait_for_lock(dsn: str) -> None:
+    """Until somebody waits for a lock in this database."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline = time.monotonic() + 30
+    while not select(dsn, waiting):
+        assert time.monotonic() < deadline, "nobody waits"

@@ -1,0 +1,99 @@
+"""What a SQL state's row in the table ``_trident`` says, and what a takeover makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+from attrs import evolve, frozen
+
+from trident_py.errors import StateError
+from trident_py.sinks.base import CommitToken, TopologyKey
+from trident_py.states.fenced import Fence
+
+
+class TableStep(Enum):
+    """What a takeover does with the state's table."""
+
+    KEEP = "go on with it"
+    CREATE = "make it"
+    REPLACE = "set it aside, and make a new one"
+
+
+@frozen
+class Book:
+    """One state's row.
+
+    Attributes:
+        owner: the object that raised the fence last: two of them in one leadership would be one table used twice.
+        columns: the declared fields.
+    """
+
+    COLUMNS: ClassVar[str] = "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id"
+
+    fence: Fence
+    owner: str
+    columns: str
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Book:
+        """The book that was stored as ``row``, the values of `COLUMNS`."""
+        name, uuid, incarnation, epoch, owner, columns, *token = row
+        found = CommitToken(*token) if token[0] is not None else None
+        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found), owner, columns)
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The values of `COLUMNS`."""
+        topology, token = self.fence.topology, self.fence.token
+        committed = (token.txid, token.epoch, token.attempt_id) if token else (None, None, None)
+        return (
+            topology.name,
+            topology.uuid,
+            topology.incarnation,
+            self.fence.epoch,
+            self.owner,
+            self.columns,
+            *committed,
+        )
+
+    def claimed(self, found: Book | None, *, exists: bool, state: str) -> tuple[Book, TableStep]:
+        """The book after a takeover by this one's topology and epoch, and what becomes of the table.
+
+        Args:
+            found: the book that is there.
+            exists: whether there is a table of this name.
+            state: named in errors.
+
+        Raises:
+            StateError: the table is not ours, not what was declared, or gone.
+            FencedError: a newer leader has been here.
+        """
+        topology = self.fence.topology
+        if found is None:
+            if exists:
+                raise StateError(
+                    f"topology {topology.name!r}: {state} exists and was not made by a topology; take another table"
+                )
+            return self, TableStep.CREATE
+        book = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
+        if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
+            raise StateError(f"topology {topology.name!r} uses {state} twice; give each state a table of its own")
+        if topology.incarnation != found.fence.topology.incarnation:
+            return book, TableStep.REPLACE if exists else TableStep.CREATE
+        self._check_table(found, exists, state)
+        return book, TableStep.KEEP if exists else TableStep.CREATE
+
+    def _check_table(self, found: Book, exists: bool, state: str) -> None:
+        name = self.fence.topology.name
+        if found.columns != self.columns:
+            raise StateError(
+                f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; take "
+                f"another table, or `trident reset {name}`"
+            )
+        if not exists and found.fence.token is not None:
+            raise StateError(
+                f"topology {name!r}: {state} is gone, it was at {found.fence.token}; restore it, or "
+                f"`trident reset {name}`"
+            )

@@ -1,0 +1,85 @@
+"""Typed columns, as all states in SQL tables have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, TypeAlias
+
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import StateError
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+@frozen
+class TypedColumn:
+    """One typed column.
+
+    Attributes:
+        storage: the store's type of it.
+        merges: what ``+``, ``min`` and ``max`` of SQL do here as Spark would: the values of `CombinerAggregator.merge`.
+        to_sql: what is stored for a value that is not NULL; None: the value itself.
+        from_sql: the way back.
+    """
+
+    name: str
+    kind: t.DataType
+    storage: str
+    merges: frozenset[str] = frozenset()
+    to_sql: Convert | None = None
+    from_sql: Convert | None = None
+
+    def stored(self, values: Iterable[Any]) -> Iterable[Any]:
+        """What is stored for ``values``.
+
+        Raises:
+            StateError: one doesn't fit the column.
+        """
+        convert = self.to_sql
+        if convert is None:
+            return values
+        return [None if value is None else self._converted(convert, value) for value in values]
+
+    def loaded(self, value: Any) -> Any:
+        """The value that was stored as ``value``."""
+        return value if value is None or self.from_sql is None else self.from_sql(value)
+
+    def _converted(self, convert: Convert, value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+            raise StateError(f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {value!r}") from error
+
+
+def declared(columns: Sequence[TypedColumn]) -> str:
+    """The declared fields, to be compared with those of the table that is there."""
+    return ", ".join(f"{column.name} {column.kind.simpleString()}" for column in columns)
+
+
+def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
+    """Refuse names that differ in case only.
+
+    Raises:
+        StateError: two do.
+    """
+    names = [column.name.lower() for column in columns]
+    for column, lowered in zip(columns, names, strict=True):
+        if names.count(lowered) > 1:
+            raise StateError(f"field {column.name!r} appears twice; {store} does not tell upper case from lower")
+
+
+def exact_decimal(precision: int, scale: int) -> Convert:
+    """A number as a decimal of so many digits; one that would have to be rounded is an error."""
+    context = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    unit = Decimal(1).scaleb(-scale)
+
+    def convert(value: Decimal | int) -> Decimal:
+        exact = Decimal(value) if isinstance(value, int) else value
+        if not exact.is_finite():
+            raise ValueError(value)
+        return exact.quantize(unit, context=context)
+
+    return convert

@@ -1,0 +1,218 @@
+"""Connections to PostgreSQL, all set up alike, and what its errors mean to whoever runs a topology.
+
+Nothing here shows a DSN: errors name host and database, and the password is taken out of whatever libpq says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import psycopg
+from attrs import field, frozen
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from coordinators.secret import HIDDEN, Secret
+from trident_py.errors import StateError, StoreBusyException
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+LOCK_SECS = 10
+"""How long a commit waits for a lock that somebody else holds."""
+
+TAKEOVER_SECS = 60
+"""How long a takeover waits for the open transaction of the leader before it."""
+
+IDLE_SECS = 30
+"""After this long in the middle of a transaction a process counts as paused: the server ends its transaction."""
+
+_CONNECTING = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "fallback_application_name": "trident_py",
+}
+"""So that a cut network is noticed; what the DSN says goes first."""
+
+_SESSION = {
+    "default_transaction_isolation": "read committed",  # who waited for a lock sees what it waited for
+    "lock_timeout": f"{LOCK_SECS}s",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECS}s",
+    "search_path": "pg_catalog",
+    # Checksums are made of rows as text, in the worker's session and in the driver's:
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
+_DURABLE = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
+
+GONE = psycopg.errors.UndefinedTable.sqlstate or ""
+"""A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
+
+_BUSY_CLASSES = ("08", "40", "53", "57P")
+_BUSY = frozenset({"55P03", "57014", "25P03"})  # a lock that wasn't given, a query cancelled, a transaction left idle
+_WAYS_OUT = {
+    "42501": "grant the role what it needs: CREATE and USAGE on the schema, and its own tables",
+    "42P01": "a table of the state is gone: restore it, or `trident reset` the topology",
+    "42703": "a column of the state is gone: restore it, or `trident reset` the topology",
+    "22003": "a value is beyond its field's type",
+    "22021": "a text has a character that PostgreSQL cannot hold, as NUL; replace it before it gets here",
+    "54000": "a key is too long for PostgreSQL's index, of 2700 bytes; group by something shorter, as a hash",
+    "25006": "this server is read-only: name the primary, or add target_session_attrs=read-write to the DSN",
+}
+
+
+@frozen
+class Target:
+    """Which database, and how to say so without saying too much."""
+
+    dsn: Secret
+    shown: str = field(init=False)
+
+    @shown.default
+    def _shown(self) -> str:
+        parts = self._parts()
+        host = parts.get("host") or parts.get("hostaddr") or parts.get("service") or "localhost"
+        return f"{host}/{parts.get('dbname') or parts.get('user') or ''}"
+
+    def _parts(self) -> dict[str, Any]:
+        try:
+            return dict(conninfo_to_dict(self.dsn.reveal()))
+        except psycopg.Error:  # what it says may contain the password
+            raise StateError(
+                "PostgresState: the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or "
+                "'postgresql://user@host/dbname'"
+            ) from None
+
+    def connect(self) -> tuple[Connection, str | None]:
+        """A new connection, set up, and the schema in which its tables are found first."""
+        connection = psycopg.connect(**{**_CONNECTING, **self._parts(), "client_encoding": "utf8"}, autocommit=True)
+        try:
+            schema = connection.execute("SELECT current_schema()").fetchone()
+            names = ", ".join(["set_config(%s, %s, false)"] * len(_SESSION))
+            settings = [part for setting in _SESSION.items() for part in setting]
+            connection.execute(f"SELECT {names}", settings)
+            connection.execute(_DURABLE)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, schema[0] if schema else None
+
+    def redacted(self, text: object) -> str:
+        """``text`` in one line, without the password."""
+        said = " ".join(str(text).split())
+        parts = self._parts()
+        for secret in filter(None, (parts.get("password"), parts.get("sslpassword"))):
+            said = said.replace(secret, HIDDEN).replace(quote(secret, safe=""), HIDDEN)
+        return said
+
+
+@contextmanager
+def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
+    """Turn what psycopg raises into an error that names ``where``, the cause and the way out.
+
+    Args:
+        where: names the topology, the attempt and the table.
+        target: what to keep quiet about.
+        passing: the SQLSTATE of something that passes here and doesn't elsewhere.
+
+    Raises:
+        StoreBusyException: a replay may get through: no connection, a lock, a crash, a full disk.
+        StateError: anything else.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        said = target.redacted(error)
+        if is_passing(error) or error.sqlstate == passing:
+            raise StoreBusyException(f"{where}: {said}") from None
+        raise StateError(f"{where}: {said}; {_way_out(error)}") from None
+    except UnicodeEncodeError as error:
+        raise StateError(f"{where}: {error.object!r} is not Unicode text") from error
+
+
+def _way_out(error: psycopg.Error) -> str:
+    # A NUL is refused by psycopg itself, which gives no code.
+    code = "22021" if error.sqlstate is None and isinstance(error, psycopg.DataError) else error.sqlstate
+    return _WAYS_OUT.get(code or "", "nothing was committed")
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether the same may succeed later, without anybody doing anything about the topology."""
+    state = error.sqlstate
+    if state is None:  # the server said nothing: there is no connection, or there is none any more
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state in _BUSY or state.startswith(_BUSY_CLASSES)
+
+
+class Link:
+    """One connection that is made when it is first needed, and again after it broke. One transaction at a time."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._connection: Connection | None = None
+        self._lock = threading.RLock()
+        self.schema: str | None = None
+
+    @contextmanager
+    def transaction(self, lock_secs: float = LOCK_SECS) -> Iterator[Connection]:
+        """A transaction around the block, committed at its end; given up where the block raises."""
+        with self._lock:
+            connection = self.begin(lock_secs)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                self.rollback()
+                raise
+
+    def begin(self, lock_secs: float = LOCK_SECS) -> Connection:
+        """The connection, in a new transaction; gives up one that was left open."""
+        self.rollback()
+        for last in (False, True):
+            connection = self._connected()
+            try:
+                connection.execute("BEGIN")
+                if lock_secs != LOCK_SECS:
+                    connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{int(lock_secs * 1000)}ms"])
+                return connection
+            except psycopg.Error:
+                # It broke while nobody used it, or else so will the new one.
+                self.close()
+                if last:
+                    raise
+        raise AssertionError("unreachable")
+
+    def rollback(self) -> None:
+        """Give up the open transaction, if there is one; the connection too, if it doesn't answer."""
+        connection = self._connection
+        if connection is None or connection.info.transaction_status is TransactionStatus.IDLE:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; the server ends what it had begun."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _connected(self) -> Connection:
+        if self._connection is not None and self._connection.closed:
+            self.close()
+        if self._connection is None:
+            self._connection, self.schema = self._target.connect()
+        return self._connection

@@ -1,0 +1,350 @@
+"""What `PostgresState` makes: values by key in one table; Spark's tasks stage changes, one transaction merges them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import localcontext
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from attrs import evolve
+from pyspark.sql import DataFrame
+
+from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.operations.base import CombinerAggregator
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+from trident_py.states.base import Key, StagingState, ValueUpdater, combiner_updater
+from trident_py.states.books import Book, TableStep
+from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
+from trident_py.states.keys import encode_key
+from trident_py.states.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
+from trident_py.states.postgres_staging import REPORTS, StagingTask
+from trident_py.states.postgres_table import Staging, Table, rows_of
+
+log = logging.getLogger(__name__)
+
+_CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
+_DROP_SECS = 0.2  # a cancelled task may go on copying for a while; its table can be dropped later
+
+# A takeover keeps everybody out. A commit keeps out takeovers and other commits; what is staged meanwhile waits for
+# a takeover only.
+_RAISING, _COMMITTING, _STAGING = "FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"
+
+
+class PostgresMapState(StagingState[Any]):
+    """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
+
+    def __init__(self, target: Target, table: Table) -> None:
+        self._target = target
+        self._table = table
+        self._name = f"table {table.name!r} of {target.shown}"
+        self._topology = ""
+        self._owner = uuid4().hex
+        self._commits = Link(target)
+        self._others = Link(target)  # what goes on beside a commit: reading, making room for attempts, cleaning up
+        self._open: tuple[Connection, SinkTransaction, int] | None = None
+        self._staged: set[str] = set()
+        self._doomed: set[str] = set()
+
+    # --- takeover -----------------------------------------------------------------------------------------------------
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: make what is missing, refuse older epochs from now on, sweep what they staged."""
+        self.close()
+        where = f"topology {topology.name!r}: {self._name}"
+        try:
+            with explained(where, self._target):
+                self._prepare(where)
+                with self._commits.transaction(TAKEOVER_SECS) as connection:
+                    fence = self._take_over(connection, topology, epoch)
+                self._topology = topology.name
+                self._doomed |= self._staged_before(epoch)
+        except FailedException as error:
+            raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
+        self._clean()
+        return fence.token
+
+    def _prepare(self, where: str) -> None:
+        """Find the schema, and make the table of the books where there is none."""
+        with self._commits.transaction(TAKEOVER_SECS) as connection:
+            if self._commits.schema is None:
+                raise StateError(f"{where}: no schema of its search_path exists; create one, or name one in the DSN")
+            if connection.info.parameter_status("server_encoding") != "UTF8":
+                raise StateError(f"{where}: the database is not in UTF8; create one with ENCODING 'UTF8'")
+            self._table = evolve(self._table, schema=self._commits.schema)
+            # Where two make it at once, IF NOT EXISTS alone ends in an error.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+            connection.execute(self._table.create_books)
+
+    def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
+        table = self._table
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{table.schema}.{table.name}"])
+        row = connection.execute(table.read_book(_RAISING), [table.name]).fetchone()
+        found = Book.of(row) if row else None
+        claim = Book(Fence(topology, epoch), self._owner, table.columns)
+        book, step = claim.claimed(found, exists=self._exists(connection), state=self._name)
+        if step is TableStep.REPLACE and found:
+            connection.execute(table.set_aside(found.fence.topology.incarnation))
+        if step is not TableStep.KEEP:
+            connection.execute(table.create)
+        connection.execute(table.write_book, [table.name, *book.row])
+        return book.fence
+
+    def _exists(self, connection: Connection) -> bool:
+        query = (
+            "SELECT 1 FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
+        )
+        return connection.execute(query, [self._table.schema, self._table.name]).fetchone() is not None
+
+    def _staged_before(self, epoch: int) -> set[str]:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)"
+        with self._others.transaction() as connection:
+            names = connection.execute(query, [self._table.schema, f"_{self._table.name}_"]).fetchall()
+        epochs = {name: self._table.epoch_of(name) for (name,) in names}
+        return {name for name, its in epochs.items() if its is not None and its < epoch}
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_transaction(self, tx: SinkTransaction) -> bool:
+        """Open ``tx`` under the lock of the state's book; gives up a transaction that was left open."""
+        self.rollback()
+        self._check_recovered()
+        with self._explained(tx):
+            connection = self._commits.begin()
+            try:
+                decision = self._book(connection, tx, _COMMITTING).fence.decide(tx, self._name)
+                if decision is Decision.REDO:
+                    delete, restore = self._table.undo
+                    connection.execute(delete, [tx.txid, tx.txid])
+                    connection.execute(restore, [tx.txid])
+            except BaseException:
+                self._commits.rollback()
+                raise
+        if decision is Decision.SKIP:
+            self._commits.rollback()
+            return False
+        self._open = connection, tx, threading.get_ident()
+        return True
+
+    def end_transaction(self, tx: SinkTransaction) -> None:
+        """Commit changes and token together; durable when this returns."""
+        connection, _ = self._in_transaction()
+        with self._explained(tx):
+            self._finish(connection, tx)
+            self._commit(connection, tx)
+        self._open = None
+        if self._doomed:
+            self._clean()
+
+    def rollback(self) -> None:
+        """Give up the open transaction."""
+        self._open = None
+        self._commits.rollback()
+
+    def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
+        """The last statements of a transaction."""
+        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, self._table.name]
+        connection.execute(self._table.write_token, token)
+        staging = self._staging(tx)
+        if staging.name in self._staged:
+            self._staged.discard(staging.name)
+            try:
+                with connection.transaction():  # a savepoint
+                    connection.execute(f"SET LOCAL lock_timeout = {int(_DROP_SECS * 1000)}")
+                    connection.execute(staging.drop)
+            except psycopg.errors.LockNotAvailable:
+                self._doomed.add(staging.name)
+
+    def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
+        try:
+            answer = connection.execute("COMMIT").statusmessage
+            if answer != "COMMIT":  # what the server says where something had failed before
+                raise StoreBusyException(f"{self._where(tx)}: nothing was committed, the server said {answer}")
+        except psycopg.Error as error:
+            if not connection.closed:
+                raise  # that was the server's answer: nothing is committed
+            log.warning(
+                "%s: the answer to COMMIT was lost (%s); reading back", self._where(tx), self._target.redacted(error)
+            )
+            if not self._is_committed(tx):
+                raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
+
+    def _is_committed(self, tx: SinkTransaction) -> bool:
+        """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
+        self._commits.close()
+        with self._commits.transaction() as connection:
+            return self._book(connection, tx, _COMMITTING).fence.token == tx.token
+
+    def _book(self, connection: Connection, tx: SinkTransaction, lock: str) -> Book:
+        row = connection.execute(self._table.read_book(lock), [self._table.name]).fetchone()
+        if row is None:
+            raise StateError(f"{self._where(tx)} has lost its row in _trident; restore the database")
+        return Book.of(row)
+
+    # --- what tasks stage ---------------------------------------------------------------------------------------------
+
+    def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
+        """Make the attempt's staging table; the frame's tasks copy into it."""
+        return frame.mapInArrow(self.staging_task(tx), REPORTS)
+
+    def staging_task(self, tx: SinkTransaction) -> StagingTask:
+        """What each task does, with a table to do it in."""
+        self._check_recovered()
+        staging = self._staging(tx)
+        with self._explained(tx), self._others.transaction() as connection:
+            self._book(connection, tx, _STAGING).fence.check_leader(tx, self._name)
+            connection.execute("SET LOCAL synchronous_commit = off")  # a crash that loses it loses the rows, too
+            connection.execute(self._table.create_staging(staging))
+        self._staged.add(staging.name)
+        return StagingTask(self._target, staging, self._where(tx))
+
+    def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
+        """Combine what the reported tasks staged into the table, if it is all there."""
+        connection, tx = self._in_transaction()
+        reported = {task: (rows, checksum) for task, rows, checksum in reports if rows}
+        if not reported:
+            return
+        staging, tasks = self._staging(tx), list(reported)
+        self._verify(connection, tx, staging, reported)
+        with self._explained(tx):
+            if aggregator.merge in self._table.value.merges:
+                connection.execute(self._table.merge(staging, aggregator.merge), [tx.txid, tx.txid, tasks])
+            else:
+                self._merge_here(connection, staging, tasks, aggregator)
+
+    def discard(self, tx: SinkTransaction) -> None:
+        """Drop the attempt's staging table; one that a cancelled task still writes to, later."""
+        name = self._staging(tx).name
+        self._staged.discard(name)
+        self._doomed.add(name)
+        self._clean()
+
+    def _verify(
+        self, connection: Connection, tx: SinkTransaction, staging: Staging, reported: dict[int, tuple[int, str]]
+    ) -> None:
+        with explained(self._where(tx), self._target, GONE):
+            sums = connection.execute(staging.sums, [list(reported)]).fetchall()
+        found = {task: (rows, checksum) for task, rows, checksum in sums}
+        if found != reported:
+            wanted, there = (sum(rows for rows, _ in each.values()) for each in (reported, found))
+            raise StoreBusyException(
+                f"{self._where(tx)}: {wanted} rows were staged and {there} are there, or others; a crash of the server "
+                f"empties what is staged; the attempt is replayed"
+            )
+
+    def _merge_here(
+        self, connection: Connection, staging: Staging, tasks: list[int], aggregator: CombinerAggregator[Any]
+    ) -> None:
+        loaded = self._table.value.loaded
+        with connection.cursor(name="_staged") as cursor:
+            cursor.execute(staging.rows, [tasks])
+            while rows := cursor.fetchmany(_CHUNK_ROWS):
+                updaters = [combiner_updater(aggregator, loaded(row[-1])) for row in rows]
+                self._update([row[0] for row in rows], [row[1:-1] for row in rows], updaters)
+
+    def _staging(self, tx: SinkTransaction) -> Staging:
+        return self._table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
+
+    def _clean(self) -> None:
+        """Drop what nobody needs any more; what can't be dropped now is tried again, or swept by the next leader."""
+        for name in sorted(self._doomed):
+            try:
+                with self._others.transaction(_DROP_SECS) as connection:
+                    connection.execute("SET LOCAL synchronous_commit = off")
+                    connection.execute(self._table.staged(name).drop)
+            except psycopg.Error as error:
+                log.info("%s: %s stays for now: %s", self._name, name, self._target.redacted(error))
+                if not isinstance(error, psycopg.errors.LockNotAvailable):
+                    return
+            else:
+                self._doomed.discard(name)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
+        """The value of each key; None where there is none."""
+        texts = list(map(encode_key, keys))
+        if self._open is not None and self._open[2] == threading.get_ident():
+            stored = self._read(self._open[0], texts)
+        else:
+            self._check_recovered()
+            with explained(self._name, self._target), self._others.transaction() as connection:
+                stored = self._read(connection, texts)
+        return [stored.get(text) for text in texts]
+
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        """Replace the value of each key by what its updater makes of it."""
+        return self._update(list(map(encode_key, keys)), keys, updaters)
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        """Set the value of each key."""
+        self._write(list(map(encode_key, keys)), keys, values, None)
+
+    def multi_merge(self, keys: Sequence[Key], partials: Sequence[Any], aggregator: CombinerAggregator[Any]) -> None:
+        """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
+        if aggregator.merge in self._table.value.merges:
+            self._write(list(map(encode_key, keys)), keys, partials, aggregator.merge)
+        else:
+            super().multi_merge(keys, partials, aggregator)
+
+    def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:
+        loaded = self._table.value.loaded
+        rows = connection.execute(self._table.read, [texts])
+        return {text: loaded(value) for text, value in rows}
+
+    def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        connection, tx = self._in_transaction()
+        values: list[Any] = []
+        for start in range(0, len(texts), _CHUNK_ROWS):
+            part = slice(start, start + _CHUNK_ROWS)
+            with self._explained(tx):
+                current = self._read(connection, texts[part])
+            with localcontext(EXACT_DECIMALS):
+                for text, updater in zip(texts[part], updaters[part], strict=True):
+                    current[text] = updater(current.get(text))
+                    values.append(current[text])
+            self._write(texts[part], keys[part], values[part], None)
+        return values
+
+    def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
+        connection, tx = self._in_transaction()
+        if not texts:
+            return
+        columns = [*rows_of(self._table.keys, keys), self._table.value.stored(values), texts]
+        with self._explained(tx):
+            rows = [(*row, tx.txid, tx.txid) for row in zip(*columns, strict=True)]
+            connection.cursor().executemany(self._table.upsert(merge), rows)
+
+    def close(self) -> None:
+        """Drop what is staged and close the connections."""
+        self._open = None
+        if self._topology:
+            self._doomed |= self._staged
+            self._staged.clear()
+            self._clean()
+        self._topology = ""
+        for link in (self._commits, self._others):
+            link.close()
+
+    # --- everywhere ---------------------------------------------------------------------------------------------------
+
+    def _check_recovered(self) -> None:
+        if not self._topology:
+            raise StateError(f"{self._name} is not open: it was not recovered, or is closed")
+
+    def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
+        if self._open is None:
+            raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
+        return self._open[0], self._open[1]
+
+    def _where(self, tx: SinkTransaction) -> str:
+        return f"topology {self._topology!r}, attempt {tx.attempt}: {self._name}"
+
+    @contextmanager
+    def _explained(self, tx: SinkTransaction) -> Iterator[None]:
+        with explained(self._where(tx), self._target):
+            yield
