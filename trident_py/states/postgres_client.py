@@ -25,7 +25,7 @@ LOCK_SECS = 10
 """How long a commit waits for a lock that somebody else holds."""
 
 TAKEOVER_SECS = 60
-"""How long a takeover waits for the open transaction of the leader before it."""
+"""How long a takeover waits for a transaction that it could not end."""
 
 IDLE_SECS = 30
 """After this long in the middle of a transaction a process counts as paused: the server ends its transaction."""
@@ -36,7 +36,6 @@ _CONNECTING = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
-    "fallback_application_name": "trident_py",
 }
 """So that a cut network is noticed; what the DSN says goes first."""
 
@@ -74,9 +73,14 @@ _WAYS_OUT = {
 
 @frozen
 class Target:
-    """Which database, and how to say so without saying too much."""
+    """Which database, and how to say so without saying too much.
+
+    Attributes:
+        application: what the server knows our connections by.
+    """
 
     dsn: Secret
+    application: str = "trident_py"
     shown: str = field(init=False)
 
     @shown.default
@@ -96,7 +100,8 @@ class Target:
 
     def connect(self) -> tuple[Connection, str | None]:
         """A new connection, set up, and the schema in which its tables are found first."""
-        connection = psycopg.connect(**{**_CONNECTING, **self._parts(), "client_encoding": "utf8"}, autocommit=True)
+        ours = {"client_encoding": "utf8", "application_name": self.application}
+        connection = psycopg.connect(**{**_CONNECTING, **self._parts(), **ours}, autocommit=True)
         try:
             schema = connection.execute("SELECT current_schema()").fetchone()
             names = ", ".join(["set_config(%s, %s, false)"] * len(_SESSION))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import localcontext
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -56,9 +57,11 @@ class PostgresMapState(StagingState[Any]):
         """A new leader takes over: make what is missing, refuse older epochs from now on, sweep what they staged."""
         self.close()
         where = f"topology {topology.name!r}: {self._name}"
+        self._connect_as(topology, epoch)
         try:
             with explained(where, self._target):
                 self._prepare(where)
+                self._end_older_leaders(epoch)
                 with self._commits.transaction(TAKEOVER_SECS) as connection:
                     fence = self._take_over(connection, topology, epoch)
                 self._topology = topology.name
@@ -67,6 +70,26 @@ class PostgresMapState(StagingState[Any]):
             raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
         self._clean()
         return fence.token
+
+    def _connect_as(self, topology: TopologyKey, epoch: int) -> None:
+        """Have the server know every connection of this leader, and of its tasks, by topology, table and epoch."""
+        table = sha256(self._table.name.encode()).hexdigest()[:8]
+        self._target = evolve(self._target, application=f"trident {topology.uuid[:8]} {table} {epoch}")
+        self._commits, self._others = Link(self._target), Link(self._target)
+
+    def _end_older_leaders(self, epoch: int) -> None:
+        """End the connections of older leaders: one that was paused in mid-transaction would hold its locks till then.
+
+        They have lost the epoch already, so nothing is taken from them that could still have been closed.
+        """
+        prefix = self._target.application.rpartition(" ")[0]
+        with self._others.transaction() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND usename = current_user AND application_name ~ %s "
+                "AND (regexp_match(application_name, '[0-9]+$'))[1]::bigint < %s",
+                [f"^{prefix} [0-9]+$", epoch],
+            )
 
     def _prepare(self, where: str) -> None:
         """Find the schema, and make the table of the books where there is none."""

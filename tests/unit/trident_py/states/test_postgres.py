@@ -201,18 +201,30 @@ def test_the_tables_are_in_the_first_schema_of_the_search_path(postgres: str) ->
 # --- takeover ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_takeover_waits_for_a_transaction_that_is_open_and_then_wins(postgres: str) -> None:
-    with opened(postgres) as zombie, opened(postgres) as leader, ThreadPoolExecutor(1) as other:
+def test_a_takeover_ends_a_transaction_that_an_older_leader_left_open(postgres: str) -> None:
+    with opened(postgres) as zombie, opened(postgres) as leader:
         zombie.recover(TOPOLOGY, 1)
-        zombie.begin_transaction(transaction(1))
+        commit(zombie, transaction(1), {"a": 1})
+        zombie.begin_transaction(transaction(2))
         zombie.multi_merge([("a",)], [1], Adding())
-        raising = other.submit(leader.recover, TOPOLOGY, 2)
-        wait_for_lock(postgres)
-        assert not raising.done()
-        zombie.end_transaction(transaction(1))
-        assert raising.result() == CommitToken(1, 1, 0)
+        assert leader.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
+        with pytest.raises(StoreBusyException):
+            zombie.end_transaction(transaction(2))
         with pytest.raises(FencedError, match="epoch 2"):
             zombie.begin_transaction(transaction(2))
+        assert select(postgres, "SELECT word, count FROM counts") == [("a", 1)]
+
+
+def test_a_takeover_leaves_other_tables_and_topologies_alone(postgres: str) -> None:
+    other = TopologyKey("other", "0a1b2c3d", 1)
+    with opened(postgres) as first, opened(postgres, table="more") as second, opened(postgres, table="others") as third:
+        second.recover(TOPOLOGY, 1)
+        third.recover(other, 1)
+        second.begin_transaction(transaction(1))
+        third.begin_transaction(transaction(1, topology=other))
+        first.recover(TOPOLOGY, 2)
+        second.end_transaction(transaction(1))
+        third.end_transaction(transaction(1, topology=other))
 
 
 def test_a_zombie_that_waits_behind_the_takeover_is_refused(postgres: str) -> None:
