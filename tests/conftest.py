@@ -1,4 +1,4 @@
-"""Fixtures for everybody: a real ZooKeeper, one or an ensemble of three, a real PostgreSQL; how long Hypothesis searches."""
+"""Fixtures for everybody: a real ZooKeeper, one or three of them, a real PostgreSQL; how long Hypothesis searches."""
 
 from __future__ import annotations
 

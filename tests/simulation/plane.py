@@ -1,4 +1,4 @@
-"""What is done with batches in a simulated world: emitters, jobs, reports, commits. Threads and Spark in the product."""
+"""What is done with batches in a simulated world: emitters, jobs, reports, commits. In the product: Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process that may lead: it stands by, takes over, runs the driver, and is killed, paused or cut off at any moment."""
+"""One process that may lead: it stands by, takes over, runs the driver, and may be killed, paused or cut off."""
 
 from __future__ import annotations
 

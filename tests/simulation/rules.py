@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import field, frozen
 
 
@@ -9,8 +11,11 @@ class Violation(AssertionError):
     """An invariant does not hold."""
 
     def __init__(self, invariant: str, story: str) -> None:
-        super().__init__(f"{invariant}: {story}")
+        super().__init__(invariant, story)
         self.invariant = invariant
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 RULES = {
@@ -34,11 +39,15 @@ RULES = {
 """Name of each rule, and what it says."""
 
 
+def _as_set(rules: Iterable[str]) -> frozenset[str]:
+    return frozenset(rules)
+
+
 @frozen
 class Rules:
     """Which rules are switched off in a world; none, outside of the mutation gate."""
 
-    off: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    off: frozenset[str] = field(default=(), converter=_as_set)
 
     @off.validator
     def _check(self, _: object, off: frozenset[str]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 
-from attrs import define
+from attrs import define, evolve
 
 from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
@@ -41,7 +42,8 @@ def world_of(dice: Dice, rules: Rules) -> World:
     chance = dice.random
     exact = [chance.random() < 0.6 for _ in range(chance.choice([1, 1, 2]))]
     kinds = [StoreKind.UNDO, StoreKind.UNFENCED, *([StoreKind.COMPARE] if all(exact) or chance.random() < 0.2 else [])]
-    stores = [Store(f"store{n}", chance.choice(kinds), rules) for n in range(chance.choice([1, 2, 2]))]
+    count = chance.choice([1, 2, 2])
+    stores = [Store(f"store{n}", chance.choice(kinds), rules, chance.random() < 0.5) for n in range(count)]
     world = World(
         chance=dice,
         rules=rules,
@@ -65,25 +67,27 @@ def plan_faults(world: World, dice: Dice) -> None:
             return []
         return [chance.random() * FAULTY_SECS for _ in range(1 + int(chance.expovariate(1 / average)))]
 
-    def somebody() -> int:
-        return chance.randrange(len(world.processes))
-
-    for moment in moments(3):
-        world.nemesis("kill", moment, somebody())
-    for kind in ("pause", "cut"):
-        for moment in moments(2):
-            world.nemesis(kind, moment, somebody(), chance.choice([0.5, 2.0, 6.0, 10.0]))
+    for kind in ("kill", "pause", "cut"):
+        for moment in moments(2.5):
+            seconds = [chance.choice([0.5, 2.0, 6.0, 10.0])] if kind != "kill" else []
+            world.nemesis(kind, moment, chance.randrange(len(world.processes)), *seconds)
     if chance.random() < 0.1 and all(store.remembers for store in world.stores.values()):
         moment = chance.random() * FAULTY_SECS
-        world.nemesis("back up", moment * 0.5 + chance.random() * moment * 0.5)
+        world.nemesis("back up", moment * chance.uniform(0.5, 1.0))
         world.nemesis("damage", moment, chance.choice(list(DAMAGES)[:4]))
+    plan_growth(world, dice)
+
+
+def plan_growth(world: World, dice: Dice) -> None:
+    """When there is more input."""
+    chance = dice.random
     for name in world.sources:
         for _ in range(chance.randrange(12)):
             world.nemesis("grow", chance.random() * FAULTY_SECS, name, 1 + chance.randrange(4))
 
 
-def simulate(seed: int, rules: Rules | None = None) -> Outcome:
-    """The whole life of the world of ``seed``."""
+def simulate(seed: int, rules: Rules | None = None, damage: str | None = None) -> Outcome:
+    """The whole life of the world of ``seed``; ``damage`` strikes whether it is drawn or not."""
     dice = Dice(seed)
     world = world_of(dice, rules or Rules())
     violation = None
@@ -91,6 +95,9 @@ def simulate(seed: int, rules: Rules | None = None) -> Outcome:
         for process in world.processes:
             process.start()
         plan_faults(world, dice)
+        if damage:
+            world.nemesis("back up", FAULTY_SECS / 4)
+            world.nemesis("damage", FAULTY_SECS / 2, damage)
         run_until(world, FAULTY_SECS)
         dice.quiet = True
         end_faults(world)
@@ -100,6 +107,13 @@ def simulate(seed: int, rules: Rules | None = None) -> Outcome:
     except Violation as found:
         violation = found
     return Outcome(seed, violation, world.log or [], world.steps, world.oracle.committed, world.oracle.takeovers)
+
+
+def judged(seed: int) -> Outcome:
+    """One seed, in a worker process: the log stays there unless it tells of a violation."""
+    logging.disable(logging.CRITICAL)
+    outcome = simulate(seed)
+    return outcome if outcome.violation else evolve(outcome, log=[])
 
 
 def run_until(world: World, moment: float) -> None:

@@ -75,5 +75,5 @@ class SourceCoordinator(BatchCoordinator[list[int]]):
         start = prev_metadata[1] if prev_metadata else 0
         most = min(BATCH_ROWS, self.source.available - start)
         end = start + self.world.chance.pick("batch size", range(1, most + 1)) if most > 0 else start
-        self.handed_out = max(end, self.handed_out)
+        self.handed_out = end  # what an opaque source gave for a later transaction is given again
         return [start, end]

@@ -66,6 +66,7 @@ class Store:
     """One state or sink; `coordinators.takeover.Recoverable`, and the target of commits.
 
     Attributes:
+        inline: whether the rows travel with the commit; otherwise they were staged in the store, and may be gone.
         ledger: what is in it, by txid.
         staged: what was prepared, by token.
         highest_epoch: that ever recovered it.
@@ -74,6 +75,7 @@ class Store:
     name: str
     kind: StoreKind
     rules: Rules
+    inline: bool = False
     ledger: list[Entry] = field(factory=list)
     staged: dict[CommitToken, Rows] = field(factory=dict)
     highest_epoch: int = 0
@@ -119,14 +121,19 @@ class Store:
         """What was staged and not committed is gone."""
         self.staged.clear()
 
-    def apply(self, tx: SinkTransaction) -> None:
+    def sent(self, tx: SinkTransaction) -> Rows | None:
+        """The rows that travel with a commit; None: they are in the store."""
+        return self.staged.get(tx.token, ()) if self.inline else None
+
+    def apply(self, tx: SinkTransaction, rows: Rows | None) -> None:
         """One atomic step: decide, verify what was staged, apply, keep the token."""
         decision = self._decided(tx)
         if decision is Decision.SKIP:
             return
-        if tx.token not in self.staged and self.rules.has("verified staging"):
-            raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
-        rows = self.staged.get(tx.token, ())
+        if rows is None:
+            if tx.token not in self.staged and self.rules.has("verified staging"):
+                raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
+            rows = self.staged.get(tx.token, ())
         self._refuse_other_content(tx, rows, decision)
         self._change(tx, rows)
         self._enter(Entry(tx.token, rows), decision)

@@ -18,7 +18,7 @@ from tests.simulation.plane import COMMIT_SECS, LATE_SECS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Store, StoreKind
+from tests.simulation.stores import Rows, Store, StoreKind
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
 from trident_py.sinks.base import SinkTransaction
@@ -254,22 +254,23 @@ class World:
 
     def send_commit(self, process: Process, name: str, tx: SinkTransaction) -> None:
         """A commit goes to a store."""
-        if self.stores[name].kind is StoreKind.UNFENCED:
-            self.on_effect(name, tx, process.number, process.life)  # in the very moment of the check
+        store, rows = self.stores[name], self.stores[name].sent(tx)
+        if store.kind is StoreKind.UNFENCED:
+            self.on_effect(name, tx, rows, process.number, process.life)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
-                self.later("effect", LATE_SECS, None, name, tx, None, 0)
+                self.later("effect", LATE_SECS, None, name, tx, rows, None, 0)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
             process.post("committed", 0.5, tx.attempt, done)
         else:
             pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
-            self.later("effect", pause, None, name, tx, process.number, process.life)
+            self.later("effect", pause, None, name, tx, rows, process.number, process.life)
 
-    def on_effect(self, name: str, tx: SinkTransaction, number: int | None, life: int) -> None:
+    def on_effect(self, name: str, tx: SinkTransaction, rows: Rows | None, number: int | None, life: int) -> None:
         """A commit arrives at a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
         try:
-            store.apply(tx)
+            store.apply(tx, rows)
             self.say(f"{name} has {tx.token}")
         except (TridentError, StoreBusyException) as refused:
             self.say(f"{name} refuses {tx.token}: {refused}")

@@ -1,0 +1,171 @@
+"""Worlds as values: two with the same key have the same future."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import asdict
+
+from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
+from coordinators.spout_coordinator import Ask
+from coordinators.znodes import Create, Put, Step
+from tests.simulation.oracle import BASE, RECORD
+from tests.simulation.process import Process
+from tests.simulation.schedule import matters
+from tests.simulation.scope import choices_of
+from tests.simulation.stores import Store
+from tests.simulation.world import Event, World
+
+
+def key_of(world: World) -> Any:
+    """All that matters about a world, without what only counts steps."""
+    oracle = world.oracle
+    return (
+        tuple(sorted(choices_of(world).budgets.items())),
+        _server(world),
+        tuple(_store(store) for store in world.stores.values()),
+        tuple((s.available, s.succeeded, tuple(map(str, s.extents.items()))) for s in world.sources.values()),
+        tuple(_process(world, process) for process in world.processes),
+        tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
+        tuple(sorted(oracle.highest_attempt.items())),
+    )
+
+
+def _server(world: World) -> Any:
+    nodes = world.server.nodes
+    leader = nodes.get(f"{BASE}/leader")
+    owner = next((p.number for p in world.processes if leader and p.session and p.session.id == leader.owner), None)
+    return (world.oracle.epoch, leader is not None, owner, _record(world.oracle.record))
+
+
+def _record(record: Any) -> Any:
+    if record is None:
+        return None
+    return (
+        record.epoch,
+        record.current_txid,
+        tuple(sorted(record.attempt_ids.items())),
+        str(sorted(record.metadata.items())),
+        str(record.committing),
+        record.success_upto,
+    )
+
+
+def _store(store: Store) -> Any:
+    fence = store.state._fence
+    return (tuple(store.ledger), fence and (fence.epoch, fence.token), tuple(sorted(store.staged)), store.highest_epoch)
+
+
+def _process(world: World, process: Process) -> Any:
+    session = process.session
+    lives = session is not None and session.id in world.server.sessions
+    if not process.is_alive:
+        return (False, process.life, lives)
+    return (True, process.life, lives, session and session.ended, _driver(world, process), _plane(process))
+
+
+def _driver(world: World, process: Process) -> Any:
+    driver, store = process.driver, process.record_store
+    if driver is None or store is None:
+        return None
+    head = world.server.nodes.get(f"{BASE}/record")
+    behind = head.version - store._stored.version if head and store._stored else None
+    machine, asked = driver.machine, driver.definitions._numbers
+    return (
+        store.epoch,
+        behind,
+        _record(driver.record),
+        tuple((t, e.attempt.attempt_id, e.status) for t, e in machine.active.items()),
+        tuple(sorted(machine.attempt_ids.items())),
+        str(machine.committing),
+        _definitions(driver.definitions),
+        tuple(
+            (str(root), ledger.value, ledger.outstanding, ledger.initialised, len(ledger.heard))
+            for bucket in driver.acker._buckets
+            for root, ledger in sorted(bucket.items(), key=str)
+        ),
+        tuple(sorted(driver._owed.items())),
+        driver._success_upto,
+        str(driver._followups),
+        tuple(_notice(notice, asked) for notice in process.inbox),
+        tuple(c.coordinator.handed_out for c in process.coordinators.values()),  # type: ignore[attr-defined]
+    )
+
+
+def _definitions(definitions: Any) -> Any:
+    asked = definitions._numbers
+    return (
+        definitions.frontier,
+        definitions.moved_upto,
+        str(sorted(definitions.known.items())),
+        str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._defined.items()]),
+        str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._ahead.items()]),
+        str(
+            [
+                (
+                    i.asked and _ask(i.asked, asked),
+                    i.answer and _notice(i.answer, asked),
+                    i.refused and i.refused - asked,
+                    i.backing_off,
+                    i.is_stale,
+                )
+                for i in definitions._inquiries.values()
+            ]
+        ),
+    )
+
+
+def _ask(ask: Ask, asked: int) -> str:
+    return str({**asdict(ask), "number": ask.number - asked})
+
+
+def _notice(notice: Notice, asked: int) -> str:
+    match notice:
+        case Defined(spout, ask, txid, metadata, _):
+            return f"defined {spout} {ask - asked} {txid} {metadata}"
+        case NotReady(spout, ask, txid) | DefinitionFailed(spout, ask, txid, _):
+            return f"{type(notice).__name__} {spout} {ask - asked} {txid}"
+        case Failed(attempt, cause, _):
+            return f"failed {attempt} {type(cause).__name__}"
+        case Acked(attempt, stream, took, made, _):
+            return f"acked {attempt} {stream} {took} {made}"
+        case _:
+            return str(notice)
+
+
+def _plane(process: Process) -> Any:
+    plane = process.plane
+    return (
+        tuple(
+            sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())
+        ),
+        tuple((str(c.work.attempt), c.work.cancelled, tuple(c.edges), tuple(c.stores)) for c in plane.commits),
+    )
+
+
+def _event(world: World, event: Event) -> str:
+    if event.kind == "late write":
+        return f"{event.kind} {_lateness(world, event.arguments[0])}"
+    asked = 0
+    if event.process is not None:
+        driver = world.processes[event.process].driver
+        asked = driver.definitions._numbers if driver else 0
+    shown = "" if event.kind == "turn" else [_argument(argument, asked) for argument in event.arguments]
+    return f"{event.kind} {event.process} {shown} {event.lane}"
+
+
+def _lateness(world: World, steps: Sequence[Step]) -> tuple[str, int]:
+    """What a late write would write, and how many writes it is behind."""
+    now = world.oracle.record.seq if world.oracle.record else 0
+    heads = [json.loads(step.data) for step in steps if isinstance(step, Put | Create) and step.path == RECORD]
+    return str([step.path for step in steps]), now - heads[0]["seq"] if heads else 0
+
+
+def _argument(argument: Any, asked: int) -> str:
+    if isinstance(argument, Acked | Failed):
+        return _notice(argument, asked)
+    if hasattr(argument, "prepared"):
+        return f"{argument.attempt} {argument.cancelled}"
+    return str(argument)

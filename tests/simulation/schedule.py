@@ -1,0 +1,128 @@
+"""What may happen next in a world that is explored, whatever the time; and how it comes to its end in peace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinators.notices import Failed
+from tests.simulation.oracle import BASE
+from tests.simulation.scope import Scope, choices_of
+from tests.simulation.world import Event, World
+
+QUIET_STEPS = 5000
+
+
+def enabled(world: World, scope: Scope) -> list[Event]:
+    """What is under way and may arrive now, and what may go wrong."""
+    live = [entry for entry in sorted(world.pending, key=lambda entry: entry[1]) if matters(world, entry[2])]
+    world.pending = live
+    lanes: set[tuple[int | None, str]] = set()
+    events: list[Event] = []
+    for _, _, event in live:
+        lane = (event.process, event.lane or {"job": "jobs"}.get(event.kind, ""))
+        if lane[1] and lane in lanes:
+            continue
+        lanes.add(lane)
+        if event not in events and _may(world, event, scope):
+            events.append(event)
+    return [*events, *_mishaps(world)]
+
+
+def matters(world: World, event: Event) -> bool:
+    if event.process is None:
+        return True
+    process = world.processes[event.process]
+    if process.life != event.life or not process.is_alive:
+        return False
+    return event.kind != "turn" or event.arguments == (process.turns,)
+
+
+def _may(world: World, event: Event, scope: Scope) -> bool:
+    if event.kind == "lead":
+        return f"{BASE}/leader" not in world.server.nodes
+    if event.kind == "start":
+        return sum(process.life for process in world.processes) < scope.lives
+    return True
+
+
+def _mishaps(world: World) -> Iterator[Event]:
+    budgets = choices_of(world).budgets
+    living = {process.session.id for process in world.processes if process.is_alive and process.session}
+    for session in sorted(set(world.server.sessions) - living):
+        yield Event("expire", None, 0, (session,), "")
+    for process in world.processes:
+        if not process.is_alive or process.driver is None or process.session is None:
+            continue
+        if budgets.get("kill", 0):
+            yield Event("kill", None, 0, (process.number,), "")
+        if budgets.get("expiry", 0) and process.session.id in world.server.sessions:
+            yield Event("cut off", None, 0, (process.session.id,), "")
+        if budgets.get("timeout", 0):
+            for entry in process.driver.machine.active.values():
+                yield Event("silence", None, 0, (process.number, entry.attempt), "")
+
+
+def settle(world: World) -> None:
+    """What nobody can tell from happening at once: turns that are due, and the first attempt to lead."""
+    while urgent := [event for _, _, event in world.pending if event.kind == "turn" and matters(world, event)]:
+        _remove(world, urgent[0])
+        world.happen(urgent[0])
+
+
+def take(world: World, event: Event) -> None:
+    """``event`` happens, and the turn that it leads to."""
+    _happen(world, event)
+    settle(world)
+
+
+def _happen(world: World, event: Event) -> None:
+    budgets = choices_of(world).budgets
+    match event.kind:
+        case "kill":
+            budgets["kill"] -= 1
+            world.happen(event)
+        case "expire":
+            world.server.end(event.arguments[0])
+        case "cut off":
+            budgets["expiry"] -= 1
+            world.server.end(event.arguments[0])
+        case "silence":
+            budgets["timeout"] -= 1
+            number, attempt = event.arguments
+            world.processes[number].deliver(Failed(attempt, TimeoutError("silence"), counts=False))
+        case _:
+            _remove(world, event)
+            world.happen(event)
+
+
+def _remove(world: World, event: Event) -> None:
+    number = next(n for n, (_, _, pending) in enumerate(world.pending) if pending == event)
+    del world.pending[number]
+
+
+def finish(world: World) -> None:
+    """Peace: everything arrives in order, whoever is silent times out, and somebody leads. All must come to its end."""
+    peace = Scope("peace", {}, lives=10**9)
+    choices_of(world).budgets = {}
+    for _ in range(QUIET_STEPS):
+        if world.oracle.is_done():
+            return
+        events = enabled(world, peace)
+        if events:
+            take(world, events[0])
+            continue
+        if not _all_fall_silent(world):
+            break
+    world.oracle.at_the_end()
+
+
+def _all_fall_silent(world: World) -> bool:
+    is_anybody_busy = False
+    for process in world.processes:
+        driver = process.driver
+        if not process.is_alive or driver is None:
+            continue
+        for entry in list(driver.machine.active.values())[:1]:
+            process.deliver(Failed(entry.attempt, TimeoutError("silence"), counts=False))
+            is_anybody_busy = True
+    return is_anybody_busy

@@ -1,0 +1,82 @@
+"""How far the explorer goes, and the choices that it makes on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from attrs import define, field, frozen
+
+from tests.simulation.stores import StoreKind
+from tests.simulation.world import World
+
+T = TypeVar("T")
+
+
+@frozen
+class Scope:
+    """How far to go.
+
+    Attributes:
+        budgets: how often each fault may happen in one history.
+        inline: whether rows travel with a commit, or are staged in the store.
+        exact: whether the source gives every transaction again as it was.
+        any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
+        lives: how often processes may be started, all in all.
+    """
+
+    name: str
+    budgets: Mapping[str, int]
+    max_spout_pending: int = 2
+    rows: int = 2
+    stores: tuple[StoreKind, ...] = (StoreKind.UNDO,)
+    inline: bool = True
+    exact: bool = True
+    any_size: bool = False
+    processes: int = 2
+    lives: int = 2
+
+
+@define
+class Choices:
+    """`Chance` for the explorer: follows a list of choices, and notes where there was one to make.
+
+    Attributes:
+        budgets: how often each fault may still happen.
+        planned: what to choose, in order; 0 where the list ends.
+        made: how many options there were at each choice.
+    """
+
+    budgets: dict[str, int]
+    any_size: bool
+    planned: list[int] = field(factory=list)
+    made: list[int] = field(factory=list)
+
+    def happens(self, fault: str) -> bool:
+        """Both, as long as the budget lasts."""
+        if self.budgets.get(fault, 0) <= 0:
+            return False
+        happens = bool(self._choose(2))
+        self.budgets[fault] -= happens
+        return happens
+
+    def pick(self, what: str, options: Sequence[T]) -> T:
+        """Every batch size, where that matters; otherwise the first."""
+        if what == "batch size" and self.any_size:
+            return options[self._choose(len(options))]
+        return options[0]
+
+    def delay(self, mean: float) -> float:
+        """No time passes."""
+        return 0.0
+
+    def _choose(self, count: int) -> int:
+        number = len(self.made)
+        self.made.append(count)
+        return self.planned[number] if number < len(self.planned) else 0
+
+
+def choices_of(world: World) -> Choices:
+    """The choices of a world that is explored."""
+    assert isinstance(world.chance, Choices)
+    return world.chance
