@@ -177,7 +177,7 @@ class Oracle:
             rows = [row for entry in store.ledger for row in entry.rows]
             found = {name: sum(1 for spout, _ in rows if spout == name) for name in available}
             self.require(found == available, "L1", f"{store.name} has {found} of {available}")
-            swept = not store.staged or not store.remembers
+            swept = store.inline or not store.remembers or not store.staged
             self.require(swept, "S12", f"{store.name} still has staged {list(store.staged)}")
         for source in world.sources.values():
             story = f"{source.name} heard of {source.succeeded} successes, {self.committed} are committed"

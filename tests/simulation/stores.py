@@ -106,7 +106,8 @@ class Store:
         fence = self.fence
         if self.rules.off:
             self.state._fence = LooseFence(fence.topology, fence.epoch, fence.token, rules=self.rules)
-        self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
+        if not self.inline:
+            self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
         return fence.token.txid if fence.token else None
 
     def stage(self, tx: SinkTransaction, rows: Rows) -> None:
@@ -118,12 +119,13 @@ class Store:
         self.staged.pop(tx.token, None)
 
     def restart(self) -> None:
-        """What was staged and not committed is gone."""
-        self.staged.clear()
+        """What was staged in it and not committed is gone."""
+        if not self.inline:
+            self.staged.clear()
 
     def sent(self, tx: SinkTransaction) -> Rows | None:
         """The rows that travel with a commit; None: they are in the store."""
-        return self.staged.get(tx.token, ()) if self.inline else None
+        return self.staged[tx.token] if self.inline else None
 
     def apply(self, tx: SinkTransaction, rows: Rows | None) -> None:
         """One atomic step: decide, verify what was staged, apply, keep the token."""
