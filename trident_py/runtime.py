@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
-from coordinators.candidate import Candidate
+from coordinators.candidate import Candidate, Withdrawn
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.embedded import EmbeddedZooKeeper
@@ -31,6 +31,7 @@ from trident_py.engine.participants import Participant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import SpoutThreads, TopologyStreams
+from trident_py.errors import FailedException, StateError
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.progress import Progress
 from trident_py.query import TridentQuery
@@ -42,6 +43,8 @@ from trident_py.spouts.base import Replay
 from trident_py.states.base import FencedState
 
 log = logging.getLogger(__name__)
+
+RECOVER_AGAIN_SECS = 1.0
 
 
 def draw_edge() -> int:
@@ -110,12 +113,14 @@ class _Assembly:
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
-        return self._recovered(lead(self.name, **self._where()), resources)
+        return self._recovered(lead(self.name, **self._where()), resources, None)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
         store = stand_by(candidate, **self._where())
-        return self._recovered(store, resources) if store else None
+        with suppress(Withdrawn):
+            return self._recovered(store, resources, candidate) if store else None
+        return None
 
     def _where(self) -> dict[str, Any]:
         config = self.config
@@ -126,19 +131,34 @@ class _Assembly:
             "access": config.zookeeper_access,
         }
 
-    def _recovered(self, store: ZooKeeperRecordStore, resources: ExitStack) -> CoordinatorDriver:
+    def _recovered(
+        self, store: ZooKeeperRecordStore, resources: ExitStack, candidate: Candidate | None
+    ) -> CoordinatorDriver:
         self.store = store
         resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants)
         resources.callback(streams.close)
-        record = recover(store, [state for state in everything(participants) if state.commits])
+        record = self._record(participants, candidate)
         for threads in spouts:
             threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
         self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
         resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
         return self._driver(record, streams, participants)
+
+    def _record(self, participants: list[Participant], candidate: Candidate | None) -> CoordinatorRecord:
+        """What to go on from. A standby has time: where a store is away or locked just now, it tries again."""
+        states = [state for state in everything(participants) if state.commits]
+        while True:
+            try:
+                return recover(self.store, states)
+            except StateError as error:
+                if candidate is None or not isinstance(error.__cause__, FailedException):
+                    raise
+                log.warning("topology %s: taking over, and trying again: %s", self.name, error)
+            self.store.heartbeat()
+            candidate.wait(RECOVER_AGAIN_SECS)
 
     def _driver(
         self, record: CoordinatorRecord, streams: TopologyStreams, participants: list[Participant]

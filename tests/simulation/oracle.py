@@ -158,6 +158,12 @@ class Oracle:
         else:
             self.require(isinstance(error, CoordinationLost), "L2", f"{process.name} ended without need: {error!r}")
 
+    def somebody_leads(self) -> None:
+        """L2: some time after the last fault there is a leader."""
+        if self.damaged is None:
+            leads = any(process.is_alive and process.driver is not None for process in self.world.processes)
+            self.require(leads, "L2", "nobody leads")
+
     def is_done(self) -> bool:
         """Whether all input is committed and every success was delivered."""
         try:

@@ -9,13 +9,17 @@ from attrs import define, evolve
 
 from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
-from tests.simulation.process import Process
+from tests.simulation.process import RESTART_SECS, Process
 from tests.simulation.rules import Rules, Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Store, StoreKind
 from tests.simulation.world import World
+from tests.simulation.zookeeper import SESSION_SECS
 
 FAULTY_SECS = 20.0
+LEADER_SECS = SESSION_SECS + RESTART_SECS * 10 + 5.0
+"""By then somebody leads: the session of the last leader, a process that is slow to start again, and 5 s."""
+
 QUIET_SECS = 60.0
 """Longer than a session, the longest back-off, a message timeout and a half, and all batches together."""
 
@@ -101,6 +105,8 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None) -
         run_until(world, FAULTY_SECS)
         dice.quiet = True
         end_faults(world)
+        run_until(world, FAULTY_SECS + LEADER_SECS)
+        world.oracle.somebody_leads()
         while world.now < FAULTY_SECS + QUIET_SECS and not world.oracle.is_done():
             run_until(world, world.now + 1.0)
         world.oracle.at_the_end()

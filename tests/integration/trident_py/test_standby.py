@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import threading
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -47,6 +49,42 @@ def test_a_standby_goes_on_where_the_leader_ended(spark: SparkSession, zookeeper
     second.stop()
     with closing(sqlite3.connect(tmp_path / "counts.db")) as database:
         assert dict(database.execute("SELECT word, count FROM counts")) == Counter(["one", "two", "two"])
+
+
+def test_a_standby_waits_for_a_store_that_is_locked(
+    spark: SparkSession,
+    zookeeper: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trident_py.states.sqlite.BUSY_SECS", 0.1)
+    path, spout, tried = tmp_path / "counts.db", FeederBatchSpout("word string"), threading.Event()
+    handler = Announcing(tried)
+    logging.getLogger("trident_py.runtime").addHandler(handler)
+    with closing(sqlite3.connect(path, isolation_level=None)) as zombie:
+        zombie.execute("PRAGMA journal_mode = WAL")
+        zombie.execute("BEGIN IMMEDIATE")
+        query = word_count(spout, path).start(
+            TridentConfig(zookeeper=zookeeper, session_timeout=5), spark=spark, standby=True
+        )
+        assert tried.wait(PATIENCE_SECS)
+        assert query.status["message"] == "taking over"
+        zombie.execute("ROLLBACK")
+    logging.getLogger("trident_py.runtime").removeHandler(handler)
+    spout.feed([("one",)])
+    assert query.status["is_leading"]
+    query.stop()
+
+
+class Announcing(logging.Handler):
+    """Sets an event at the first warning."""
+
+    def __init__(self, event: threading.Event) -> None:
+        super().__init__(logging.WARNING)
+        self.event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.event.set()
 
 
 def test_a_standby_that_is_stopped_never_leads(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
