@@ -1,0 +1,74 @@
+"""No password comes to light: not in a log at DEBUG, a znode, an error, a repr, or anything that a query tells."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
+
+from tests.servers.postgresql import PASSWORD
+from trident_py import Count, FixedBatchSpout, PostgresState, TridentConfig, TridentError, TridentTopology
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.postgres]
+
+CANARY = "canary-5up3r-53cr3t"
+WORDS = [("one",), ("two",), ("two",)]
+
+
+def word_count(dsn: str) -> TridentTopology:
+    topology = TridentTopology("words")
+    words = topology.new_stream("words", FixedBatchSpout("word string", 1, *WORDS))
+    words.group_by("word").persistent_aggregate(PostgresState(dsn, table="counts"), Count(), "count")
+    return topology
+
+
+def told_by_a_run(topology: TridentTopology, config: TridentConfig, spark: SparkSession) -> Iterator[object]:
+    """Everything that a user may print."""
+    yield from (topology, topology.explain(), config, config.zookeeper_auth)
+    try:
+        with topology.start(config, spark=spark) as query:
+            query.process_all_available(180)
+            yield from (query, query.status, query.recent_progress, query.transactions(), query.exception())
+    except TridentError as error:
+        yield "".join(traceback.format_exception(error))
+
+
+def znodes(hosts: str, auth: str) -> Iterator[tuple[str, Any, Any]]:
+    """Path, data and access list of every node that we can read, as its user."""
+    client = KazooClient(hosts, auth_data=[("digest", auth)])
+    client.start()
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        data, _ = client.get(path)
+        acls, _ = client.get_acls(path)
+        waiting += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
+        yield path, data, [(str(acl), acl.id.id) for acl in acls]
+    client.stop()
+    client.close()
+
+
+def test_passwords_are_in_no_log_znode_error_or_repr(
+    spark: SparkSession, zookeeper: str, postgres: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    auth = f"wordcount:{CANARY}"
+    config = TridentConfig(zookeeper=f"{zookeeper}/guarded", zookeeper_auth=auth, session_timeout=5)
+    told = list(told_by_a_run(word_count(postgres), config, spark))
+    assert any("'txid': 3" in str(each) for each in told)
+    nowhere = make_conninfo(postgres, port=1, connect_timeout=2)
+    told += told_by_a_run(word_count(nowhere), config, spark)
+    stranger = make_conninfo(postgres, password=CANARY)
+    told += told_by_a_run(word_count(stranger), config, spark)
+    assert sum("StateError" in str(each) for each in told) == 2
+    kept = list(znodes(f"{zookeeper}/guarded", auth))
+    assert any(path.endswith("/record") for path, _, _ in kept)
+    for secret in (CANARY, PASSWORD):
+        assert secret not in caplog.text
+        assert not [each for each in [*told, *kept] if secret in str(each) or secret in repr(each)]
