@@ -232,6 +232,6 @@ class Recovering:
         """Raise the fence; takes time, in which others go on."""
         self.process.may_crash("before a fence")
         self.process.world.wait(self.process, 0.01)
-        last: int | None = self.store.recover(topology, epoch)
+        last: int | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
         self.process.may_crash("after a fence")
         return last

@@ -63,13 +63,14 @@ class Entry:
 
 @define
 class Store:
-    """One state or sink; `coordinators.takeover.Recoverable`, and the target of commits.
+    """One state or sink, and the target of commits.
 
     Attributes:
         inline: whether the rows travel with the commit; otherwise they were staged in the store, and may be gone.
         ledger: what is in it, by txid.
         staged: what was prepared, by token.
         highest_epoch: that ever recovered it.
+        claimant: the process, and the life of it, that recovered it last.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Store:
     ledger: list[Entry] = field(factory=list)
     staged: dict[CommitToken, Rows] = field(factory=dict)
     highest_epoch: int = 0
+    claimant: tuple[int, int] | None = None
     state: MemoryMapState[int] = field(factory=MemoryMapState)
 
     @property
@@ -95,10 +97,16 @@ class Store:
 
     # --- as the product sees it ---------------------------------------------------------------------------------------
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
-        """Raise the fence, sweep what older epochs staged; the last committed txid."""
+    def recover(self, topology: TopologyIdentity, epoch: int, claimant: tuple[int, int]) -> int | None:
+        """Raise the fence, sweep what older epochs staged; the last committed txid.
+
+        As the SQL states do, it tells two leaders of one epoch apart: ZooKeeper was restored then.
+        """
         if not self.remembers:
             return None
+        if self.state._fence is not None and self.fence.epoch == epoch and self.claimant != claimant:
+            raise StateError(f"{self.name} was claimed by another leader of epoch {epoch}")
+        self.claimant = claimant
         self.highest_epoch = max(epoch, self.highest_epoch)
         if not self.rules.has("raised fences") and self.state._fence is not None:
             return self.fence.token.txid if self.fence.token else None

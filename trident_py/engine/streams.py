@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
@@ -56,6 +57,19 @@ class SpoutThreads:
     def tx_id(self) -> str:
         """The spout's id."""
         return self.executor.tx_id
+
+
+@frozen
+class CommitStep:
+    """Something that commits, about to.
+
+    Attributes:
+        is_ours: code of ours, which makes progress: a long commit of it is no silence.
+    """
+
+    name: str
+    is_ours: bool
+    commit: Callable[[], None]
 
 
 @define(kw_only=True, eq=False)
@@ -221,29 +235,31 @@ class TopologyStreams:
     # --- on the commit thread -----------------------------------------------------------------------------------------
 
     def _commit(self, work: TridentBoltExecutor, edges: list[int]) -> None:
-        tx, doing = self.transaction(work.attempt), "committing"
+        doing = "committing"
         try:
-            for threads in self._committer_spouts():
-                doing = f"spout {threads.tx_id!r} committing"
+            for step, edge in zip(self._commit_steps(work), edges, strict=True):
+                doing = f"{step.name} committing"
                 if work.cancelled.is_set():
                     return
                 self._ensure_leading()
-                threads.executor.commit(work.attempt)
-                self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
-            for branch in self._committers():
-                participant = self.participants[branch]
-                doing = f"{participant.name} committing"
-                if work.cancelled.is_set():
-                    return
-                self._ensure_leading()
-                self._committing = work.attempt if participant.is_ours else None
-                participant.commit(tx, work.receipt(branch))
+                self._committing = work.attempt if step.is_ours else None
+                step.commit()
                 self._committing = None
-                self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
+                self.post(Acked(work.attempt, StreamId.COMMIT, edge))
         except Exception as error:  # noqa: BLE001 - user code, or a store
             self._fail(work.attempt, error, doing)
         finally:
             self._committing = None
+
+    def _commit_steps(self, work: TridentBoltExecutor) -> Iterator[CommitStep]:
+        for threads in self._committer_spouts():
+            yield CommitStep(f"spout {threads.tx_id!r}", False, partial(threads.executor.commit, work.attempt))
+        for branch in self._committers():
+            participant = self.participants[branch]
+            yield CommitStep(participant.name, participant.is_ours, partial(self._commit_branch, work, branch))
+
+    def _commit_branch(self, work: TridentBoltExecutor, branch: int) -> None:
+        self.participants[branch].commit(self.transaction(work.attempt), work.receipt(branch))
 
     def _ensure_leading(self) -> None:
         try:
