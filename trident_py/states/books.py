@@ -80,8 +80,8 @@ class Book:
         book = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
         if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
             raise StateError(
-                f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of the "
-                f"same epoch {self.fence.epoch} was here before, and ZooKeeper was restored from the past: restore what "
+                f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of "
+                f"the same epoch {self.fence.epoch} was here before, and ZooKeeper was restored from the past: restore what "
                 f"belongs together, or `trident reset {topology.name}`"
             )
         if topology.incarnation != found.fence.topology.incarnation:
