@@ -71,7 +71,8 @@ class Explorer:
             chance=Choices(dict(scope.budgets), scope.any_size or not scope.exact),
             rules=self.rules,
             stores={
-                f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline) for n, kind in enumerate(scope.stores)
+                f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks)
+                for n, kind in enumerate(scope.stores)
             },
             sources={"spout": Source("spout", scope.exact, scope.rows)},
             max_spout_pending=scope.max_spout_pending,

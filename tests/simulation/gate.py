@@ -28,6 +28,7 @@ SCOPES = {
         Scope("a write that lands late", {"write lost": 1}),
         Scope("a lost write, a lost reply and a kill", {"write lost": 1, "reply lost": 1, "kill": 1}, rows=1),
         Scope("a leader that is cut off", {"expiry": 1}, rows=1),
+        Scope("a database's lock, and a leader that is cut off", {"expiry": 1}, rows=1, locks=True),
         Scope("a store that restarts, and a silence", {"store restarts": 1, "timeout": 1}, inline=False),
         Scope("batches of any size, and a silence", {"timeout": 1}, any_size=True),
         Scope("two stores, and a crash at any step", {"crash at a step": 1}, stores=(UNDO, COMPARE)),

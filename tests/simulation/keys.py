@@ -55,7 +55,13 @@ def _record(record: Any) -> Any:
 
 def _store(store: Store) -> Any:
     fence = store.state._fence
-    return (tuple(store.ledger), fence and (fence.epoch, fence.token), tuple(sorted(store.staged)), store.highest_epoch)
+    return (
+        tuple(store.ledger),
+        fence and (fence.epoch, fence.token),
+        tuple(sorted(store.staged)),
+        str(store.holder),
+        store.highest_epoch,
+    )
 
 
 def _process(world: World, process: Process) -> Any:

@@ -47,7 +47,10 @@ def world_of(dice: Dice, rules: Rules) -> World:
     exact = [chance.random() < 0.6 for _ in range(chance.choice([1, 1, 2]))]
     kinds = [StoreKind.UNDO, StoreKind.UNFENCED, *([StoreKind.COMPARE] if all(exact) or chance.random() < 0.2 else [])]
     count = chance.choice([1, 2, 2])
-    stores = [Store(f"store{n}", chance.choice(kinds), rules, chance.random() < 0.5) for n in range(count)]
+    stores = [
+        Store(f"store{n}", chance.choice(kinds), rules, inline=chance.random() < 0.5, locks=chance.random() < 0.5)
+        for n in range(count)
+    ]
     world = World(
         chance=dice,
         rules=rules,

@@ -20,6 +20,7 @@ class Scope:
     Attributes:
         budgets: how often each fault may happen in one history.
         inline: whether rows travel with a commit, or are staged in the store.
+        locks: whether a commit takes a lock first, and lands later.
         exact: whether the source gives every transaction again as it was.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         lives: how often processes may be started, all in all.
@@ -31,6 +32,7 @@ class Scope:
     rows: int = 2
     stores: tuple[StoreKind, ...] = (StoreKind.UNDO,)
     inline: bool = True
+    locks: bool = False
     exact: bool = True
     any_size: bool = False
     processes: int = 2

@@ -67,6 +67,8 @@ class Store:
 
     Attributes:
         inline: whether the rows travel with the commit; otherwise they were staged in the store, and may be gone.
+        locks: whether a commit takes a lock, decides under it, and lands later: a database's transaction.
+        holder: whose lock it is.
         ledger: what is in it, by txid.
         staged: what was prepared, by token.
         highest_epoch: that ever recovered it.
@@ -77,6 +79,8 @@ class Store:
     kind: StoreKind
     rules: Rules
     inline: bool = False
+    locks: bool = False
+    holder: SinkTransaction | None = None
     ledger: list[Entry] = field(factory=list)
     staged: dict[CommitToken, Rows] = field(factory=dict)
     highest_epoch: int = 0
@@ -106,6 +110,7 @@ class Store:
             return None
         if self.state._fence is not None and self.fence.epoch == epoch and self.claimant != claimant:
             raise StateError(f"{self.name} was claimed by another leader of epoch {epoch}")
+        self.holder = None  # a takeover ends what an older leader has left open
         self.claimant = claimant
         self.highest_epoch = max(epoch, self.highest_epoch)
         if not self.rules.has("raised fences") and self.state._fence is not None:
@@ -128,12 +133,27 @@ class Store:
 
     def restart(self) -> None:
         """What was staged in it and not committed is gone."""
+        self.holder = None
         if not self.inline:
             self.staged.clear()
 
     def sent(self, tx: SinkTransaction) -> Rows | None:
         """The rows that travel with a commit; None: they are in the store."""
         return self.staged[tx.token] if self.inline else None
+
+    def lock(self, tx: SinkTransaction) -> None:
+        """Begin a transaction: take the lock, and decide under it."""
+        if self.holder is not None:
+            raise StoreBusyException(f"{self.name} is locked by {self.holder.token}")
+        self._decided(tx)
+        self.holder = tx
+
+    def land(self, tx: SinkTransaction, rows: Rows | None) -> None:
+        """The end of a transaction, if nobody has ended it before."""
+        if self.holder != tx:
+            raise StoreBusyException(f"{self.name} has ended the transaction of {tx.token}")
+        self.holder = None
+        self.apply(tx, rows)
 
     def apply(self, tx: SinkTransaction, rows: Rows | None) -> None:
         """One atomic step: decide, verify what was staged, apply, keep the token."""

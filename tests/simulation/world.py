@@ -254,34 +254,52 @@ class World:
 
     def send_commit(self, process: Process, name: str, tx: SinkTransaction) -> None:
         """A commit goes to a store."""
-        store, rows = self.stores[name], self.stores[name].sent(tx)
+        store, sender = self.stores[name], (process.number, process.life)
+        rows = store.sent(tx)
         if store.kind is StoreKind.UNFENCED:
-            self.on_effect(name, tx, rows, process.number, process.life)  # in the very moment of the check
+            self.on_effect(name, tx, rows, sender)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
-                self.later("effect", LATE_SECS, None, name, tx, rows, None, 0)
+                self.later("lock" if store.locks else "effect", LATE_SECS, None, name, tx, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
             process.post("committed", 0.5, tx.attempt, done)
         else:
             pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
-            self.later("effect", pause, None, name, tx, rows, process.number, process.life)
+            self.later("lock" if store.locks else "effect", pause, None, name, tx, rows, sender)
 
-    def on_effect(self, name: str, tx: SinkTransaction, rows: Rows | None, number: int | None, life: int) -> None:
-        """A commit arrives at a store; whoever sent it may be gone."""
+    def on_lock(self, name: str, tx: SinkTransaction, rows: Rows | None, sender: tuple[int, int] | None) -> None:
+        """A commit takes the lock of a store; it lands later, and its sender may be paused until then."""
+        try:
+            self.stores[name].lock(tx)
+        except (TridentError, StoreBusyException) as refused:
+            self._answer(name, tx, sender, refused)
+            return
+        pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
+        self.later("effect", pause, None, name, tx, rows, sender)
+
+    def on_effect(self, name: str, tx: SinkTransaction, rows: Rows | None, sender: tuple[int, int] | None) -> None:
+        """A commit lands in a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
         try:
-            store.apply(tx, rows)
+            (store.land if store.locks else store.apply)(tx, rows)
             self.say(f"{name} has {tx.token}")
         except (TridentError, StoreBusyException) as refused:
-            self.say(f"{name} refuses {tx.token}: {refused}")
             error = refused
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()
-        if number is None or self.processes[number].life != life:
+        self._answer(name, tx, sender, error)
+
+    def _answer(
+        self, name: str, tx: SinkTransaction, sender: tuple[int, int] | None, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            self.say(f"{name} refuses {tx.token}: {error}")
+        if sender is None or self.processes[sender[0]].life != sender[1]:
             return
         if self.chance.happens("commit reply lost") and error is None:
             # Read back, under the same lock: it is there.
+            store = self.stores[name]
             is_done = bool(store.ledger) and store.ledger[-1].token == tx.token
             error = None if is_done else StoreBusyException("no answer")
-        self.processes[number].post("committed", 0.002, tx.attempt, error)
+        self.processes[sender[0]].post("committed", 0.002, tx.attempt, error)

@@ -81,7 +81,7 @@ class Book:
         if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
             raise StateError(
                 f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of "
-                f"the same epoch {self.fence.epoch} was here before, and ZooKeeper was restored from the past: restore what "
+                f"the same epoch {self.fence.epoch} was here, and ZooKeeper was restored from the past: restore what "
                 f"belongs together, or `trident reset {topology.name}`"
             )
         if topology.incarnation != found.fence.topology.incarnation:
