@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import random
 
 from attrs import define, evolve
 
@@ -47,10 +48,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     exact = [chance.random() < 0.6 for _ in range(chance.choice([1, 1, 2]))]
     kinds = [StoreKind.UNDO, StoreKind.UNFENCED, *([StoreKind.COMPARE] if all(exact) or chance.random() < 0.2 else [])]
     count = chance.choice([1, 2, 2])
-    stores = [
-        Store(f"store{n}", chance.choice(kinds), rules, inline=chance.random() < 0.5, locks=chance.random() < 0.5)
-        for n in range(count)
-    ]
+    stores = [store_of(f"store{n}", chance.choice(kinds), rules, chance) for n in range(count)]
     world = World(
         chance=dice,
         rules=rules,
@@ -63,6 +61,12 @@ def world_of(dice: Dice, rules: Rules) -> World:
     )
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
+
+
+def store_of(name: str, kind: StoreKind, rules: Rules, chance: random.Random) -> Store:
+    """A store of a kind; a user's state has neither staging nor locks."""
+    fenced = kind is not StoreKind.UNFENCED
+    return Store(name, kind, rules, inline=chance.random() < 0.5, locks=fenced and chance.random() < 0.5)
 
 
 def plan_faults(world: World, dice: Dice) -> None:
