@@ -93,7 +93,7 @@ class Process:
         """The end of this life, and after a while the next one. What it had sent to stores and servers is under way."""
         self.world.say(f"{self.name} ends: {why}")
         self.is_alive, self.driver = False, None
-        self.world.later("start", RESTART_SECS, None, self.number, self.life)
+        self.world.nemesis("start", RESTART_SECS, self.number, self.life)
 
     def may_crash(self, where: str) -> None:
         """A crash point."""

@@ -18,8 +18,8 @@ from tests.simulation.world import World
 from tests.simulation.zookeeper import SESSION_SECS
 
 FAULTY_SECS = 20.0
-LEADER_SECS = SESSION_SECS + RESTART_SECS * 10 + 5.0
-"""By then somebody leads: the session of the last leader, a process that is slow to start again, and 5 s."""
+LEADER_SECS = SESSION_SECS + RESTART_SECS + 5.0
+"""By then somebody leads: the session of the last leader, the time it takes to start a process again, and 5 s."""
 
 QUIET_SECS = 60.0
 """Longer than a session, the longest back-off, a message timeout and a half, and all batches together."""
