@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from coordinators.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.candidate import Candidate, Withdrawn
 from coordinators.connecting import ROUNDS_PER_SESSION
-from coordinators.errors import CoordinationLost, FencedError, MetadataError
+from coordinators.errors import CoordinationLost, FencedError, MetadataError, TridentError
 from coordinators.guard import ensure_guarded
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
 from coordinators.store import TopologyIdentity
@@ -33,6 +33,7 @@ from coordinators.znodes import (
     Step,
     StoredIdentity,
     TopologyPaths,
+    Znode,
     parse,
     to_bytes,
 )
@@ -295,6 +296,20 @@ class ZooKeeperRecordStore:
         self._ensure_not_fenced()
         self._session.ensure_alive()
 
+    def judged(self, lost: CoordinationLost) -> TridentError:
+        """Why we don't lead any more, now that the session is lost: as a new session sees it, if there can be one."""
+        try:
+            session = self._session.another()
+        except TridentError:
+            return lost
+        try:
+            [claim] = session.settle(lambda: session.read(self._paths.epoch))
+        except TridentError:
+            return lost
+        finally:
+            session.close()
+        return self._fenced_by(claim) if claim and claim.version != self._epoch_version else lost
+
     def close(self) -> None:
         """End the session, and with it the leader's node, so that the next leader need not wait. Never raises."""
         self._session.close()
@@ -323,8 +338,12 @@ class ZooKeeperRecordStore:
     def _fence(self, conflict: Conflict) -> FencedError:
         [node] = self._session.settle(lambda: self._session.read(self._paths.epoch))
         if node is not None and node.version != self._epoch_version:
-            cause = f"{parse(EpochClaim, node.text, self._paths.epoch)} claimed the topology"
-        else:
-            cause = f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may"
+            return self._fenced_by(node)
+        return self._over(f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may")
+
+    def _fenced_by(self, claim: Znode) -> FencedError:
+        return self._over(f"{parse(EpochClaim, claim.text, self._paths.epoch)} claimed the topology")
+
+    def _over(self, cause: str) -> FencedError:
         self._fenced = f"topology {self.identity.name!r}: epoch {self.epoch} is over, this run stops; {cause}"
         return FencedError(self._fenced)

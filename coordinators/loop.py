@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import define, field
 
 from coordinators.driver import CoordinatorDriver
-from coordinators.errors import TridentError
+from coordinators.errors import CoordinationLost, TridentError
 from coordinators.notices import IdleWanted, Notice, StopRequested
 
 log = logging.getLogger(__name__)
@@ -113,9 +113,18 @@ class DriverLoop:
         try:
             run()
         except TridentError as error:
-            log.error("topology %s ends: %s", self.topology, error)
-            return error
+            cause = self._judged(error)
+            log.error("topology %s ends: %s", self.topology, cause)
+            return cause
         except BaseException as error:
             log.exception("topology %s ends with a defect of ours", self.topology)
             return error
         return None
+
+    def _judged(self, error: TridentError) -> TridentError:
+        if self.driver is None or not isinstance(error, CoordinationLost):
+            return error
+        cause = self.driver.store.judged(error)
+        if cause is not error:
+            cause.__cause__ = error
+        return cause

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from coordinators.errors import FencedError
+from coordinators.errors import CoordinationLost, FencedError, TridentError
 from coordinators.record import CoordinatorRecord, EncodedRecord, decode, encode
 
 
@@ -80,6 +80,10 @@ class RecordStore(Protocol):
         """
         ...
 
+    def judged(self, lost: CoordinationLost) -> TridentError:
+        """What ``lost``, by which this leadership ended, turns out to be: `FencedError` if somebody else leads now."""
+        ...
+
     def close(self) -> None:
         """Give up leadership, so that the next one need not wait. Never raises."""
         ...
@@ -133,6 +137,10 @@ class InMemoryRecordStore:
             raise FencedError(
                 f"topology {self.identity.name!r}: epoch {self.epoch} is over, epoch {self.coordination.epoch} leads"
             )
+
+    def judged(self, lost: CoordinationLost) -> TridentError:
+        """Memory is never out of reach."""
+        return lost
 
     def close(self) -> None:
         """Nothing to give up."""

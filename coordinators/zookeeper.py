@@ -138,6 +138,14 @@ class ZooKeeperSession:
         session._answered = monotonic()
         return session
 
+    def another(self) -> ZooKeeperSession:
+        """A new session with the same servers.
+
+        Raises:
+            CoordinationLost: none of them answers.
+        """
+        return self.connect(self.hosts, who=self.who, session_timeout=self.seconds, access=self.access)
+
     @property
     def chroot(self) -> str:
         """The path under which everything of ours is; kazoo's own chroot can't create itself."""

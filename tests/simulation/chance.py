@@ -49,6 +49,9 @@ FAULTS = {
 """Faults of single steps; those of whole processes are the nemesis's."""
 
 
+DELAY_SECS_MAX = 20.0
+
+
 @define
 class Dice:
     """Draws from a seed. Per seed it first chooses which faults exist at all, and how often each happens."""
@@ -76,6 +79,6 @@ class Dice:
         return options[int(self.random.random() * len(options))]
 
     def delay(self, mean: float) -> float:
-        """Mostly about ``mean``, sometimes far from it."""
+        """Mostly about ``mean``, sometimes far from it; nothing hangs for ever, as connections have time-outs."""
         stretch = 10.0 if self.random.random() < 0.02 and not self.quiet else 1.0
-        return self.random.expovariate(1.0) * mean * stretch
+        return min(DELAY_SECS_MAX, self.random.expovariate(1.0) * mean * stretch)

@@ -470,12 +470,26 @@ def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
     newer = leading(zookeeper)
     proxy.muted.clear()
     proxy.cut()
-    with pytest.raises((CoordinationLost, FencedError)):
+    with pytest.raises((CoordinationLost, FencedError)) as ended:
         older.write(CoordinatorRecord(1, seq=2))
+    if isinstance(ended.value, CoordinationLost):
+        verdict = older.judged(ended.value)
+        assert isinstance(verdict, FencedError)
+        assert "epoch 2 (pid" in str(verdict)
     with pytest.raises((CoordinationLost, FencedError)):
         older.ensure_leading()
     assert newer.read() == CoordinatorRecord(1, seq=1)
     newer.write(CoordinatorRecord(2, seq=2))
+
+
+def test_a_session_that_is_lost_while_nobody_else_leads_stays_what_it_is(
+    zookeeper: str, proxy: CuttingProxy, leading: Lead
+) -> None:
+    store = leading(_via(proxy, zookeeper), session_timeout=SHORT_SESSION_SECONDS)
+    lost = CoordinationLost("lost")
+    assert store.judged(lost) is lost
+    proxy.muted.set()
+    assert store.judged(lost) is lost
 
 
 def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(
