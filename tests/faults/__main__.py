@@ -1,0 +1,66 @@
+"""Does the faults, one after the other, and prints what came of each.
+
+python -m tests.faults [--only NAME …] [--list] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import sys
+from pathlib import Path
+
+from attrs import asdict
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults import pauses
+from tests.faults.catalogue import FAULTS, Result, do
+from tests.faults.world import World, say
+
+assert pauses  # each module enters its faults into the catalogue
+
+
+def table(results: list[Result]) -> Table:
+    """The results for people."""
+    shown = Table("fault", "fired", "checked", "held", "seconds", "takeover", "next commit")
+    for each in results:
+        if each.skipped:
+            shown.add_row(each.fault, "skipped", "", each.skipped)
+            continue
+        held = "no" if each.broken or each.error else "yes"
+        times = (
+            f"{each.seconds:.0f}",
+            *("" if time is None else f"{time:.1f}" for time in (each.takeover, each.recovery)),
+        )
+        shown.add_row(each.fault, "yes" if each.fired else "no", str(each.checked), held, *times)
+    return shown
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do what is asked for."""
+    parser = argparse.ArgumentParser(description="Break things, and look whether every word is counted once.")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help="names of faults, also with wildcards")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args(argv)
+    chosen = [fault for fault in FAULTS.values() if any(fnmatch.fnmatch(fault.name, name) for name in arguments.only)]
+    if arguments.list or not chosen:
+        say("\n".join(FAULTS))
+        return 0 if chosen else 2
+    results = []
+    with World.running() as world:
+        for fault in chosen:
+            results.append(result := do(world, fault))
+            say(f"{result.fault}: {'good' if result.is_good else 'BAD'} after {result.seconds:.0f} s")
+            for trouble in [*result.broken, *filter(None, [result.error])]:
+                say(f"  {trouble}")
+            if arguments.json:
+                arguments.json.write_text(json.dumps([asdict(each) for each in results], indent=2))
+    Console(width=120).print(table(results))
+    return 0 if all(each.is_good for each in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

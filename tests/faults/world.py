@@ -1,0 +1,141 @@
+"""Real servers and warm drivers, for one fault after another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+from attrs import define, field
+
+from tests.faults.drivers import Driver, wait_until
+from tests.faults.network import SERVERS, Network, missing, network
+from tests.servers.postgresql import PostgresServer
+from tests.servers.zookeeper import Ensemble
+
+SESSION_SECS = 3.0
+
+
+@define(eq=False)
+class World:
+    """Three ZooKeeper servers, a PostgreSQL, and as many drivers as are asked for.
+
+    Attributes:
+        network: where the drivers have namespaces of their own; None where the machine has none.
+    """
+
+    directory: Path
+    ensemble: Ensemble
+    postgres: PostgresServer
+    network: Network | None
+    address: str
+    drivers: list[Driver] = field(factory=list)
+    idle: list[Driver] = field(factory=list)
+    numbers: Iterator[int] = field(factory=lambda: count(1))
+
+    @classmethod
+    @contextmanager
+    def running(cls) -> Iterator[World]:
+        """Start the servers; in the end everything is stopped and removed."""
+        with ExitStack() as stack:
+            directory = Path(
+                stack.enter_context(TemporaryDirectory(prefix="trident-faults-", ignore_cleanup_errors=True))
+            )
+            directory.chmod(0o711)  # PostgreSQL's user has to get through
+            lack = missing()
+            net = None if lack else stack.enter_context(network())
+            address = SERVERS if net else "127.0.0.1"
+            ensemble = Ensemble.of(directory / "zookeeper", bind=address)
+            stack.callback(ensemble.stop)
+            ensemble.start()
+            postgres = postgres_at(address, directory / "postgres")
+            stack.callback(end_postgres, postgres)
+            ensemble.await_quorum()
+            world = cls(directory, ensemble, postgres, net, address)
+            stack.callback(world.end_drivers)
+            yield world
+
+    def take(self, number: int) -> list[Driver]:
+        """So many drivers that are warm and do nothing."""
+        self.prepare(number)
+        for driver in self.idle[:number]:
+            driver.await_event("ready")
+        taken, self.idle = self.idle[:number], self.idle[number:]
+        return taken
+
+    def prepare(self, number: int, master: str = "") -> None:
+        """Have so many idle drivers, warm ones or such as are getting warm."""
+        self.idle = [driver for driver in self.idle if driver.is_alive]
+        while len(self.idle) < number:
+            self.idle.append(self.new_driver(master))
+
+    def new_driver(self, master: str = "") -> Driver:
+        """A driver that is getting warm."""
+        namespace = self.network.add() if self.network else None
+        driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master)
+        self.drivers.append(driver)
+        return driver
+
+    def give_back(self, driver: Driver) -> None:
+        """A driver that runs nothing any more, whether dead or alive."""
+        if driver.is_alive:
+            self.idle.append(driver)
+        elif self.network and driver.namespace:
+            self.network.remove(driver.namespace)
+
+    def end_drivers(self) -> None:
+        """Kill all drivers."""
+        for driver in self.drivers:
+            if driver.is_alive:
+                driver.go_on()
+                driver.kill()
+
+    def new_database(self, name: str) -> str:
+        """Make a database; returns its DSN, for drivers."""
+        with psycopg.connect(self.postgres.dsn(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return self.dsn(name)
+
+    def dsn(self, name: str) -> str:
+        """How drivers address a database."""
+        return self.postgres.dsn(name).replace("127.0.0.1", self.address)
+
+
+def postgres_at(address: str, data: Path, **options: str) -> PostgresServer:
+    """A server that answers at ``address``, too."""
+    server = PostgresServer(
+        data, {"listen_addresses": f"127.0.0.1,{address}" if address != "127.0.0.1" else address, **options}
+    )
+    server.start()
+    if address != "127.0.0.1":
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 10.77.0.0/24 scram-sha-256\n")
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        # Only some time after it was told does the server read them.
+        wait_until("the server lets the bridge in", lambda: _answers(server.dsn().replace("127.0.0.1", address)))
+    return server
+
+
+def end_postgres(server: PostgresServer) -> None:
+    """Stop a server, if it runs."""
+    if (server.data / "postmaster.pid").exists():
+        server.stop("immediate")
+
+
+def _answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def say(text: str) -> None:
+    """A line for whoever watches."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
