@@ -1,6 +1,6 @@
 """Does the faults, one after the other, and prints what came of each.
 
-python -m tests.faults [--only NAME …] [--list] [--json FILE]
+python -m tests.faults [--only NAME …] [--list] [--json FILE] [--keep]
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from attrs import asdict
 from rich.console import Console
 from rich.table import Table
 
-from tests.faults import pauses
+from tests.faults import crashes, cuts, databases, pauses, sparks, zookeepers
 from tests.faults.catalogue import FAULTS, Result, do
 from tests.faults.world import World, say
 
-assert pauses  # each module enters its faults into the catalogue
+assert all((crashes, cuts, databases, pauses, sparks, zookeepers))  # each module enters its faults into the catalogue
 
 
 def table(results: list[Result]) -> Table:
@@ -29,7 +29,7 @@ def table(results: list[Result]) -> Table:
         if each.skipped:
             shown.add_row(each.fault, "skipped", "", each.skipped)
             continue
-        held = "no" if each.broken or each.error else "yes"
+        held = "yes" if each.is_good else "no"
         times = (
             f"{each.seconds:.0f}",
             *("" if time is None else f"{time:.1f}" for time in (each.takeover, each.recovery)),
@@ -44,14 +44,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help="names of faults, also with wildcards")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
     chosen = [fault for fault in FAULTS.values() if any(fnmatch.fnmatch(fault.name, name) for name in arguments.only)]
     if arguments.list or not chosen:
         say("\n".join(FAULTS))
         return 0 if chosen else 2
     results = []
-    with World.running() as world:
+    with World.running(keep=arguments.keep) as world:
         for fault in chosen:
+            world.prepare(2)
             results.append(result := do(world, fault))
             say(f"{result.fault}: {'good' if result.is_good else 'BAD'} after {result.seconds:.0f} s")
             for trouble in [*result.broken, *filter(None, [result.error])]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
@@ -22,6 +23,7 @@ from tests.faults.check import Entry, Evidence, Logged, Violation, violations
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.journal import Event
 from tests.faults.world import SESSION_SECS, World
+from tests.servers.zookeeper import Ensemble
 
 FEED_SECS = 0.1
 GONE = (psycopg.OperationalError, psycopg.errors.UndefinedTable)
@@ -69,9 +71,11 @@ class Case:
     """A word count on a database of its own.
 
     Attributes:
+        other: where those drivers that are told to run from now on find the servers, if elsewhere.
         drivers: those that run it or stand by, in the order in which they came.
         takeover: seconds from the fault to the next leader.
         recovery: seconds from the fault to the next commit.
+        former: those that ran it, have ended, and were given back.
         ends: how a driver may end besides by being fenced.
     """
 
@@ -79,13 +83,17 @@ class Case:
     topology: str
     feeder: Feeder
     dsn: str
-    zookeeper: str = ""
+    ensemble: Ensemble
+    other: dict[str, str] = field(factory=dict)
     session: float = SESSION_SECS
     drivers: list[Driver] = field(factory=list)
     takeover: float | None = None
     recovery: float | None = None
     ends: set[str] = field(factory=set)
     fired: list[str] = field(factory=list)
+    left: Evidence | None = None
+    runs: Counter[Driver] = field(factory=Counter)
+    former: list[Driver] = field(factory=list)
 
     @classmethod
     @contextmanager
@@ -93,7 +101,7 @@ class Case:
         """A new one; its drivers are given back in the end."""
         topology = f"{name}-{next(world.numbers)}"
         feeder = Feeder(world.directory / "input" / topology, random.Random(seed))
-        case = cls(world, topology, feeder, world.new_database(topology))
+        case = cls(world, topology, feeder, world.new_database(topology), world.ensemble)
         try:
             yield case
         finally:
@@ -107,7 +115,7 @@ class Case:
             driver.go_on()
             if self.world.network and driver.namespace:
                 self.world.network.heal(driver.namespace)
-            if driver.events("ended", self.topology):
+            if self.has_ended(driver):
                 self.world.give_back(driver)
                 return
             driver.kill()
@@ -118,16 +126,20 @@ class Case:
     def run(self, driver: Driver, **orders: list[Any]) -> Driver:
         """Have a driver stand by, or lead where nobody does."""
         self.drivers.append(driver)
+        self.runs[driver] += 1
         driver.tell(
             "run",
             topology=self.topology,
             input=str(self.feeder.directory / "*.txt"),
-            zookeeper=self.zookeeper or self.world.ensemble.hosts,
-            dsn=self.dsn,
             session=self.session,
             orders=orders,
+            **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
         )
         return driver
+
+    def has_ended(self, driver: Driver) -> bool:
+        """Whether a driver runs the topology no more."""
+        return len(driver.events("ended", self.topology)) >= self.runs[driver]
 
     def lead(self, driver: Driver, **orders: list[Any]) -> Driver:
         """Have a driver lead, and commit something."""
@@ -148,7 +160,8 @@ class Case:
 
     def events(self, *kinds: str) -> list[Event]:
         """What all drivers told, in order."""
-        told = [event for driver in self.drivers for kind in kinds for event in driver.events(kind, self.topology)]
+        everybody = {*self.drivers, *self.former}
+        told = [event for driver in everybody for kind in kinds for event in driver.events(kind, self.topology)]
         return sorted(told, key=itemgetter("at"))
 
     def await_fired(self, driver: Driver) -> Event:
@@ -184,16 +197,23 @@ class Case:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def finish(self) -> list[Violation]:
-        """Let everything be counted, stop everybody, and look."""
+    def settle(self) -> None:
+        """Let everything be counted, and stop everybody."""
         self.feeder.stop()
         words = sum(len(path.read_text().split()) for path in self.feeder.files)
         wait_until(f"{words} words are counted", lambda: self._counted() >= words)
         for driver in reversed(self.drivers):  # standbys first
-            if driver.is_alive and not driver.events("ended", self.topology):
+            if driver.is_alive and not self.has_ended(driver):
                 driver.tell("stop")
-                driver.await_event("ended", self.topology)
-        return violations(self.evidence())
+                wait_until(f"{driver.name} stops", lambda driver=driver: self.has_ended(driver))
+        self.left = self.evidence()
+
+    def finish(self) -> list[Violation]:
+        """Settle, unless that was done, and look."""
+        if self.left is None:
+            self.settle()
+        assert self.left is not None
+        return violations(self.left)
 
     def _counted(self) -> int:
         with suppress(*GONE):
@@ -228,7 +248,7 @@ class Case:
     @contextmanager
     def administration(self) -> Iterator[tuple[ZooKeeperSession, TopologyPaths]]:
         """A session of our own, and where the topology's nodes are."""
-        session = ZooKeeperSession.connect(self.world.ensemble.hosts, who="the faults", session_timeout=30.0)
+        session = ZooKeeperSession.connect(self.ensemble.hosts, who="the faults", session_timeout=30.0)
         try:
             yield session, TopologyPaths(f"{session.chroot}/trident/{self.topology}")
         finally:

@@ -12,7 +12,6 @@ from tests.faults.case import Case
 from tests.faults.check import RULES, Violation
 from tests.faults.world import World
 
-
 LOG_SHOWN = 3_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from attrs import field, frozen
 
 from coordinators.record import CoordinatorRecord
 from tests.faults.journal import Event
+
+TEXT_MAX = 400
 
 NAMED_ENDS = frozenset({None, "FencedError", "CoordinationLost"})
 """How a driver may end whatever is done to it; `Evidence.ends` has what a fault allows besides."""
@@ -65,12 +68,16 @@ class Evidence:
         return (event for event in self.events if event["kind"] in kinds)
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) < TEXT_MAX else text[:TEXT_MAX] + "…"
+
+
 @frozen
 class Violation:
     """A rule that was broken."""
 
     rule: str
-    text: str = field(converter=lambda text: text if len(text) < 400 else text[:400] + "…")
+    text: str = field(converter=_shortened)
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.text}"
@@ -91,7 +98,7 @@ def reference(evidence: Evidence) -> Iterator[str]:
         yield f"{doubled.total()} words were counted too often, as {dict(doubled.most_common(3))}"
     for entry in evidence.ledger:
         if (read := words_of(entry.extents)) != Counter(entry.deltas):
-            yield f"transaction {entry.txid} brought in {sum(entry.deltas.values())} words, its extents have {read.total()}"
+            yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its extents have {dict(read)}"
 
 
 def words_of(extents: Iterable[list[Any]]) -> Counter[str]:
@@ -145,6 +152,7 @@ def success(evidence: Evidence) -> Iterator[str]:
     for event in evidence.of("record", "leads", "success"):
         if event["kind"] != "success":
             durable = max(durable, event["current"] - 1)
+            last = {} if event["kind"] == "leads" else last
             continue
         txid, pid = event["txid"], event["pid"]
         if txid > durable:
@@ -172,7 +180,7 @@ def fenced(evidence: Evidence) -> Iterator[str]:
 def tokens(evidence: Evidence) -> Iterator[str]:
     """Tokens increase strictly."""
     commits = [(each.txid, each.epoch, each.attempt) for each in evidence.log if each.txid is not None]
-    for before, after in zip(commits, commits[1:], strict=False):
+    for before, after in pairwise(commits):
         if after <= before:
             yield f"token {after} came after {before}"
 

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import psutil
-from attrs import define, field
+from attrs import define
 
 from tests.faults.journal import Event, read
 

@@ -7,7 +7,6 @@ the order in which it was: a commit, or a fence that was raised (which has no tx
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from attrs import frozen
@@ -25,7 +24,7 @@ from trident_py.states.postgres_state import PostgresMapState
 from trident_py.states.postgres_table import Table
 
 TABLES = (
-    "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, pid bigint, deltas jsonb, extents jsonb)",
+    "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb)",
     "CREATE TABLE IF NOT EXISTS {} (seq bigserial, txid bigint, epoch bigint, attempt bigint)",
 )
 DELTAS = """
@@ -73,8 +72,8 @@ class LedgerState(PostgresMapState):
         token = [tx.txid, tx.epoch, tx.attempt.attempt_id]
         row = connection.execute(sql.SQL(DELTAS).format(self._table.there), [tx.txid]).fetchone()
         connection.execute(
-            sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s, %s, %s)").format(self._ledger),
-            [*token, os.getpid(), json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt))],
+            sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)").format(self._ledger),
+            [*token, json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt))],
         )
         connection.execute(
             sql.SQL("INSERT INTO {} (txid, epoch, attempt) VALUES (%s, %s, %s)").format(self._log), token

@@ -2,9 +2,10 @@
 
     python -m tests.faults.program --journal FILE [--master MASTER]
 
-It has Spark running before it is told anything, so that a fault need not wait for that; and ends with its input.
+It has Spark running before it is told anything, so that a fault need not wait for that; and ends with its input. To
+``warm`` is to ``run`` until everything is counted.
 
-    {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "orders": {POINT: [ACTION, N]}}
+    {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -26,6 +27,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 import trident_py.runtime
+from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
 from coordinators.leadership import ZooKeeperRecordStore
 from tests.faults.journal import Journal
@@ -58,10 +60,9 @@ class Program:
         around(TopologyStreams, "emit_batch", before=self._emitted)
         around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
         self.points.put()
-        recover = trident_py.runtime.recover
 
         def recovered(store: Any, states: Any) -> Any:
-            record = recover(store, states)
+            record = takeover.recover(store, states)
             self.journal.tell("leads", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
             return record
 
@@ -107,20 +108,27 @@ class Program:
         if self.query is not None:
             self.query.stop()
 
+    def warm(self, **what: Any) -> None:
+        """Count a few words, so that everything is loaded that will be needed; returns when that is done."""
+        self.run(**what, orders={})
+        while self.query is None:
+            threading.Event().wait(0.1)
+        self.query.process_all_available()
+        self.query.stop()
+        self.query = None
+        self.journal.tell("warm")
+
     def obey(self, command: dict[str, Any]) -> None:
         """Do what a line says."""
         match command.pop("do"):
             case "run":
                 self.run(**command)
+            case "warm":
+                self.warm(**command)
             case "order":
                 self.points.order(command["orders"])
             case "stop":
                 threading.Thread(target=self.stop, daemon=True).start()
-
-
-def warm(spark: SparkSession) -> None:
-    """Have Spark do once what it will have to do, so that it has loaded all it needs."""
-    spark.range(100).mapInArrow(lambda batches: batches, "id bigint").groupBy("id").count().collect()
 
 
 def main() -> int:
@@ -140,7 +148,6 @@ def main() -> int:
             builder = SparkSession.Builder().master(arguments.master).config("spark.ui.enabled", "false")
             stack.callback(builder.getOrCreate().stop)
         spark = stack.enter_context(topology_session("faults", None))
-        warm(spark)
         program = Program(Journal(arguments.journal), spark)
         terminated = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: _terminate(program, terminated))

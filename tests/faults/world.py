@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import psycopg
 from attrs import define, field
@@ -18,6 +19,7 @@ from tests.servers.postgresql import PostgresServer
 from tests.servers.zookeeper import Ensemble
 
 SESSION_SECS = 3.0
+WARM_SECS = 180
 
 
 @define(eq=False)
@@ -39,12 +41,12 @@ class World:
 
     @classmethod
     @contextmanager
-    def running(cls) -> Iterator[World]:
-        """Start the servers; in the end everything is stopped and removed."""
+    def running(cls, *, keep: bool = False) -> Iterator[World]:
+        """Start the servers; in the end everything is stopped, and removed unless it is to be kept."""
         with ExitStack() as stack:
-            directory = Path(
-                stack.enter_context(TemporaryDirectory(prefix="trident-faults-", ignore_cleanup_errors=True))
-            )
+            directory = Path(mkdtemp(prefix="trident-faults-"))
+            if not keep:
+                stack.callback(rmtree, directory, ignore_errors=True)
             directory.chmod(0o711)  # PostgreSQL's user has to get through
             lack = missing()
             net = None if lack else stack.enter_context(network())
@@ -63,9 +65,13 @@ class World:
         """So many drivers that are warm and do nothing."""
         self.prepare(number)
         for driver in self.idle[:number]:
-            driver.await_event("ready")
+            self.await_warm(driver)
         taken, self.idle = self.idle[:number], self.idle[number:]
         return taken
+
+    def await_warm(self, driver: Driver) -> None:
+        """Return when a driver has loaded all it needs."""
+        driver.await_event("warm", driver.name, WARM_SECS)
 
     def prepare(self, number: int, master: str = "") -> None:
         """Have so many idle drivers, warm ones or such as are getting warm."""
@@ -78,7 +84,23 @@ class World:
         namespace = self.network.add() if self.network else None
         driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master)
         self.drivers.append(driver)
+        words = self.directory / "input" / driver.name
+        words.mkdir(parents=True)
+        (words / "words.txt").write_text("to be or not to be\n")
+        driver.tell(
+            "warm",
+            topology=driver.name,
+            input=str(words / "*.txt"),
+            zookeeper=self.ensemble.hosts,
+            dsn=self.new_database(driver.name),
+            session=10,
+        )
         return driver
+
+    @property
+    def zookeeper_ports(self) -> list[int]:
+        """Where clients find the servers."""
+        return [member.client_port for member in self.ensemble.members]
 
     def give_back(self, driver: Driver) -> None:
         """A driver that runs nothing any more, whether dead or alive."""
