@@ -15,11 +15,9 @@ from attrs import asdict
 from rich.console import Console
 from rich.table import Table
 
-from tests.faults import crashes, cuts, databases, pauses, sparks, zookeepers
-from tests.faults.catalogue import FAULTS, Result, do
+from tests.faults.all import FAULTS
+from tests.faults.catalogue import Result, do
 from tests.faults.world import World, say
-
-assert all((crashes, cuts, databases, pauses, sparks, zookeepers))  # each module enters its faults into the catalogue
 
 
 def table(results: list[Result]) -> Table:

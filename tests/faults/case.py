@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import monotonic
@@ -205,7 +206,7 @@ class Case:
         for driver in reversed(self.drivers):  # standbys first
             if driver.is_alive and not self.has_ended(driver):
                 driver.tell("stop")
-                wait_until(f"{driver.name} stops", lambda driver=driver: self.has_ended(driver))
+                wait_until(f"{driver.name} stops", partial(self.has_ended, driver))
         self.left = self.evidence()
 
     def finish(self) -> list[Violation]:

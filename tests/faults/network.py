@@ -76,7 +76,8 @@ class Network:
 def network() -> Iterator[Network]:
     """The bridge, and what was added to it."""
     _try("ip", "link", "del", BRIDGE)
-    _ip("link", "add", BRIDGE, "type", "bridge")
+    # With an address of its own: else it takes one of its cables, and everybody looks for the servers when that goes.
+    _ip("link", "add", BRIDGE, "address", "02:77:00:00:00:01", "type", "bridge")
     _ip("addr", "add", f"{SERVERS}/24", "dev", BRIDGE)
     _ip("link", "set", BRIDGE, "up")
     made = Network()
