@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     results = []
     with World.running(keep=arguments.keep) as world:
         for fault in chosen:
-            world.prepare(2)
+            world.prepare(3)  # the third gets warm while the fault is done
             results.append(result := do(world, fault))
             say(f"{result.fault}: {'good' if result.is_good else 'BAD'} after {result.seconds:.0f} s")
             for trouble in [*result.broken, *filter(None, [result.error])]:

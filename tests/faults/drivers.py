@@ -57,11 +57,12 @@ class Driver:
     namespace: str | None = None
 
     @classmethod
-    def start(cls, name: str, directory: Path, namespace: str | None = None, master: str = "") -> Driver:
+    def start(cls, name: str, directory: Path, namespace: str | None = None, master: str | None = None) -> Driver:
         """Start one; it is warm when it says ``ready``."""
         journal = directory / f"{name}.jsonl"
+        which = ["--master", master] if master else []
         inside = ["ip", "netns", "exec", namespace] if namespace else []
-        program = [sys.executable, "-m", "tests.faults.program", "--journal", str(journal), "--master", master]
+        program = [sys.executable, "-m", "tests.faults.program", "--journal", str(journal), *which]
         with (directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [*inside, *program],
@@ -69,7 +70,12 @@ class Driver:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_PYTHON": sys.executable,
+                },
                 start_new_session=True,
                 text=True,
             )

@@ -42,6 +42,16 @@ from trident_py.spouts.files import FileCoordinator
 
 BATCH_BYTES = 4096
 
+SPARK: dict[str, bool | float | int | str | None] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.task.reaper.enabled": "true",
+}
+"""As the product has it where it makes the session itself."""
+
 
 @define(eq=False)
 class Program:
@@ -135,7 +145,7 @@ def main() -> int:
     """Be told what to do."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--journal", type=Path, required=True)
-    parser.add_argument("--master", default="")
+    parser.add_argument("--master", default="local[1]")  # each more core needs Python workers, which take seconds
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -144,10 +154,9 @@ def main() -> int:
         "PYSPARK_SUBMIT_ARGS", '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
     )
     with ExitStack() as stack:
-        if arguments.master:
-            builder = SparkSession.Builder().master(arguments.master).config("spark.ui.enabled", "false")
-            stack.callback(builder.getOrCreate().stop)
-        spark = stack.enter_context(topology_session("faults", None))
+        session = SparkSession.Builder().master(arguments.master).config(map=SPARK).getOrCreate()
+        stack.callback(session.stop)
+        spark = stack.enter_context(topology_session("faults", session))
         program = Program(Journal(arguments.journal), spark)
         terminated = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: _terminate(program, terminated))

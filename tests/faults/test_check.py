@@ -20,7 +20,8 @@ def evidence(tmp_path: Path) -> Evidence:
     """Two transactions, a takeover after the first one's commit, which is replayed; nothing is wrong."""
     file = tmp_path / "words.txt"
     file.write_text(LINES)
-    first, second = [[str(file), 0, 9]], [[str(file), 9, 19]]
+    first: list[Any] = [[str(file), 0, 9]]
+    second: list[Any] = [[str(file), 9, 19]]
     return Evidence(
         files=[file],
         counts={"to": 2, "be": 2, "or": 1, "not": 1},

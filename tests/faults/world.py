@@ -20,6 +20,7 @@ from tests.servers.zookeeper import Ensemble
 
 SESSION_SECS = 3.0
 WARM_SECS = 180
+WARM_LINES = 600  # three batches
 
 
 @define(eq=False)
@@ -73,20 +74,20 @@ class World:
         """Return when a driver has loaded all it needs."""
         driver.await_event("warm", driver.name, WARM_SECS)
 
-    def prepare(self, number: int, master: str = "") -> None:
+    def prepare(self, number: int, master: str | None = None) -> None:
         """Have so many idle drivers, warm ones or such as are getting warm."""
         self.idle = [driver for driver in self.idle if driver.is_alive]
         while len(self.idle) < number:
             self.idle.append(self.new_driver(master))
 
-    def new_driver(self, master: str = "") -> Driver:
+    def new_driver(self, master: str | None = None) -> Driver:
         """A driver that is getting warm."""
         namespace = self.network.add() if self.network else None
         driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master)
         self.drivers.append(driver)
         words = self.directory / "input" / driver.name
         words.mkdir(parents=True)
-        (words / "words.txt").write_text("to be or not to be\n")
+        (words / "words.txt").write_text("to be or not to be\n" * WARM_LINES)
         driver.tell(
             "warm",
             topology=driver.name,
