@@ -24,7 +24,7 @@ from attrs import define, field
 
 from tests.faults.case import Case
 from tests.faults.check import Violation
-from tests.faults.drivers import Driver
+from tests.faults.drivers import Driver, TooLate
 from tests.faults.schedule import KINDS, Blow, Schedule
 from tests.faults.world import World, end_postgres, say
 from tests.servers.zookeeper import SIZE
@@ -48,6 +48,17 @@ class Nemesis:
     dealt: Counter[str] = field(factory=Counter)
     healing: list[tuple[float, Callable[[], None]]] = field(factory=list)
     recoveries: list[float] = field(factory=list)
+
+    def rage(self, schedule: Schedule, until: float) -> None:
+        """One phase after the other, until the time is over."""
+        for driver in self.case.world.take(DRIVERS):
+            self.case.run(driver)
+        self.case.await_commits(CALM_COMMITS)
+        for number, blows in zip(count(1), schedule.phases, strict=False):
+            if monotonic() > until:
+                return
+            self.phase(blows)
+            say(f"phase {number}: {len(blows)} blows, next commit after {self.recoveries[-1]:.1f} s")
 
     def phase(self, blows: tuple[Blow, ...]) -> None:
         """Some noise, then quiet until it goes on."""
@@ -178,15 +189,11 @@ def main(argv: list[str] | None = None) -> int:
     with World.running(keep=arguments.keep) as world, Case.of(world, "nemesis", arguments.seed) as case:
         case.ends.add("StateError")  # a takeover that finds no database says so, and ends
         nemesis = Nemesis(case)
-        for driver in world.take(DRIVERS):
-            case.run(driver)
-        case.await_commits(CALM_COMMITS)
-        for number, blows in zip(count(1), schedule.phases, strict=False):
-            if monotonic() - began > arguments.minutes * 60:
-                break
-            nemesis.phase(blows)
-            say(f"phase {number}: {len(blows)} blows, next commit after {nemesis.recoveries[-1]:.1f} s")
-        broken = case.finish()
+        try:
+            nemesis.rage(schedule, began + arguments.minutes * 60)
+            broken = case.finish()
+        except TooLate as late:
+            broken = [Violation("L1 progress", str(late))]
         report(nemesis, broken, monotonic() - began)
     return 1 if broken else 0
 

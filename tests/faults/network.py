@@ -64,7 +64,7 @@ class Network:
 
     def dropped(self, name: str) -> int:
         """How many rules drop something."""
-        return _nft(name, f"list table {TABLE}").count(" drop")
+        return _nft(name, "list ruleset inet").count(" drop")
 
     def heal(self, name: str) -> None:
         """Let everything pass."""
