@@ -5,11 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from time import monotonic
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
 from tests.faults.case import Case
 from tests.faults.check import RULES, Violation
+from tests.faults.network import missing
 from tests.faults.world import World
 
 LOG_SHOWN = 3_000
@@ -19,6 +21,13 @@ class NotFired(AssertionError):
     """The fault did not happen, so that nothing was shown."""
 
 
+Lack: TypeAlias = Callable[[World], str | None]
+
+
+def _nothing(_: World) -> None:
+    pass
+
+
 @frozen
 class Fault:
     """A fault by name.
@@ -26,17 +35,13 @@ class Fault:
     Attributes:
         run: does it to a case, and asserts that it happened; what follows is looked after by `do`.
         fast: whether it is one of those for every run of the tests.
-        needs_network: whether drivers must be in network namespaces.
+        lack: why it can't be done here; None where it can.
     """
 
     name: str
     run: Callable[[Case], object]
     fast: bool = False
-    needs_network: bool = False
-
-    def lack(self, world: World) -> str | None:
-        """Why it can't be done here."""
-        return "no network namespaces" if self.needs_network and world.network is None else None
+    lack: Lack = _nothing
 
 
 @define
@@ -59,15 +64,20 @@ class Result:
         return self.skipped is not None or (self.fired and self.checked > 0 and not self.broken and not self.error)
 
 
+def no_network(world: World) -> str | None:
+    """Why drivers have no network of their own here."""
+    return None if world.network else missing()
+
+
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(name: str, *, fast: bool = False, needs_network: bool = False) -> Callable[[Callable[[Case], object]], None]:
+def fault(name: str, *, fast: bool = False, lack: Lack = _nothing) -> Callable[[Callable[[Case], object]], None]:
     """Enter a function into the catalogue."""
 
     def enter(run: Callable[[Case], object]) -> None:
         assert name not in FAULTS, name
-        FAULTS[name] = Fault(name, run, fast, needs_network)
+        FAULTS[name] = Fault(name, run, fast, lack)
 
     return enter
 

@@ -7,7 +7,7 @@ import threading
 from time import monotonic
 
 from tests.faults.case import Case
-from tests.faults.catalogue import fault, happened
+from tests.faults.catalogue import fault, happened, no_network
 from tests.faults.drivers import Driver, wait_until
 from tests.servers.proxy import commit_proxy, hang_up
 from tests.servers.zookeeper_proxy import CuttingProxy
@@ -27,7 +27,7 @@ def _heal(case: Case, driver: Driver) -> None:
     case.world.network.heal(driver.namespace)
 
 
-@fault("cut-zookeeper-shortly", needs_network=True)
+@fault("cut-zookeeper-shortly", lack=no_network)
 def _(case: Case) -> None:
     """B3: the leader is cut off for less than its session, and leads on."""
     leader, _ = case.pair()
@@ -49,25 +49,25 @@ def _cut_long(case: Case, *ways: str) -> None:
     _heal(case, leader)
 
 
-@fault("cut-zookeeper", needs_network=True)
+@fault("cut-zookeeper", lack=no_network)
 def _(case: Case) -> None:
     """B4: the leader is cut off for longer than its session; it gives up, and the standby goes on."""
     _cut_long(case, "input", "output")
 
 
-@fault("cut-zookeeper-replies", needs_network=True)
+@fault("cut-zookeeper-replies", lack=no_network)
 def _(case: Case) -> None:
     """B5: what the leader sends arrives, no answer does."""
     _cut_long(case, "input")
 
 
-@fault("cut-zookeeper-requests", needs_network=True)
+@fault("cut-zookeeper-requests", lack=no_network)
 def _(case: Case) -> None:
     """B5: nothing that the leader sends arrives."""
     _cut_long(case, "output")
 
 
-@fault("cut-postgres", needs_network=True)
+@fault("cut-postgres", lack=no_network)
 def _(case: Case) -> None:
     """The leader can't reach its state for a while; it leads on, and commits when it can."""
     leader, _ = case.pair()

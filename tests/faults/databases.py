@@ -72,5 +72,6 @@ def _(case: Case) -> None:
         case.await_commits(2, since=monotonic())
         case.settle()
         with psycopg.connect(case.world.postgres.dsn(), autocommit=True) as connection:
-            connection.execute(f'ALTER DATABASE "{case.topology}" SET TABLESPACE pg_default'.encode())
+            # Python workers keep their connections.
+            connection.execute(f'DROP DATABASE "{case.topology}" WITH (FORCE)'.encode())
             connection.execute("DROP TABLESPACE small")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -57,7 +57,9 @@ class Driver:
     namespace: str | None = None
 
     @classmethod
-    def start(cls, name: str, directory: Path, namespace: str | None = None, master: str | None = None) -> Driver:
+    def start(
+        cls, name: str, directory: Path, namespace: str | None, master: str | None, environment: Mapping[str, str]
+    ) -> Driver:
         """Start one; it is warm when it says ``ready``."""
         journal = directory / f"{name}.jsonl"
         which = ["--master", master] if master else []
@@ -75,6 +77,7 @@ class Driver:
                     "PYTHONPATH": str(ROOT),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_PYTHON": sys.executable,
+                    **environment,
                 },
                 start_new_session=True,
                 text=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -80,10 +80,10 @@ class World:
         while len(self.idle) < number:
             self.idle.append(self.new_driver(master))
 
-    def new_driver(self, master: str | None = None) -> Driver:
+    def new_driver(self, master: str | None = None, environment: Mapping[str, str] | None = None) -> Driver:
         """A driver that is getting warm."""
         namespace = self.network.add() if self.network else None
-        driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master)
+        driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master, environment or {})
         self.drivers.append(driver)
         words = self.directory / "input" / driver.name
         words.mkdir(parents=True)
