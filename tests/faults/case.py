@@ -126,7 +126,8 @@ class Case:
 
     def run(self, driver: Driver, **orders: list[Any]) -> Driver:
         """Have a driver stand by, or lead where nobody does."""
-        self.drivers.append(driver)
+        if driver not in self.drivers:
+            self.drivers.append(driver)
         self.runs[driver] += 1
         driver.tell(
             "run",
@@ -175,6 +176,15 @@ class Case:
         """Return when ``driver`` leads; note how long after ``since`` that was."""
         self.takeover = driver.await_event("leads", self.topology)["at"] - since
 
+    def _upto(self) -> int:
+        """The last transaction; sees to it that somebody works on the next one."""
+        running = [driver for driver in self.drivers if driver.is_alive and not self.has_ended(driver)]
+        ended = [driver for driver in self.drivers if driver.is_alive and self.has_ended(driver)]
+        if not running and ended:
+            # A busy machine may let a session run out; who runs drivers for real starts them again, too.
+            self.run(ended[-1])
+        return self.committed()
+
     def committed(self) -> int:
         """The last transaction that the database has; 0 if there is none, or no database."""
         try:
@@ -192,9 +202,9 @@ class Case:
         """Return when so many more transactions are committed; note how long after ``since`` the first was."""
         before = self.committed()
         if since is not None:
-            wait_until(f"a transaction after {before}", lambda: self.committed() > before)
+            wait_until(f"a transaction after {before}", lambda: self._upto() > before)
             self.recovery = monotonic() - since
-        wait_until(f"{more} transactions after {before}", lambda: self.committed() >= before + more)
+        wait_until(f"{more} transactions after {before}", lambda: self._upto() >= before + more)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -202,7 +212,7 @@ class Case:
         """Let everything be counted, and stop everybody."""
         self.feeder.stop()
         words = sum(len(path.read_text().split()) for path in self.feeder.files)
-        wait_until(f"{words} words are counted", lambda: self._counted() >= words)
+        wait_until(f"{words} words are counted", lambda: self._upto() and self._counted() >= words)
         for driver in reversed(self.drivers):  # standbys first
             if driver.is_alive and not self.has_ended(driver):
                 driver.tell("stop")

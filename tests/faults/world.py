@@ -18,7 +18,7 @@ from tests.faults.network import SERVERS, Network, missing, network
 from tests.servers.postgresql import PostgresServer
 from tests.servers.zookeeper import Ensemble
 
-SESSION_SECS = 3.0
+SESSION_SECS = 4.0
 WARM_SECS = 180
 WARM_LINES = 600  # three batches
 
