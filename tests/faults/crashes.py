@@ -17,7 +17,7 @@ def _is_dead(driver: Driver) -> bool:
     return not driver.is_alive
 
 
-FAST = {"before_merge", "after_db_commit", "after_record", "success_delivered"}
+FAST = {"after_db_commit", "after_record", "success_delivered"}
 
 
 def crash(point: str, case: Case) -> None:

@@ -130,6 +130,12 @@ class Driver:
         self.process.wait(PATIENCE_SECS)
         self.bury(family)
 
+    def close(self) -> None:
+        """Close our end of what a dead driver was told by."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+
     def bury(self, family: list[psutil.Process]) -> None:
         """Return when the JVM of a dead driver, and its workers, are gone; they end by themselves, or are ended."""
         _, alive = psutil.wait_procs(family, timeout=5)

@@ -19,7 +19,7 @@ def _(case: Case) -> None:
     _lose_leadership(case, leader, standby, stopped)
 
 
-@fault("stopped-before-record", fast=True)
+@fault("stopped-before-record")
 def _(case: Case) -> None:
     """A7: the leader stands still between the commit and the record, which its successor then writes."""
     leader, standby = case.pair(after_db_commit=["hold", 1])

@@ -107,7 +107,9 @@ class World:
         """A driver that runs nothing any more, whether dead or alive."""
         if driver.is_alive:
             self.idle.append(driver)
-        elif self.network and driver.namespace:
+            return
+        driver.close()
+        if self.network and driver.namespace:
             self.network.remove(driver.namespace)
 
     def end_drivers(self) -> None:
@@ -116,6 +118,7 @@ class World:
             if driver.is_alive:
                 driver.go_on()
                 driver.kill()
+            driver.close()
 
     def new_database(self, name: str) -> str:
         """Make a database; returns its DSN, for drivers."""
