@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.faults.all import FAULTS
-from tests.faults.catalogue import Result, do
+from tests.faults.catalogue import Fault, Result, do
 from tests.faults.world import World, say
 
 
@@ -36,17 +36,22 @@ def table(results: list[Result]) -> Table:
     return shown
 
 
+def matching(name: str) -> list[Fault]:
+    """The faults that a name with wildcards means."""
+    return [fault for fault in FAULTS.values() if fnmatch.fnmatch(fault.name, name)]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Do what is asked for."""
     parser = argparse.ArgumentParser(description="Break things, and look whether every word is counted once.")
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help="names of faults, also with wildcards")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help="also with wildcards, in this order")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
-    chosen = [fault for fault in FAULTS.values() if any(fnmatch.fnmatch(fault.name, name) for name in arguments.only)]
+    chosen = list(dict.fromkeys(fault for name in arguments.only for fault in matching(name)))
     if arguments.list or not chosen:
-        say("\n".join(FAULTS))
+        say("\n".join(fault.name for fault in chosen or FAULTS.values()))
         return 0 if chosen else 2
     results = []
     with World.running(keep=arguments.keep) as world:
