@@ -66,7 +66,7 @@ class Nemesis:
             self._sleep(blow.wait)
             self._deal(blow)
         self._heal(everything=True)
-        self._replace_the_dead(DRIVERS)
+        self._replace_the_dead(wait=True)
         quiet = monotonic()
         self.case.await_commits(CALM_COMMITS, since=quiet)
         assert self.case.recovery is not None
@@ -75,7 +75,7 @@ class Nemesis:
     # --- blows --------------------------------------------------------------------------------------------------------
 
     def _deal(self, blow: Blow) -> None:
-        self._replace_the_dead(1)
+        self._replace_the_dead(wait=False)
         heal = self._strike(blow)
         if heal is not None:
             self.dealt[blow.kind] += 1
@@ -146,16 +146,17 @@ class Nemesis:
             self.healing.remove(each)
             each[1]()
 
-    def _replace_the_dead(self, wanted: int) -> None:
-        """Have so many drivers that run the topology or stand by."""
+    def _replace_the_dead(self, *, wait: bool) -> None:
+        """Have others stand by for drivers that have ended; where we don't wait, those that are warm by now."""
         ended = [each for each in self.case.drivers if each.is_alive and self.case.has_ended(each)]
         for driver in ended:
             self.case.world.give_back(driver)
             self.case.drivers.remove(driver)
             self.case.former.append(driver)
-        for driver in self.case.world.take(max(0, wanted - len(self._alive()))):
+        missing = max(0, DRIVERS - len(self._alive()))
+        for driver in self.case.world.take(missing if wait else min(missing, self.case.world.warm)):
             self.case.run(driver)
-        self.case.world.prepare(1)
+        self.case.world.prepare(2)
 
     def _alive(self) -> list[Driver]:
         return [driver for driver in self.case.drivers if driver.is_alive]

@@ -65,10 +65,16 @@ class World:
     def take(self, number: int) -> list[Driver]:
         """So many drivers that are warm and do nothing."""
         self.prepare(number)
+        self.idle.sort(key=is_warm, reverse=True)
         for driver in self.idle[:number]:
             self.await_warm(driver)
         taken, self.idle = self.idle[:number], self.idle[number:]
         return taken
+
+    @property
+    def warm(self) -> int:
+        """How many idle drivers could be taken at once."""
+        return sum(driver.is_alive and is_warm(driver) for driver in self.idle)
 
     def await_warm(self, driver: Driver) -> None:
         """Return when a driver has loaded all it needs."""
@@ -129,6 +135,11 @@ class World:
     def dsn(self, name: str) -> str:
         """How drivers address a database."""
         return self.postgres.dsn(name).replace("127.0.0.1", self.address)
+
+
+def is_warm(driver: Driver) -> bool:
+    """Whether it has loaded all it needs."""
+    return bool(driver.events("warm", driver.name))
 
 
 def postgres_at(address: str, data: Path, **options: str) -> PostgresServer:
