@@ -18,9 +18,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from attrs import define, field
@@ -41,6 +42,7 @@ from trident_py.spouts import FileSpout
 from trident_py.spouts.files import FileCoordinator
 
 BATCH_BYTES = 4096
+SIGNAL_SECS = 0.2
 
 SPARK: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
@@ -161,11 +163,28 @@ def main() -> int:
         terminated = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: _terminate(program, terminated))
         program.journal.tell("ready")
-        for line in sys.stdin:
+        for line in lines():
             program.obey(json.loads(line))
         if program.query is not None:
             program.query.stop(drain=False)
     return 0
+
+
+def lines() -> Iterator[str]:
+    """Standard input; read on another thread, since a signal may come through any, and is handled on this one."""
+    told: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            told.put(line)
+        told.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        with suppress(Empty):
+            if not (line := told.get(timeout=SIGNAL_SECS)):
+                return
+            yield line
 
 
 def _terminate(program: Program, terminated: threading.Event) -> None:
