@@ -15,9 +15,9 @@ OnCommit: TypeAlias = Callable[[socket.socket, socket.socket, bytes], None]
 class CommitProxy:
     """Passes everything on, until `on_commit` is set; that is called once, for the next COMMIT."""
 
-    def __init__(self, port: int) -> None:
-        self._server = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self._server = address, port
+        self._listening = socket.create_server((address, 0))
         self.port: int = self._listening.getsockname()[1]
         self.on_commit: OnCommit | None = None
         self._sockets: list[socket.socket] = [self._listening]
@@ -31,7 +31,7 @@ class CommitProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                server = socket.create_connection(("127.0.0.1", self._server))
+                server = socket.create_connection(self._server)
                 self._sockets += [client, server]
                 threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
                 threading.Thread(target=self._pass_back, args=(client, server), daemon=True).start()
@@ -61,9 +61,9 @@ def hang_up(end: socket.socket) -> None:
 
 
 @contextmanager
-def commit_proxy(port: int) -> Iterator[CommitProxy]:
-    """A proxy to a server on this machine."""
-    proxy = CommitProxy(port)
+def commit_proxy(port: int, address: str = "127.0.0.1") -> Iterator[CommitProxy]:
+    """A proxy to a server on this machine, at the same address."""
+    proxy = CommitProxy(port, address)
     try:
         yield proxy
     finally:

@@ -11,7 +11,7 @@ from coordinators.candidate import Candidate
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
 from coordinators.leadership import ZooKeeperRecordStore
-from coordinators.notices import Notice
+from coordinators.notices import Notice, NotReady
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from tests.simulation.mutants import recovered, weaken
@@ -24,7 +24,8 @@ from trident_py.sinks.base import SinkTransaction
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-STANDBY_SECS = 0.3
+STANDBY_SECS = 0.5
+NOTHING_SECS = 0.5
 RESTART_SECS = 1.0
 MESSAGE_TIMEOUT_SECS = 4.0
 TURN_SECS = 0.001
@@ -191,8 +192,12 @@ class Process:
             self.world.timer(self, driver.next_turn_at(self.world.now) - self.world.now, self.turns)
 
     def on_answer(self, spout: str, ask: Ask) -> None:
-        """On the coordinator's thread."""
-        self.deliver(self.coordinators[spout].answer(ask))
+        """On the coordinator's thread; one that has nothing takes its time to say so, which makes peace cheap."""
+        answer = self.coordinators[spout].answer(ask)
+        if isinstance(answer, NotReady) and self.world.real_time:
+            self.post("report", NOTHING_SECS, answer)
+        else:
+            self.deliver(answer)
 
     def on_report(self, notice: Notice) -> None:
         """A report has arrived."""

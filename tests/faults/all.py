@@ -1,0 +1,8 @@
+"""The whole catalogue: each module enters its faults when it is imported."""
+
+from __future__ import annotations
+
+from tests.faults import clocks, crashes, cuts, databases, pauses, sparks, zookeepers
+from tests.faults.catalogue import FAULTS
+
+__all__ = ["FAULTS", "clocks", "crashes", "cuts", "databases", "pauses", "sparks", "zookeepers"]

@@ -1,0 +1,111 @@
+"""A PostgresState that keeps books about itself, in the transactions that it commits: what the checker goes by.
+
+``ledger`` has a row for each transaction as it stands, ``ledger_log`` one for everything that was ever committed, in
+the order in which it was: a commit, or a fence that was raised (which has no txid).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import frozen
+from psycopg import sql
+
+from coordinators.attempt import TransactionAttempt
+from tests.faults.points import Points
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+from trident_py.states import PostgresState
+from trident_py.states.fenced import Fence
+from trident_py.states.postgres_client import Connection, Target
+from trident_py.states.postgres_state import PostgresMapState
+from trident_py.states.postgres_table import Table
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb)",
+    "CREATE TABLE IF NOT EXISTS {} (seq bigserial, txid bigint, epoch bigint, attempt bigint)",
+)
+DELTAS = """
+    SELECT coalesce(jsonb_object_agg(word, count - coalesce(_prev, 0)), '{{}}') FROM {} WHERE _txid = %s"""
+
+
+class LedgerState(PostgresMapState):
+    """Writes the ledger, and tells the points where it is."""
+
+    def __init__(
+        self, target: Target, table: Table, points: Points, announced: dict[TransactionAttempt, object]
+    ) -> None:
+        super().__init__(target, table)
+        self._points = points
+        self._announced = announced
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        self._points.reach("before_fence")
+        token = super().recover(topology, epoch)
+        self._points.journal.tell("fence", epoch=epoch, token=token.txid if token else None)
+        self._points.reach("after_fence")
+        return token
+
+    def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
+        fence = super()._take_over(connection, topology, epoch)
+        for table, create in zip((self._ledger, self._log), TABLES, strict=True):
+            connection.execute(sql.SQL(create).format(table))
+        connection.execute(sql.SQL("INSERT INTO {} (epoch) VALUES (%s)").format(self._log), [epoch])
+        self._points.reach("in_fence")
+        return fence
+
+    def begin_transaction(self, tx: SinkTransaction) -> bool:
+        self._points.reach("before_merge")
+        is_due = super().begin_transaction(tx)
+        if is_due:
+            connection, _ = self._in_transaction()
+            token = self._book(connection, tx, "").fence.token
+            if token is not None and token.txid == tx.txid:  # an older attempt's, which is rolled back
+                connection.execute(sql.SQL("DELETE FROM {} WHERE txid = %s").format(self._ledger), [tx.txid])
+        return is_due
+
+    def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
+        self._points.reach("after_merge")
+        super()._finish(connection, tx)
+        token = [tx.txid, tx.epoch, tx.attempt.attempt_id]
+        row = connection.execute(sql.SQL(DELTAS).format(self._table.there), [tx.txid]).fetchone()
+        connection.execute(
+            sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)").format(self._ledger),
+            [*token, json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt))],
+        )
+        connection.execute(
+            sql.SQL("INSERT INTO {} (txid, epoch, attempt) VALUES (%s, %s, %s)").format(self._log), token
+        )
+
+    def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
+        self._points.reach("before_db_commit")
+        super()._commit(connection, tx)
+        self._points.reach("after_db_commit")
+
+    @property
+    def _ledger(self) -> sql.Identifier:
+        return sql.Identifier(self._table.schema, "ledger")
+
+    @property
+    def _log(self) -> sql.Identifier:
+        return sql.Identifier(self._table.schema, "ledger_log")
+
+
+@frozen(kw_only=True, eq=False)
+class LedgerPostgres(PostgresState):
+    """Makes a `LedgerState`.
+
+    Attributes:
+        announced: the extents of each attempt that was emitted.
+    """
+
+    points: Points
+    announced: dict[TransactionAttempt, object]
+
+    def make_state(
+        self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
+    ) -> PostgresMapState:
+        plain: Any = super().make_state(conf, metrics, partition_index, num_partitions)
+        return LedgerState(plain._target, plain._table, self.points, self.announced)

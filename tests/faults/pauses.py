@@ -1,0 +1,73 @@
+"""Faults: processes that stand still while others go on."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from tests.faults.case import Case
+from tests.faults.catalogue import fault, happened
+from tests.faults.drivers import Driver, wait_until
+
+
+@fault("stopped-in-commit", fast=True)
+def _(case: Case) -> None:
+    """A7: the leader stands still with its transaction open; the other takes over; the first goes on, and is fenced."""
+    leader, standby = case.pair(before_db_commit=["hold", 1])
+    stopped = case.await_fired(leader)["at"]
+    wait_until("it stands still", leader.is_stopped)
+    _lose_leadership(case, leader, standby, stopped)
+
+
+@fault("stopped-before-record")
+def _(case: Case) -> None:
+    """A7: the leader stands still between the commit and the record, which its successor then writes."""
+    leader, standby = case.pair(after_db_commit=["hold", 1])
+    stopped = case.await_fired(leader)["at"]
+    wait_until("it stands still", leader.is_stopped)
+    _lose_leadership(case, leader, standby, stopped)
+
+
+@fault("stopped-tree")
+def _(case: Case) -> None:
+    """A7, E3: driver, JVM and Python workers stand still, as on a machine that is suspended."""
+    leader, standby = case.pair()
+    leader.pause(whole_tree=True)
+    _lose_leadership(case, leader, standby, monotonic())
+
+
+@fault("stopped-in-recovery")
+def _(case: Case) -> None:
+    """A leader stands still while it raises the fence, with the lock on it; the next one takes over from it."""
+    leader, heir = case.world.take(2)
+    case.lead(leader)
+    case.await_commits(2)
+    case.run(heir, in_fence=["hold", 1])
+    heir.await_event("stands_by", case.topology)
+    leader.kill()
+    stopped = case.await_fired(heir)["at"]
+    [standby] = case.world.take(1)
+    case.run(standby)
+    _lose_leadership(case, heir, standby, stopped)
+
+
+@fault("stopped-shortly")
+def _(case: Case) -> None:
+    """The leader stands still for less than its session, and leads on."""
+    leader, _ = case.pair()
+    leader.pause()
+    threading.Event().wait(case.session / 3)
+    leader.go_on()
+    happened(leader.process.poll() is None, "it lives")
+    case.await_commits(3, since=monotonic())
+    happened(len(case.events("leads")) == 1, "nobody took over")
+
+
+def _lose_leadership(case: Case, leader: Driver, standby: Driver, stopped: float) -> None:
+    case.await_takeover(standby, stopped)
+    case.await_commits(2, since=stopped)
+    wait_until("twice the session", lambda: monotonic() > stopped + 2 * case.session)
+    happened(leader.is_stopped(), "the first stood still all the time")
+    leader.go_on()
+    ended = leader.await_event("ended", case.topology)
+    happened(ended["error"] in ("FencedError", "CoordinationLost"), f"the first ends by name, not {ended}")

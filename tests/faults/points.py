@@ -1,0 +1,115 @@
+"""Named moments of a driver's run at which it can be killed or stopped; the product knows nothing of them.
+
+They are put around methods of the product before a topology starts, in the test program only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from attrs import define, field
+
+from coordinators.driver import CoordinatorDriver
+from coordinators.leadership import ZooKeeperRecordStore
+from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
+from tests.faults.journal import Journal
+
+Action = Callable[..., None]
+
+IN_RECOVERY = ("before_fence", "in_fence", "after_fence", "before_first_write", "after_first_write")
+IN_A_BATCH = (
+    "batch_emitted",
+    "before_merge",
+    "after_merge",
+    "before_db_commit",
+    "after_db_commit",
+    "before_record",
+    "after_record",
+    "commit_emitted",
+    "success_emitted",
+    "success_delivered",
+)
+POINTS = IN_RECOVERY + IN_A_BATCH
+
+
+@define(eq=False)
+class Points:
+    """Counts how often each moment is reached, and does there what was ordered.
+
+    Attributes:
+        orders: by name of the moment, ``crash`` or ``hold`` and the how manyth time.
+    """
+
+    journal: Journal
+    orders: dict[str, tuple[str, int]] = field(factory=dict)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def order(self, orders: dict[str, list[Any]]) -> None:
+        """What is to happen from now on; what was ordered before and has not happened is off."""
+        unknown = orders.keys() - set(POINTS)
+        assert not unknown, unknown
+        with self._lock:
+            self.orders = {name: (action, nth) for name, (action, nth) in orders.items()}
+
+    def reach(self, name: str) -> None:
+        """This moment is here."""
+        with self._lock:
+            if name not in self.orders:
+                return
+            action, nth = self.orders.pop(name)
+            if nth > 1:
+                self.orders[name] = (action, nth - 1)
+                return
+            self.journal.tell("fired", point=name, action=action)
+        if action == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        # To this thread, so that it doesn't get any further: a signal to the process may be taken by another one.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    def put(self) -> None:
+        """Put the moments around the product's methods; those of the state are in `tests.faults.ledger`."""
+        announced = {EmitBatch: "batch_emitted", EmitCommit: "commit_emitted", EmitSuccess: "success_emitted"}
+        around(CoordinatorDriver, "_announce", after=lambda _, command: self._reach_if(announced.get(type(command))))
+        around(
+            CoordinatorDriver,
+            "_write",
+            before=lambda *_: self.reach("before_record"),
+            after=lambda *_: self.reach("after_record"),
+        )
+        around(CoordinatorDriver, "_delivered", before=lambda *_: self.reach("success_delivered"))
+        around(ZooKeeperRecordStore, "write", before=self._before_write, after=self._after_write)
+
+    def _reach_if(self, name: str | None) -> None:
+        if name is not None:
+            self.reach(name)
+
+    def _before_write(self, store: ZooKeeperRecordStore, _: object) -> None:
+        if store.writes == 0:
+            self.reach("before_first_write")
+
+    def _after_write(self, store: ZooKeeperRecordStore, _: object) -> None:
+        if store.writes == 1:
+            self.reach("after_first_write")
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def around(owner: type, name: str, before: Action = _nothing, after: Action = _nothing) -> None:
+    """Have a method of ``owner`` call ``before`` and ``after`` with what it is called with; not where it raises."""
+    method = getattr(owner, name)
+
+    @wraps(method)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        before(*arguments, **named)
+        answer = method(*arguments, **named)
+        after(*arguments, **named)
+        return answer
+
+    setattr(owner, name, wrapper)

@@ -1,0 +1,204 @@
+"""The program that faults are done to: a word count that is told what to do by lines of JSON.
+
+    python -m tests.faults.program --journal FILE [--master MASTER]
+
+It has Spark running before it is told anything, so that a fault need not wait for that; and ends with its input. To
+``warm`` is to ``run`` until everything is counted.
+
+    {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "orders": {POINT: [DO, N]}}
+    {"do": "order", "orders": …}   {"do": "stop"}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from attrs import define, field
+from pyspark.sql import SparkSession
+
+import trident_py.runtime
+from coordinators import takeover
+from coordinators.attempt import TransactionAttempt
+from coordinators.leadership import ZooKeeperRecordStore
+from tests.faults.journal import Journal
+from tests.faults.ledger import LedgerPostgres
+from tests.faults.points import Points, around
+from trident_py import TridentConfig, TridentQuery, TridentTopology
+from trident_py.engine.streams import TopologyStreams
+from trident_py.operations import Count
+from trident_py.spark.session import topology_session
+from trident_py.spouts import FileSpout
+from trident_py.spouts.files import FileCoordinator
+
+BATCH_BYTES = 4096
+SIGNAL_SECS = 0.2
+
+SPARK: dict[str, bool | float | int | str | None] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.task.reaper.enabled": "true",
+}
+"""As the product has it where it makes the session itself."""
+
+
+@define(eq=False)
+class Program:
+    """One process, one topology at a time."""
+
+    journal: Journal
+    spark: SparkSession
+    points: Points = field(init=False)
+    announced: dict[TransactionAttempt, object] = field(factory=dict)
+    query: TridentQuery | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.points = Points(self.journal)
+        # The journal first: what is told is told before a crash point is reached.
+        around(ZooKeeperRecordStore, "write", after=self._written)
+        around(TopologyStreams, "emit_batch", before=self._emitted)
+        around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
+        self.points.put()
+
+        def recovered(store: Any, states: Any) -> Any:
+            record = takeover.recover(store, states)
+            self.journal.tell("leads", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
+            return record
+
+        trident_py.runtime.recover = recovered  # type: ignore[attr-defined]
+
+    def _written(self, store: ZooKeeperRecordStore, record: Any) -> None:
+        self.journal.tell("record", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
+
+    def _emitted(self, _: object, attempt: TransactionAttempt, metadata: Mapping[str, Any], edges: object) -> None:
+        self.announced[attempt] = metadata["lines"]
+        self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, extents=metadata["lines"])
+
+    def run(self, topology: str, input: str, zookeeper: str, dsn: str, session: float, orders: dict[str, Any]) -> None:
+        """Stand by to count the words of all files of ``input``, and say how that ended."""
+        self.journal.topology = topology
+        self.announced.clear()
+        self.points.order(orders)
+        words = TridentTopology(topology)
+        state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
+        (
+            words.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES))
+            .flat_map(lambda line: [(word,) for word in line.value.split()], "word string")
+            .group_by("word")
+            .persistent_aggregate(state, Count(), "count")
+        )
+        config = TridentConfig(
+            max_spout_pending=3, session_timeout=session, message_timeout=15, zookeeper=zookeeper, state_dir=Path("/x")
+        )
+        threading.Thread(target=self._started, args=(words, config), daemon=True).start()
+
+    def _started(self, words: TridentTopology, config: TridentConfig) -> None:
+        error: BaseException | None = None
+        try:
+            self.query = words.start(config, spark=self.spark, standby=True)
+            self.journal.tell("stands_by")
+            self.query.await_termination()
+        except BaseException as raised:  # noqa: BLE001 - that is what is to be told
+            error = raised
+        self.journal.tell("ended", error=type(error).__name__ if error else None, message=str(error or ""))
+
+    def stop(self) -> None:
+        """End the topology after what is under way."""
+        if self.query is not None:
+            self.query.stop()
+
+    def warm(self, **what: Any) -> None:
+        """Count a few words, so that everything is loaded that will be needed; returns when that is done."""
+        self.run(**what, orders={})
+        while self.query is None:
+            threading.Event().wait(0.1)
+        self.query.process_all_available()
+        self.query.stop()
+        self.query = None
+        self.journal.tell("warm")
+
+    def obey(self, command: dict[str, Any]) -> None:
+        """Do what a line says."""
+        match command.pop("do"):
+            case "run":
+                self.run(**command)
+            case "warm":
+                self.warm(**command)
+            case "order":
+                self.points.order(command["orders"])
+            case "stop":
+                threading.Thread(target=self.stop, daemon=True).start()
+
+
+def main() -> int:
+    """Be told what to do."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--master", default="local[1]")  # each more core needs Python workers, which take seconds
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Compiled less, it is there sooner.
+    os.environ.setdefault(
+        "PYSPARK_SUBMIT_ARGS", '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
+    )
+    with ExitStack() as stack:
+        session = SparkSession.Builder().master(arguments.master).config(map=SPARK).getOrCreate()
+        stack.callback(session.stop)
+        spark = stack.enter_context(topology_session("faults", session))
+        program = Program(Journal(arguments.journal), spark)
+        terminated = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: _terminate(program, terminated))
+        program.journal.tell("ready")
+        for line in lines():
+            program.obey(json.loads(line))
+        if program.query is not None:
+            program.query.stop(drain=False)
+    return 0
+
+
+def lines() -> Iterator[str]:
+    """Standard input; read on another thread, since a signal may come through any, and is handled on this one."""
+    told: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            told.put(line)
+        told.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        with suppress(Empty):
+            if not (line := told.get(timeout=SIGNAL_SECS)):
+                return
+            yield line
+
+
+def _terminate(program: Program, terminated: threading.Event) -> None:
+    """As `trident run` does it: let what is being processed commit, then end."""
+
+    def end() -> None:
+        program.stop()
+        program.journal.tell("terminated")
+        os._exit(0)
+
+    if not terminated.is_set():
+        terminated.set()
+        threading.Thread(target=end, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
