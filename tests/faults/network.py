@@ -10,8 +10,12 @@ from contextlib import contextmanager, suppress
 
 from attrs import define, field
 
-SERVERS = "10.77.0.1"
-BRIDGE = "trident0"
+RUN = os.getpid() % 200 + 20
+"""So that two runs on one machine don't meet, and one doesn't stumble over what another has left."""
+
+SUBNET = f"10.77.{RUN}"
+SERVERS = f"{SUBNET}.1"
+BRIDGE = f"trident{RUN}b"
 TABLE = "inet trident_faults"
 
 
@@ -36,7 +40,8 @@ class Network:
     def add(self) -> str:
         """Make a namespace; returns its name."""
         self._count += 1
-        name, cable, address = f"trident{self._count}", f"tridentv{self._count}", f"10.77.0.{self._count + 1}/24"
+        name, cable = _namespace(self._count), f"trident{RUN}v{self._count}"
+        address = f"{SUBNET}.{self._count + 1}/24"
         _try("ip", "netns", "del", name)
         _ip("netns", "add", name)
         _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -77,7 +82,7 @@ def network() -> Iterator[Network]:
     """The bridge, and what was added to it."""
     _try("ip", "link", "del", BRIDGE)
     # With an address of its own: else it takes one of its cables, and everybody looks for the servers when that goes.
-    _ip("link", "add", BRIDGE, "address", "02:77:00:00:00:01", "type", "bridge")
+    _ip("link", "add", BRIDGE, "address", f"02:77:00:00:{RUN:02x}:01", "type", "bridge")
     _ip("addr", "add", f"{SERVERS}/24", "dev", BRIDGE)
     _ip("link", "set", BRIDGE, "up")
     made = Network()
@@ -85,8 +90,12 @@ def network() -> Iterator[Network]:
         yield made
     finally:
         for number in range(1, made._count + 1):
-            made.remove(f"trident{number}")
+            made.remove(_namespace(number))
         _try("ip", "link", "del", BRIDGE)
+
+
+def _namespace(number: int) -> str:
+    return f"trident{RUN}n{number}"
 
 
 def _ip(*arguments: str) -> None:

@@ -14,7 +14,7 @@ import psycopg
 from attrs import define, field
 
 from tests.faults.drivers import Driver, wait_until
-from tests.faults.network import SERVERS, Network, missing, network
+from tests.faults.network import SERVERS, SUBNET, Network, missing, network
 from tests.servers.postgresql import PostgresServer
 from tests.servers.zookeeper import Ensemble
 
@@ -150,7 +150,7 @@ def postgres_at(address: str, data: Path, **options: str) -> PostgresServer:
     server.start()
     if address != "127.0.0.1":
         with (data / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all 10.77.0.0/24 scram-sha-256\n")
+            rules.write(f"host all all {SUBNET}.0/24 scram-sha-256\n")
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute("SELECT pg_reload_conf()")
         # Only some time after it was told does the server read them.
