@@ -54,7 +54,8 @@ EXPORTS = {
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
-        PostgresState""",
+        PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
+        TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey""",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
