@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trident_py.errors import FencedError as FencedError
     from trident_py.errors import MetadataError as MetadataError
     from trident_py.errors import PoisonBatchError as PoisonBatchError
+    from trident_py.errors import RequestError as RequestError
     from trident_py.errors import SinkError as SinkError
     from trident_py.errors import SparkLost as SparkLost
     from trident_py.errors import SpoutError as SpoutError
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from trident_py.operations.builtin import Min as Min
     from trident_py.operations.builtin import Negate as Negate
     from trident_py.operations.builtin import Sum as Sum
+    from trident_py.operations.queries import MapGet as MapGet
+    from trident_py.operations.queries import SnapshotGet as SnapshotGet
+    from trident_py.operations.queries import TupleCollectionGet as TupleCollectionGet
     from trident_py.query import TransactionStatus as TransactionStatus
     from trident_py.query import TridentQuery as TridentQuery
     from trident_py.row import Row as Row
@@ -111,6 +115,7 @@ else:
                 "FencedError",
                 "MetadataError",
                 "PoisonBatchError",
+                "RequestError",
                 "SinkError",
                 "SparkLost",
                 "SpoutError",
@@ -126,6 +131,7 @@ else:
                 "ReducerAggregator",
             ],
             "trident_py.operations.builtin": ["Count", "FilterNull", "Max", "Min", "Negate", "Sum"],
+            "trident_py.operations.queries": ["MapGet", "SnapshotGet", "TupleCollectionGet"],
             "trident_py.query": ["TransactionStatus", "TridentQuery"],
             "trident_py.row": ["Row"],
             "trident_py.sinks.base": [

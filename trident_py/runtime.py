@@ -26,17 +26,21 @@ from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics, TopologyContext
-from trident_py.engine.assembly import everything, participant_of
+from trident_py.engine.assembly import everything, is_torn, participant_of, states_of
 from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
+from trident_py.engine.requests import Requests
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import SpoutThreads, TopologyStreams
 from trident_py.planner.plan import Plan, SpoutPlan, check
+from trident_py.planner.queries import requests, state_queries
 from trident_py.progress import Progress
 from trident_py.query import TridentQuery
 from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
+from trident_py.spark.requests import RequestJobs
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.base import Replay
 from trident_py.states.base import FencedState
@@ -87,7 +91,7 @@ def start_topology(
         withdraw=candidate.withdraw,
     )
     loop.start()
-    return TridentQuery(name, loop, assembly.progress, candidate)
+    return TridentQuery(name, loop, assembly.progress, candidate, assembly.requests)
 
 
 @define(kw_only=True, eq=False)
@@ -102,11 +106,13 @@ class _Assembly:
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     progress: Progress = field(init=False)
+    requests: Requests = field(init=False)
     store: ZooKeeperRecordStore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing to report yet."""
+        """Nothing to report and nobody to ask yet."""
         self.progress = Progress(self.name)
+        self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
@@ -130,10 +136,13 @@ class _Assembly:
         self.store = store
         resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
+        reads = StateReads(self.name, states_of(participants, self.plan.graph, self.config, self.metrics))
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
-        streams = self._streams(spouts, participants)
+        streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = recover(store, [state for state in everything(participants) if state.commits])
+        reads.is_torn = is_torn(participants, record)
+        self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
             threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
         self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
@@ -171,7 +180,9 @@ class _Assembly:
             TridentSpoutExecutor(self.name, tx_id, plan.schema, emitter, self.metrics),
         )
 
-    def _streams(self, spouts: list[SpoutThreads], participants: list[Participant]) -> TopologyStreams:
+    def _streams(
+        self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
+    ) -> TopologyStreams:
         batches = MicroBatches(
             session=self.session,
             tag_prefix=f"trident:{self.name}:{self.store.epoch}",
@@ -180,6 +191,9 @@ class _Assembly:
             transaction=self._transaction,
             draw_edge=draw_edge,
             post=self.inbox.post,
+            query=lambda query, rows, source: reads.now(
+                lambda states: query.answered(states[query.state], rows, source)
+            ),
         )
         return TopologyStreams(
             topology=self.name,
@@ -195,6 +209,7 @@ class _Assembly:
             draw_edge=draw_edge,
             post=self.inbox.post,
             # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
+            reads=reads,
             job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
 
@@ -205,12 +220,13 @@ class _Assembly:
 
     def _pins(self, participants: list[Participant]) -> bool:
         """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
-        opaque = any(spout.spout.replay is Replay.OPAQUE for spout in self.plan.spouts)
+        opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
+        asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked
         unfenced = any(
             isinstance(state, StateParticipant) and not isinstance(state.state, FencedState)
             for state in everything(participants)
         )
-        return opaque or unfenced
+        return opaque or asking or unfenced
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -23,6 +23,7 @@ from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.sinks.base import SinkTransaction
@@ -71,6 +72,7 @@ class TopologyStreams:
         understood: what to report for an exception, and whether it counts against the batch.
         transaction: an attempt as sinks see it.
         ensure_leading: raises if another leader may exist.
+        reads: whoever reads states between commits.
     """
 
     topology: str
@@ -86,6 +88,7 @@ class TopologyStreams:
     draw_edge: Callable[[], int]
     post: Callable[[Notice], object]
     job_threads: int
+    reads: StateReads
     _attempts: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
     _committing: TransactionAttempt | None = field(default=None, init=False)
     _commits: ThreadPoolExecutor = field(init=False)
@@ -95,6 +98,7 @@ class TopologyStreams:
     def __attrs_post_init__(self) -> None:
         """Start the threads for commits and jobs; they begin to run when there is work."""
         self._commits = ThreadPoolExecutor(1, thread_name_prefix=f"trident-{self.topology}-commit")
+        self.reads.open(self._commits)
         self._jobs = ThreadPoolExecutor(self.job_threads, thread_name_prefix=f"trident-{self.topology}-job")
 
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
@@ -151,7 +155,8 @@ class TopologyStreams:
         """Attempts with a running Spark job, and the one that a state of ours is committing."""
         with self._lock:
             alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
-            return alive + ([(self._committing, StreamId.COMMIT)] if self._committing else [])
+            waits = list(self._attempts) if self.reads.is_busy else []  # a commit of one of them, perhaps
+            return [*alive, *((each, StreamId.COMMIT) for each in (self._committing, *waits) if each)]
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
@@ -166,6 +171,7 @@ class TopologyStreams:
             self._submit(threads.coordinating, threads.coordinator.coordinator.close)
         for pool in self._pools():
             pool.shutdown(wait=True)
+        self.reads.close()
         for participant in self.participants:
             participant.close()
 
@@ -237,9 +243,11 @@ class TopologyStreams:
                     return
                 self._ensure_leading()
                 self._committing = work.attempt if participant.is_ours else None
+                self.reads.is_torn = True
                 participant.commit(tx, work.receipt(branch))
                 self._committing = None
                 self.post(Acked(work.attempt, StreamId.COMMIT, edges.pop(0)))
+            self.reads.committed()
         except Exception as error:  # noqa: BLE001 - user code, or a store
             self._fail(work.attempt, error, doing)
         finally:

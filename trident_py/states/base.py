@@ -96,7 +96,13 @@ class StateUpdater(ABC, Generic[S]):
 
 
 class QueryFunction(ABC, Generic[S, R]):
-    """Looks values up in a state, for ``Stream.state_query`` (Storm ST5). Runs in the driver's process."""
+    """Looks values up in a state, for ``Stream.state_query`` (Storm ST5). Runs in the driver's process.
+
+    Attributes:
+        needs: the classes of states that it can ask, any of them; checked when the topology is started.
+    """
+
+    needs: tuple[type, ...] = (State,)
 
     @abstractmethod
     def batch_retrieve(self, state: S, args: Sequence[Any]) -> Sequence[R]:
