@@ -33,6 +33,7 @@ from trident_py.engine.requests import Requests
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import SpoutThreads, TopologyStreams
+from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.planner.queries import requests, state_queries
 from trident_py.progress import Progress
@@ -77,6 +78,8 @@ def start_topology(
         if code is not None:
             ship(session, code)
         plan = check(plan, session)
+        for warning in warnings(plan.graph):
+            log.warning("%s", warning)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, hosts=hosts)
         driver = None if standby else assembly.lead(resources)

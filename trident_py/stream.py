@@ -148,7 +148,7 @@ class Stream:
             function: runs in the driver's process.
             out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
         """
-        with self._declaring("state_query", state, function) as title:
+        with self._declaring("state_query", getattr(state, "name", state), function) as title:
             if not isinstance(state, TridentState) or state._graph is not self._graph:  # noqa: SLF001 - one concept
                 raise TopologyError(f"the state is a TridentState of this topology, not {shown(state)}")
             _check_instance(function, QueryFunction, "a query")

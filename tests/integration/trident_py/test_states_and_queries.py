@@ -146,7 +146,7 @@ class Entries(IBackingMap[Any]):
 
 
 def test_st16_a_replay_with_other_rows_takes_back_what_the_failed_attempt_had_committed(
-    spark: SparkSession, zookeeper: str
+    spark: SparkSession, zookeeper: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, failing = Entries(), FailsOnce()
     topology = TridentTopology("fickle")
@@ -156,6 +156,10 @@ def test_st16_a_replay_with_other_rows_takes_back_what_the_failed_attempt_had_co
     with topology.start(TridentConfig(zookeeper=zookeeper), spark=spark) as query:
         while len(failing.done) < 2:
             query.await_termination(0.05)
+    (warned,) = [record.message for record in caplog.records if "instead" in record.message]
+    assert warned.startswith(
+        "topology 'fickle': state 'words-state-2' behind spout 'words': not exactly-once: a replay"
+    )
     counted = sorted(key[0] for key, value in store.entries.items() if value.curr)
     assert counted == ["of attempt 2", "of attempt 3"]
     assert store.entries[("of attempt 1",)].curr is None
