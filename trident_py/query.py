@@ -109,7 +109,7 @@ class TridentQuery:
         From any thread, while batches run. All queries of one request see all states at the same committed
         transaction: they run on the commit thread, after one commit and before the next, which waits for them; where a
         commit has failed half-way, they wait for its replay. Everything before the first query and behind the last one
-        runs on the calling thread. A request is never replayed.
+        runs on the calling thread. A request is never replayed. Don't call it from a state or query: it waits for them.
 
         Args:
             function: its name.

@@ -77,9 +77,7 @@ def start_topology(
         session = resources.enter_context(topology_session(name, spark))
         if code is not None:
             ship(session, code)
-        plan = check(plan, session)
-        for warning in warnings(plan.graph):
-            log.warning("%s", warning)
+        plan = _checked(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, hosts=hosts)
         driver = None if standby else assembly.lead(resources)
@@ -95,6 +93,13 @@ def start_topology(
     )
     loop.start()
     return TridentQuery(name, loop, assembly.progress, candidate, assembly.requests)
+
+
+def _checked(plan: Plan, session: SparkSession) -> Plan:
+    checked = check(plan, session)
+    for warning in warnings(checked.graph):
+        log.warning("%s", warning)
+    return checked
 
 
 @define(kw_only=True, eq=False)
