@@ -50,11 +50,13 @@ EXPORTS = {
     "trident_py": """TridentTopology TridentConfig RetryPolicy TridentQuery Stream GroupedStream TridentState
         TridentCollector TransactionAttempt TopologyContext FailedException TridentError TopologyError ConfigError
         MetadataError FencedError CoordinationLost SpoutError StateError SinkError PoisonBatchError""",
-    "trident_py.operations": """Count Sum Min Max Function Filter Aggregator CombinerAggregator ReducerAggregator""",
+    "trident_py.operations": """Count Sum Min Max MapGet SnapshotGet TupleCollectionGet Function Filter Aggregator
+        CombinerAggregator ReducerAggregator""",
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
-        PostgresState""",
+        PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
+        TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey""",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trident_py.errors import FencedError as FencedError
     from trident_py.errors import MetadataError as MetadataError
     from trident_py.errors import PoisonBatchError as PoisonBatchError
+    from trident_py.errors import RequestError as RequestError
     from trident_py.errors import SinkError as SinkError
     from trident_py.errors import SparkLost as SparkLost
     from trident_py.errors import SpoutError as SpoutError
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from trident_py.operations.builtin import Min as Min
     from trident_py.operations.builtin import Negate as Negate
     from trident_py.operations.builtin import Sum as Sum
+    from trident_py.operations.queries import MapGet as MapGet
+    from trident_py.operations.queries import SnapshotGet as SnapshotGet
+    from trident_py.operations.queries import TupleCollectionGet as TupleCollectionGet
     from trident_py.query import TransactionStatus as TransactionStatus
     from trident_py.query import TridentQuery as TridentQuery
     from trident_py.row import Row as Row
@@ -58,20 +62,37 @@ if TYPE_CHECKING:
     from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
     from trident_py.spouts.files import FileSpout as FileSpout
     from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+    from trident_py.states.backing import CachedMap as CachedMap
+    from trident_py.states.backing import IBackingMap as IBackingMap
     from trident_py.states.base import FencedState as FencedState
+    from trident_py.states.base import ITupleCollection as ITupleCollection
     from trident_py.states.base import MapState as MapState
+    from trident_py.states.base import QueryFunction as QueryFunction
     from trident_py.states.base import ReadOnlyMapState as ReadOnlyMapState
     from trident_py.states.base import ReadOnlySnapshottable as ReadOnlySnapshottable
+    from trident_py.states.base import ReadOnlyState as ReadOnlyState
+    from trident_py.states.base import RemovableMapState as RemovableMapState
     from trident_py.states.base import Snapshottable as Snapshottable
     from trident_py.states.base import State as State
     from trident_py.states.base import StateFactory as StateFactory
+    from trident_py.states.base import StateKind as StateKind
     from trident_py.states.base import StateUpdater as StateUpdater
     from trident_py.states.base import ValueUpdater as ValueUpdater
     from trident_py.states.base import combiner_updater as combiner_updater
     from trident_py.states.base import reducer_updater as reducer_updater
+    from trident_py.states.maps import NonTransactionalMap as NonTransactionalMap
+    from trident_py.states.maps import OpaqueMap as OpaqueMap
+    from trident_py.states.maps import SnapshottableMap as SnapshottableMap
+    from trident_py.states.maps import TransactionalMap as TransactionalMap
     from trident_py.states.memory import MemoryMapState as MemoryMapState
     from trident_py.states.postgres import PostgresState as PostgresState
     from trident_py.states.sqlite import SQLiteState as SQLiteState
+    from trident_py.states.values import JSONNonTransactionalSerializer as JSONNonTransactionalSerializer
+    from trident_py.states.values import JSONOpaqueSerializer as JSONOpaqueSerializer
+    from trident_py.states.values import JSONTransactionalSerializer as JSONTransactionalSerializer
+    from trident_py.states.values import OpaqueValue as OpaqueValue
+    from trident_py.states.values import Serializer as Serializer
+    from trident_py.states.values import TransactionalValue as TransactionalValue
     from trident_py.stream import GroupedStream as GroupedStream
     from trident_py.stream import Stream as Stream
     from trident_py.stream import TridentState as TridentState
@@ -94,6 +115,7 @@ else:
                 "FencedError",
                 "MetadataError",
                 "PoisonBatchError",
+                "RequestError",
                 "SinkError",
                 "SparkLost",
                 "SpoutError",
@@ -109,6 +131,7 @@ else:
                 "ReducerAggregator",
             ],
             "trident_py.operations.builtin": ["Count", "FilterNull", "Max", "Min", "Negate", "Sum"],
+            "trident_py.operations.queries": ["MapGet", "SnapshotGet", "TupleCollectionGet"],
             "trident_py.query": ["TransactionStatus", "TridentQuery"],
             "trident_py.row": ["Row"],
             "trident_py.sinks.base": [
@@ -129,22 +152,37 @@ else:
             "trident_py.spouts.feeder": ["FeederBatchSpout", "FeederCommitterBatchSpout"],
             "trident_py.spouts.files": ["FileSpout"],
             "trident_py.spouts.fixed": ["FixedBatchSpout"],
+            "trident_py.states.backing": ["CachedMap", "IBackingMap"],
             "trident_py.states.base": [
                 "FencedState",
+                "ITupleCollection",
                 "MapState",
+                "QueryFunction",
                 "ReadOnlyMapState",
                 "ReadOnlySnapshottable",
+                "ReadOnlyState",
+                "RemovableMapState",
                 "Snapshottable",
                 "State",
                 "StateFactory",
+                "StateKind",
                 "StateUpdater",
                 "ValueUpdater",
                 "combiner_updater",
                 "reducer_updater",
             ],
+            "trident_py.states.maps": ["NonTransactionalMap", "OpaqueMap", "SnapshottableMap", "TransactionalMap"],
             "trident_py.states.memory": ["MemoryMapState"],
             "trident_py.states.postgres": ["PostgresState"],
             "trident_py.states.sqlite": ["SQLiteState"],
+            "trident_py.states.values": [
+                "JSONNonTransactionalSerializer",
+                "JSONOpaqueSerializer",
+                "JSONTransactionalSerializer",
+                "OpaqueValue",
+                "Serializer",
+                "TransactionalValue",
+            ],
             "trident_py.stream": ["GroupedStream", "Stream", "TridentState"],
             "trident_py.topology": ["TridentTopology"],
         },

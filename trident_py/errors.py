@@ -12,6 +12,7 @@
     ├── SpoutError         a spout broke its contract, or its source is not what it was
     ├── StateError         a state is gone, damaged or somebody else's
     ├── SinkError          a sink refused or lost a transaction
+    ├── RequestError       a request could not be answered; the topology goes on
     └── PoisonBatchError   a batch failed as often as its retry policy allows
     FailedException        what user code raises to fail an attempt (Storm's name; not an error of ours)
     └── StoreBusyException the same because of a store: doesn't count against the batch
@@ -37,6 +38,7 @@ __all__ = [
     "FencedError",
     "MetadataError",
     "PoisonBatchError",
+    "RequestError",
     "SinkError",
     "SparkLost",
     "SpoutError",
@@ -53,6 +55,10 @@ class TopologyError(TridentError):
 
 class SparkLost(TridentError):
     """The JVM or server behind the Spark session is gone; the topology stops, its position is safe."""
+
+
+class RequestError(TridentError):
+    """A request of ``TridentQuery.execute`` could not be answered; the topology goes on."""
 
 
 class SinkError(TridentError):

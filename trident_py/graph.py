@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import define, field, frozen
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.errors import StateError, TopologyError
 
@@ -28,6 +28,9 @@ class Phase(Enum):
     COMMIT = "commit"
     """On the driver, in txid order."""
 
+    REQUEST = "request"
+    """For one request of ``TridentQuery.execute``, beside batches."""
+
 
 class Operation(ABC):
     """What a node does. A value: it is declared once, and built into DataFrame expressions for every attempt.
@@ -42,7 +45,10 @@ class Operation(ABC):
     """Whether it may follow ``new_values_stream()``, whose rows are the driver's."""
 
     begins: ClassVar[Phase] = Phase.PROCESSING
-    """The phase it runs in, unless an input of it is in the commit phase already."""
+    """The phase it runs in, unless an input of it is in another one already."""
+
+    changes_states: ClassVar[bool] = False
+    """Whether it needs a transaction, which a request is none of."""
 
     @abstractmethod
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
@@ -75,6 +81,12 @@ class Node:
     phase: Phase
 
     @property
+    def requests(self) -> frozenset[str]:
+        """The functions whose requests it depends on."""
+        own = {self.operation.function} if isinstance(self.operation, RequestSource) else set()
+        return frozenset(own.union(*(node.requests for node in self.inputs)))
+
+    @property
     def spouts(self) -> tuple[str, ...]:
         """The ``tx_id`` of every spout it depends on, sorted."""
         own = (self.operation.tx_id,) if isinstance(self.operation, Source) else ()
@@ -105,6 +117,30 @@ class Source(Operation):
         raise AssertionError(f"{self.title} is emitted, not built")
 
 
+@frozen
+class RequestSource(Operation):
+    """The requests of a function.
+
+    Attributes:
+        function: what callers ask for.
+        schema: the one field ``args``.
+    """
+
+    title: str
+    function: str
+
+    begins: ClassVar[Phase] = Phase.REQUEST
+    schema: ClassVar[StructType] = StructType([StructField("args", StringType())])
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """What the caller gives."""
+        return self.schema
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Never asked for: its rows are what a request starts from."""
+        raise AssertionError(f"{self.title} is asked, not built")
+
+
 @define(eq=False)
 class Graph:
     """The nodes of one topology, each behind its inputs."""
@@ -118,7 +154,7 @@ class Graph:
         Raises:
             TopologyError: it can't work there.
         """
-        phase = Phase.COMMIT if any(node.phase is Phase.COMMIT for node in inputs) else operation.begins
+        phase = _phase(operation, inputs)
         if phase is Phase.COMMIT and not operation.runs_on_driver:
             raise TopologyError(
                 "it needs Spark, and what follows new_values_stream() runs on the driver, in the commit phase; there "
@@ -141,3 +177,14 @@ class Graph:
             yield title
         except (TopologyError, StateError) as error:
             raise type(error)(f"topology {self.topology!r}, {title}: {error}") from error
+
+
+def _phase(operation: Operation, inputs: Sequence[Node]) -> Phase:
+    phases = {node.phase for node in inputs}
+    if Phase.REQUEST in phases:
+        if phases != {Phase.REQUEST} or len(frozenset().union(*(node.requests for node in inputs))) > 1:
+            raise TopologyError("a DRPC stream can't be combined with streams of spouts or of another function")
+        if operation.changes_states:
+            raise TopologyError("a request is no transaction, so it can't change states; feed them from a spout")
+        return Phase.REQUEST
+    return Phase.COMMIT if Phase.COMMIT in phases else operation.begins

@@ -12,6 +12,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.candidate import Candidate
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
+from trident_py.engine.requests import Requests
 from trident_py.errors import TridentError
 from trident_py.progress import Progress
 
@@ -43,6 +44,7 @@ class TridentQuery:
     _loop: DriverLoop
     _progress: Progress
     _candidate: Candidate
+    _requests: Requests
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,30 @@ class TridentQuery:
     def resume(self) -> None:
         """Go on after a `pause`."""
         self._loop.inbox.post(ResumeRequested())
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def execute(self, function: str, args: str, timeout: float | None = None) -> list[list[Any]]:
+        """The answer of ``function``, which ``TridentTopology.new_drpc_stream`` declared: a list of rows, each a list.
+
+        From any thread, while batches run. All queries of one request see all states at the same committed
+        transaction: they run on the commit thread, after one commit and before the next, which waits for them; where a
+        commit has failed half-way, they wait for its replay. Everything before the first query and behind the last one
+        runs on the calling thread. A request is never replayed. Don't call it from a state or query: it waits for them.
+
+        Args:
+            function: its name.
+            args: the request's field ``args``.
+            timeout: seconds to wait for the states; None: as long as it takes.
+
+        Raises:
+            RequestError: there is no such function, or its code raised; the topology goes on.
+            TimeoutError: ``timeout`` has passed.
+            TridentError: the topology stands by, or has stopped.
+        """
+        if not self.is_active:
+            raise TridentError(f"topology {self.name!r} was stopped") from self._loop.error
+        return self._requests.execute(function, args, timeout)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -26,18 +26,23 @@ from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics, TopologyContext
-from trident_py.engine.assembly import everything, participant_of
+from trident_py.engine.assembly import everything, is_torn, participant_of, states_of
 from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
+from trident_py.engine.requests import Requests
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import SpoutThreads, TopologyStreams
 from trident_py.errors import FailedException, StateError
+from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
+from trident_py.planner.queries import requests, state_queries
 from trident_py.progress import Progress
 from trident_py.query import TridentQuery
 from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
+from trident_py.spark.requests import RequestJobs
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.base import Replay
 from trident_py.states.base import FencedState
@@ -75,7 +80,7 @@ def start_topology(
         session = resources.enter_context(topology_session(name, spark))
         if code is not None:
             ship(session, code)
-        plan = check(plan, session)
+        plan = _checked(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, hosts=hosts)
         driver = None if standby else assembly.lead(resources)
@@ -90,7 +95,14 @@ def start_topology(
         withdraw=candidate.withdraw,
     )
     loop.start()
-    return TridentQuery(name, loop, assembly.progress, candidate)
+    return TridentQuery(name, loop, assembly.progress, candidate, assembly.requests)
+
+
+def _checked(plan: Plan, session: SparkSession) -> Plan:
+    checked = check(plan, session)
+    for warning in warnings(checked.graph):
+        log.warning("%s", warning)
+    return checked
 
 
 @define(kw_only=True, eq=False)
@@ -105,11 +117,13 @@ class _Assembly:
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     progress: Progress = field(init=False)
+    requests: Requests = field(init=False)
     store: ZooKeeperRecordStore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing to report yet."""
+        """Nothing to report and nobody to ask yet."""
         self.progress = Progress(self.name)
+        self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
@@ -137,10 +151,13 @@ class _Assembly:
         self.store = store
         resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
+        reads = StateReads(self.name, states_of(participants, self.plan.graph, self.config, self.metrics))
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
-        streams = self._streams(spouts, participants)
+        streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, candidate)
+        reads.is_torn = is_torn(participants, record)
+        self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
             threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
         self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
@@ -191,7 +208,9 @@ class _Assembly:
             TridentSpoutExecutor(self.name, tx_id, plan.schema, emitter, self.metrics),
         )
 
-    def _streams(self, spouts: list[SpoutThreads], participants: list[Participant]) -> TopologyStreams:
+    def _streams(
+        self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
+    ) -> TopologyStreams:
         batches = MicroBatches(
             session=self.session,
             tag_prefix=f"trident:{self.name}:{self.store.epoch}",
@@ -200,6 +219,9 @@ class _Assembly:
             transaction=self._transaction,
             draw_edge=draw_edge,
             post=self.inbox.post,
+            query=lambda query, rows, source: reads.now(
+                lambda states: query.answered(states[query.state], rows, source)
+            ),
         )
         return TopologyStreams(
             topology=self.name,
@@ -215,6 +237,7 @@ class _Assembly:
             draw_edge=draw_edge,
             post=self.inbox.post,
             # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
+            reads=reads,
             job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
 
@@ -225,12 +248,13 @@ class _Assembly:
 
     def _pins(self, participants: list[Participant]) -> bool:
         """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
-        opaque = any(spout.spout.replay is Replay.OPAQUE for spout in self.plan.spouts)
+        opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
+        asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked
         unfenced = any(
             isinstance(state, StateParticipant) and not isinstance(state.state, FencedState)
             for state in everything(participants)
         )
-        return opaque or unfenced
+        return opaque or asking or unfenced
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -17,6 +17,7 @@ from trident_py.graph import Graph, Node, Operation, Phase
 from trident_py.operations.base import Aggregator, CombinerAggregator, Filter, Function, ReducerAggregator
 from trident_py.planner.aggregation import AnyAggregator, aggregation
 from trident_py.planner.endings import AggregateState, NewValues, UpdatedState, WrittenSink, state_names, unused
+from trident_py.planner.queries import StateQuery, StaticState
 from trident_py.planner.rowwise import (
     ColumnFilter,
     RowOperation,
@@ -31,8 +32,9 @@ from trident_py.planner.rowwise import (
 from trident_py.row import Row
 from trident_py.schema import names_of, schema_of, select, shown
 from trident_py.sinks.base import TransactionalSink
-from trident_py.states.base import StateFactory, StateUpdater
+from trident_py.states.base import QueryFunction, StateFactory, StateUpdater
 
+_States = AggregateState | UpdatedState | StaticState
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -122,6 +124,39 @@ class Stream:
         """
         with self._declaring("transform", fn) as title:
             return self._next(transformed(title, fn, schema))
+
+    def state_query(
+        self,
+        state: TridentState,
+        in_fields: str | Sequence[str],
+        function: QueryFunction[Any, Any],
+        out_schema: str | StructType,
+    ) -> Stream:
+        """Appends what ``function`` finds in ``state`` for each row (Storm S15).
+
+        This step is the driver's. A job of its own brings the stream's rows there, all fields, so `project` before it;
+        the state is asked once for the whole batch, on the commit thread between two commits; then the rows go back to
+        Spark, at some 100 000 a second. Every state and sink behind it does all that for itself.
+
+        What is seen is committed, but by which transactions depends on the moment: with ``max_spout_pending`` above 1
+        earlier ones may be missing, and a replay may see other values, also those that a failed attempt of its own
+        transaction left in a state that had committed already. So it makes every stream opaque; see ``explain()``.
+
+        Args:
+            state: of this topology.
+            in_fields: what the function sees of each row.
+            function: runs in the driver's process.
+            out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
+        """
+        with self._declaring("state_query", getattr(state, "name", state), function) as title:
+            if not isinstance(state, TridentState) or state._graph is not self._graph:  # noqa: SLF001 - one concept
+                raise TopologyError(f"the state is a TridentState of this topology, not {shown(state)}")
+            _check_instance(function, QueryFunction, "a query")
+            names = names_of(in_fields)
+            if not names:
+                raise TopologyError("name at least one field for the query to see")
+            out = schema_of(out_schema)
+            return self._next(StateQuery(title=title, state=state.name, function=function, in_fields=names, out=out))
 
     def name(self, name: str) -> Stream:
         """The same stream under a name: the states and sinks on it that have none of their own are called so."""
@@ -311,7 +346,7 @@ class TridentState:
     def name(self) -> str:
         """Under which it is known in the record, in errors and in ``explain()``."""
         operation = self._node.operation
-        return operation.name if isinstance(operation, AggregateState | UpdatedState) else operation.title
+        return operation.name if isinstance(operation, _States) else operation.title
 
     def new_values_stream(self) -> Stream:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
@@ -321,6 +356,8 @@ class TridentState:
         """
         with self._graph.declaring("new_values_stream()") as title:
             operation = self._node.operation
+            if isinstance(operation, StaticState):
+                raise TopologyError("nothing in this topology writes the state, so there are no new values")
             if isinstance(operation, UpdatedState) and operation.out_schema is None:
                 raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
             return Stream(self._graph, self._graph.add(NewValues(title), self._node))

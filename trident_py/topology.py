@@ -10,14 +10,17 @@ from pyspark.sql import SparkSession
 
 from trident_py.config import TridentConfig
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Source
+from trident_py.graph import Graph, RequestSource, Source
+from trident_py.planner.endings import state_names, unused
 from trident_py.planner.explain import explain
 from trident_py.planner.plan import plan
+from trident_py.planner.queries import StaticState
 from trident_py.query import TridentQuery
 from trident_py.runtime import start_topology
 from trident_py.schema import schema_of, shown
 from trident_py.spouts.base import IBatchSpout, ITridentSpout
-from trident_py.stream import Stream
+from trident_py.states.base import StateFactory, StateKind
+from trident_py.stream import Stream, TridentState, described
 
 _NAME = re.compile(r"[a-z0-9-]+")
 
@@ -58,6 +61,37 @@ class TridentTopology:
                 raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))
             return Stream(self._graph, self._graph.add(source))
+
+    def new_drpc_stream(self, function: str) -> Stream:
+        """The requests of ``TridentQuery.execute(function, args)``, one row each, with the one field ``args string``.
+
+        Every request runs alone through what is declared here; the stream declared last is its answer. It may ask
+        states, and change none. There are no servers: requests come from the process that leads (Storm T7, D1-D3).
+
+        Args:
+            function: a name, unique in the topology.
+        """
+        with self._graph.declaring(f"new_drpc_stream({function!r})") as title:
+            if not isinstance(function, str) or not function:
+                raise TopologyError(f"a function's name is a string that is not empty, not {shown(function)}")
+            if any(function in node.requests for node in self._graph.nodes):
+                raise TopologyError(f"there is a function {function!r} already; each has a name of its own")
+            return Stream(self._graph, self._graph.add(RequestSource(title, function)))
+
+    def new_static_state(self, factory: StateFactory) -> TridentState:
+        """A state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
+
+        It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
+        """
+        with self._graph.declaring(f"new_static_state({described(factory)})") as title:
+            if not isinstance(factory, StateFactory):
+                raise TopologyError(f"a state factory is an instance of StateFactory, not {shown(factory)}")
+            if factory.kind is StateKind.FENCED:
+                raise TopologyError(
+                    f"{factory!r} is filled by a topology; ask it there, or read it by a state of yours"
+                )
+            name = unused(factory.name or "static-state", state_names(self._graph))
+            return TridentState(self._graph, self._graph.add(StaticState(title, name, factory)))
 
     def start(
         self,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinators.record import CoordinatorRecord
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.states import AggregateParticipant, StagedParticipant, StateParticipant, Tail, UpdateParticipant
+from trident_py.errors import StateError
+from trident_py.graph import Graph
 from trident_py.operations.base import CombinerAggregator
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch
+from trident_py.planner.queries import state_queries, static_states
 from trident_py.sinks.base import SinkTransaction
 from trident_py.states.base import StagingState, State, StateFactory
 
@@ -35,6 +39,35 @@ def everything(participants: list[Participant]) -> list[Participant]:
         fed = list(participant.fed) if isinstance(participant, StateParticipant) else []
         found += [participant, *everything([*fed])]
     return found
+
+
+def states_of(
+    participants: list[Participant], graph: Graph, config: TridentConfig, metrics: Metrics
+) -> dict[str, State]:
+    """All states by name; those that nothing writes are made here.
+
+    Raises:
+        StateError: a query asks a state of a kind that it can't ask.
+    """
+    states = {each.name: each.state for each in everything(participants) if isinstance(each, StateParticipant)}
+    states |= {static.name: _made(static.factory, config, metrics) for static in static_states(graph)}
+    for query in state_queries(graph):
+        state, needs = states[query.state], query.function.needs
+        if not isinstance(state, needs):
+            wanted = " or ".join(kind.__name__ for kind in needs)
+            raise StateError(
+                f"topology {graph.topology!r}, {query.title}: {type(query.function).__name__} asks a {wanted}, and "
+                f"state {query.state!r} is a {type(state).__name__}"
+            )
+    return states
+
+
+def is_torn(participants: list[Participant], record: CoordinatorRecord) -> bool:
+    """Whether some states may have the transaction that is replayed first, and some not."""
+    states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
+    ahead = [state.recovered == record.current_txid for state in states if state.remembers]
+    unknown = bool(record.committing) and not all(state.remembers for state in states)
+    return unknown or (any(ahead) and not all(ahead))
 
 
 def _aggregating(aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics) -> StateParticipant:

@@ -48,12 +48,14 @@ class StateParticipant(Participant):
     Attributes:
         tail: what is done with the new values; None where nobody wants them.
         fed: the states that the new values go into.
+        recovered: the last committed txid that a takeover found in it.
     """
 
     name: str
     state: State
     tail: Tail | None = None
     fed: tuple[StateParticipant, ...] = ()
+    recovered: int | None = field(default=None, init=False)
 
     @property
     def is_ours(self) -> bool:  # type: ignore[override]
@@ -68,7 +70,8 @@ class StateParticipant(Participant):
     def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
         """Raise the state's fence."""
         token = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
-        return token.txid if token else None
+        self.recovered = token.txid if token else None
+        return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
         """Run the job; the change stays in the driver's memory until it is committed or given up."""

@@ -24,6 +24,7 @@ from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.sinks.base import SinkTransaction
@@ -85,6 +86,7 @@ class TopologyStreams:
         understood: what to report for an exception, and whether it counts against the batch.
         transaction: an attempt as sinks see it.
         ensure_leading: raises if another leader may exist.
+        reads: whoever reads states between commits.
     """
 
     topology: str
@@ -100,6 +102,7 @@ class TopologyStreams:
     draw_edge: Callable[[], int]
     post: Callable[[Notice], object]
     job_threads: int
+    reads: StateReads
     _attempts: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
     _committing: TransactionAttempt | None = field(default=None, init=False)
     _commits: ThreadPoolExecutor = field(init=False)
@@ -109,6 +112,7 @@ class TopologyStreams:
     def __attrs_post_init__(self) -> None:
         """Start the threads for commits and jobs; they begin to run when there is work."""
         self._commits = ThreadPoolExecutor(1, thread_name_prefix=f"trident-{self.topology}-commit")
+        self.reads.open(self._commits)
         self._jobs = ThreadPoolExecutor(self.job_threads, thread_name_prefix=f"trident-{self.topology}-job")
 
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
@@ -165,7 +169,8 @@ class TopologyStreams:
         """Attempts with a running Spark job, and the one that a state of ours is committing."""
         with self._lock:
             alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
-            return alive + ([(self._committing, StreamId.COMMIT)] if self._committing else [])
+            waits = list(self._attempts) if self.reads.is_busy else []  # a commit of one of them, perhaps
+            return [*alive, *((each, StreamId.COMMIT) for each in (self._committing, *waits) if each)]
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
@@ -180,6 +185,7 @@ class TopologyStreams:
             self._submit(threads.coordinating, threads.coordinator.coordinator.close)
         for pool in self._pools():
             pool.shutdown(wait=True)
+        self.reads.close()
         for participant in self.participants:
             participant.close()
 
@@ -246,6 +252,7 @@ class TopologyStreams:
                 step.commit()
                 self._committing = None
                 self.post(Acked(work.attempt, StreamId.COMMIT, edge))
+            self.reads.committed()
         except Exception as error:  # noqa: BLE001 - user code, or a store
             self._fail(work.attempt, error, doing)
         finally:
@@ -259,6 +266,7 @@ class TopologyStreams:
             yield CommitStep(participant.name, participant.is_ours, partial(self._commit_branch, work, branch))
 
     def _commit_branch(self, work: TridentBoltExecutor, branch: int) -> None:
+        self.reads.is_torn = True
         self.participants[branch].commit(self.transaction(work.attempt), work.receipt(branch))
 
     def _ensure_leading(self) -> None:

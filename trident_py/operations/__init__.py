@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from trident_py.operations.builtin import Min as Min
     from trident_py.operations.builtin import Negate as Negate
     from trident_py.operations.builtin import Sum as Sum
+    from trident_py.operations.queries import MapGet as MapGet
+    from trident_py.operations.queries import SnapshotGet as SnapshotGet
+    from trident_py.operations.queries import TupleCollectionGet as TupleCollectionGet
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -30,5 +33,6 @@ else:
                 "ReducerAggregator",
             ],
             "trident_py.operations.builtin": ["Count", "FilterNull", "Max", "Min", "Negate", "Sum"],
+            "trident_py.operations.queries": ["MapGet", "SnapshotGet", "TupleCollectionGet"],
         },
     )

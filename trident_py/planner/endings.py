@@ -14,6 +14,7 @@ from trident_py.graph import Graph, Operation, Phase
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
 from trident_py.planner.aggregation import AggregatedFields, Aggregation
 from trident_py.planner.flow import Flow
+from trident_py.planner.queries import StaticState
 from trident_py.schema import select
 from trident_py.sinks.base import TransactionalSink
 from trident_py.spark.frames import column
@@ -29,6 +30,8 @@ class AggregateState(Operation):
     factory: StateFactory
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     aggregation: Aggregation
+
+    changes_states: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The new values: keys and value."""
@@ -84,6 +87,7 @@ class UpdatedState(Operation):
     out_schema: StructType | None
 
     runs_on_driver: ClassVar[bool] = True
+    changes_states: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The new values: what the updater emits."""
@@ -102,6 +106,8 @@ class WrittenSink(Operation):
     title: str
     name: str
     sink: TransactionalSink[Any]
+
+    changes_states: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """What is written."""
@@ -136,7 +142,7 @@ class NewValues(Operation):
 
 def state_names(graph: Graph) -> set[str]:
     """The names of all states and sinks."""
-    return {node.operation.name for node in graph.nodes if isinstance(node.operation, Ending)}
+    return {node.operation.name for node in graph.nodes if isinstance(node.operation, Ending | StaticState)}
 
 
 def unused(wanted: str, taken: Collection[str]) -> str:

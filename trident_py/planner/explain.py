@@ -6,25 +6,22 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import StructType
 
-from trident_py.graph import Graph, Node, Operation, Source
+from trident_py.graph import Graph, Node, Operation, RequestSource, Source
 from trident_py.operations.builtin import NativeAggregator
 from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
-from trident_py.planner.plan import ancestry, ends_of
+from trident_py.planner.guarantees import guarantee_of
+from trident_py.planner.plan import ends_of
+from trident_py.planner.queries import StateQuery, requests, static_states
 from trident_py.planner.rowwise import RowOperation
 from trident_py.spouts.base import Replay
 from trident_py.states.base import StateFactory
 
-_REASONS = {
-    "exactly-once": "data and commit token change in one atomic step, and older tokens are refused",
-    StateFactory.guarantee: "data and txid are not one atomic step; the leadership is checked before the first",
+_REPLAY = {
+    Replay.EXACT: "a replay gives the same rows",
+    Replay.OPAQUE: "opaque: a replay may give other rows",
+    Replay.NON_TRANSACTIONAL: "non-transactional: rows may be lost, or come again",
 }
-_OPAQUE = (
-    "at-least-once: a spout may give other rows when it replays a transaction that was written in part; exactly-once "
-    "only if the state keeps previous values to undo that part, as OpaqueMap does"
-)
-_SINK = "exactly-once: attempts are staged apart, and data and commit token become visible in one atomic step"
-_REPLAY = {Replay.EXACT: "a replay gives the same rows", Replay.OPAQUE: "opaque: a replay may give other rows"}
 _WIDTH = 60
 
 
@@ -43,7 +40,21 @@ def explain(graph: Graph) -> str:
     committing = [node for _, node in ends if isinstance(node.operation, Ending)]
     for node in committing:
         lines += [f"  {line}" for line in _commit(graph, node)]
-    return "\n".join(lines if committing else [*lines, "  nothing: commits acknowledge themselves"]) + "\n"
+    lines += [] if committing else ["  nothing: commits acknowledge themselves"]
+    return "\n".join([*lines, *_asked(graph)]) + "\n"
+
+
+def _asked(graph: Graph) -> Iterator[str]:
+    """The states that are only asked, and the way of each function's requests."""
+    statics, plans = static_states(graph), requests(graph)
+    if statics:
+        yield from ("", "states that are only asked")
+        yield from (f"  {static.name}: {_kind(static.factory)}" for static in statics)
+    if plans:
+        yield from ("", "requests: beside batches, all states at one committed transaction")
+    for each in plans:
+        yield f"  {each.function}"
+        yield from (f"      {line}" for line in _way(each.answer))
 
 
 def _way(node: Node) -> Iterator[str]:
@@ -66,7 +77,9 @@ def _engine(node: Node) -> str:
         # As `RowOperation.build` decides: natively, if no Python function waits in front of it.
         after_python = isinstance(node.inputs[0].operation, RowOperation) and _engine(node.inputs[0]) == "Python"
         return "Spark" if operation.native and not after_python else "Python"
-    return "" if isinstance(operation, UpdatedState | WrittenSink) else "Spark"
+    if isinstance(operation, StateQuery):
+        return "driver"
+    return "" if isinstance(operation, UpdatedState | WrittenSink | RequestSource) else "Spark"
 
 
 def _commit(graph: Graph, node: Node) -> Iterator[str]:
@@ -74,10 +87,10 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
     match operation:
         case WrittenSink():
             yield f"{operation.name}: {type(operation.sink).__name__}"
-            yield f"    {_SINK}"
+            yield f"    {guarantee_of(node)}"
         case AggregateState() | UpdatedState():
             yield f"{operation.name}: {_kind(operation.factory)}, {operation.title}"
-            yield f"    {_guarantee(node, operation.factory)}"
+            yield f"    {guarantee_of(node)}"
         case _:
             yield operation.title
     for following in graph.consumers(node):
@@ -86,14 +99,6 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
 
 def _kind(factory: StateFactory) -> str:
     return type(factory).__name__ if type(factory).__repr__ is object.__repr__ else repr(factory)
-
-
-def _guarantee(node: Node, factory: StateFactory) -> str:
-    spouts = [each.operation.spout for each in ancestry(node) if isinstance(each.operation, Source)]
-    if factory.guarantee == StateFactory.guarantee and any(spout.replay is Replay.OPAQUE for spout in spouts):
-        return _OPAQUE
-    reason = _REASONS.get(factory.guarantee)
-    return f"{factory.guarantee}: {reason}" if reason else factory.guarantee
 
 
 def _fields(schema: StructType | None) -> str:

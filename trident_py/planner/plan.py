@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame, SparkSession
@@ -11,15 +11,19 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation, Phase, Source
+from trident_py.graph import Graph, Node, Operation, Phase, RequestSource, Source
 from trident_py.planner.commits import Committer, committer
 from trident_py.planner.endings import Ending, state_names, unused
 from trident_py.planner.flow import Flow
+from trident_py.planner.queries import StateQuery
 from trident_py.planner.rowwise import Transform
 from trident_py.schema import schema_of
 from trident_py.spark.frames import empty_frame
 from trident_py.spouts.base import IBatchSpout, ITridentSpout
 from trident_py.spouts.batch import BatchSpoutAdapter
+
+Ask: TypeAlias = Callable[[StateQuery, Flow], Flow]
+"""Has a state answer: runs what leads there, and gives the rows with the answers."""
 
 
 @frozen(kw_only=True)
@@ -52,14 +56,17 @@ class Branch:
     end: Node
     committer: Committer | None
 
-    def build(self, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None = None) -> DataFrame:
-        """What is done to a batch, as DataFrame expressions; no action.
+    def build(
+        self, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None = None, ask: Ask | None = None
+    ) -> DataFrame:
+        """What is done to a batch, as DataFrame expressions; no action but those of ``ask``.
 
         Args:
             frames: the batch of each of ``spouts``, with the spout's fields in order.
             batch_id: what an `Aggregator` is told.
+            ask: carries out a ``state_query``; needed where there is one.
         """
-        return _built(self.end, frames, batch_id).native()
+        return _built(self.end, frames, batch_id, ask).native()
 
     @property
     def reads_all(self) -> bool:
@@ -101,7 +108,7 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
     flows: dict[Node, Flow] = {}
     for node in graph.nodes:
         with graph.declaring(node.operation.title):
-            if node.phase is Phase.PROCESSING:
+            if node.phase is not Phase.COMMIT:
                 flows[node] = _analysed(node, [flows[each] for each in node.inputs], spark)
             checked[node] = _known(node, tuple(checked[each] for each in node.inputs), flows.get(node))
     return plan(Graph(graph.topology, list(checked.values())))
@@ -109,7 +116,7 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
 
 def _analysed(node: Node, inputs: list[Flow], spark: SparkSession) -> Flow:
     operation = node.operation
-    if isinstance(operation, Source):
+    if isinstance(operation, Source | RequestSource):
         return Flow.of(empty_frame(spark, operation.schema), operation.schema)
     try:
         flow = operation.build(inputs, None)
@@ -133,10 +140,13 @@ def _known(node: Node, inputs: tuple[Node, ...], flow: Flow | None) -> Node:
     return evolve(node, operation=operation, inputs=inputs, schema=operation.output(schemas))
 
 
-def _built(node: Node, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None) -> Flow:
+def _built(node: Node, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None, ask: Ask | None) -> Flow:
     if isinstance(node.operation, Source):
         return Flow.of(frames[node.operation.tx_id], node.operation.schema)
-    return node.operation.build([_built(each, frames, batch_id) for each in node.inputs], batch_id)
+    inputs = [_built(each, frames, batch_id, ask) for each in node.inputs]
+    if isinstance(node.operation, StateQuery) and ask is not None:
+        return ask(node.operation, inputs[0])
+    return node.operation.build(inputs, batch_id)
 
 
 def _spout_plan(source: Source) -> SpoutPlan:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import define
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked
@@ -15,7 +16,12 @@ from coordinators.protocol import StreamId
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.participants import Participant
+from trident_py.planner.flow import Flow
 from trident_py.planner.plan import Branch
+from trident_py.planner.queries import StateQuery
+from trident_py.planner.steps import Values
+from trident_py.row import rows_of
+from trident_py.schema import arrow_table
 from trident_py.sinks.base import SinkTransaction
 from trident_py.spark import jobs
 from trident_py.spark.micro_batch import Reports, frame_of
@@ -28,6 +34,7 @@ class MicroBatches:
     Attributes:
         session: the topology's own session.
         tag_prefix: ``trident:<topology>:<epoch>``; the tag of an attempt's jobs is this, ``:``, and the attempt.
+        query: asks a state for the rows with these fields; blocks until it may be read.
     """
 
     session: SparkSession
@@ -37,6 +44,7 @@ class MicroBatches:
     transaction: Callable[[TransactionAttempt], SinkTransaction]
     draw_edge: Callable[[], int]
     post: Callable[[Acked], object]
+    query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 
     def process(self, work: TridentBoltExecutor, index: int) -> Any:
         """Run branch ``index`` of an attempt; returns the receipt. Called on a job thread."""
@@ -56,7 +64,7 @@ class MicroBatches:
                 for spout, given in inputs.items()
             }
             receipt = participant.prepare(
-                self.transaction(work.attempt), branch.build(frames, work.attempt), self._collect
+                self.transaction(work.attempt), branch.build(frames, work.attempt, self._ask), self._collect
             )
         for spout, reports in heard.items():
             for edge in task_reports(reports, branch):
@@ -77,6 +85,12 @@ class MicroBatches:
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""
         jobs.cancel(self.session, self._tag(attempt))
+
+    def _ask(self, query: StateQuery, flow: Flow) -> Flow:
+        # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
+        rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
+        answered = arrow_table(self.query(query, rows, flow.schema), target)
+        return Flow.of(self.session.createDataFrame(answered, target), target)
 
     def _tag(self, attempt: TransactionAttempt) -> str:
         return f"{self.tag_prefix}:{attempt}"

@@ -24,6 +24,9 @@ class Replay(Enum):
     OPAQUE = "opaque"
     """Perhaps other rows, as long as each row is in one committed batch: Trident's opaque transactional spout."""
 
+    NON_TRANSACTIONAL = "non-transactional"
+    """Perhaps none, or rows that another batch has too: nothing can be promised. Run as an opaque one."""
+
 
 class Emitter(ABC, Generic[M]):
     """Gives the rows of a batch; runs in the driver's process, on one thread of its own, in txid order."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
@@ -12,17 +13,35 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.collector import TridentCollector
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
+from trident_py.errors import StateError
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
 
 T = TypeVar("T")
 S = TypeVar("S", bound="State")
+R = TypeVar("R")
 
 Key: TypeAlias = Sequence[Any]
 """The values of the group fields, in order; empty for what is not grouped."""
 
 ValueUpdater: TypeAlias = Callable[[T | None], T]
 """``old -> new``; old is None for a key that has no value."""
+
+
+class StateKind(Enum):
+    """What a state keeps to recognise a replay; with the spout's `Replay` it decides how often a row counts."""
+
+    NON_TRANSACTIONAL = "non-transactional"
+    """Nothing: a replay is counted again."""
+
+    TRANSACTIONAL = "transactional"
+    """The txid beside the data: a replay is skipped where it was applied. What a user's own state is taken for."""
+
+    OPAQUE = "opaque"
+    """The txid and the value before it: a replay starts from that."""
+
+    FENCED = "fenced"
+    """The same, in one atomic step with a commit token that older leaders are refused by."""
 
 
 class State(ABC):
@@ -41,12 +60,16 @@ class StateFactory(ABC):
     """Makes a state when the topology starts.
 
     Attributes:
-        guarantee: how often a row counts in it, over crashes and replays; printed by ``explain()``.
+        guarantee: how often a row counts in it, over crashes and replays, behind a spout that gives the same batch
+            again; printed by ``explain()``.
+        kind: what it keeps to recognise a replay. A state of your own that keeps nothing, or also previous values,
+            should say so.
         name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
             called so in the record and in errors. Empty: nothing does, and it is named by its stream.
     """
 
     guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
+    kind: StateKind = StateKind.TRANSACTIONAL
     name: str = ""
 
     @abstractmethod
@@ -72,6 +95,44 @@ class StateUpdater(ABC, Generic[S]):
         """Apply all rows of the batch at once; what is emitted goes to ``TridentState.new_values_stream()``."""
 
 
+class QueryFunction(ABC, Generic[S, R]):
+    """Looks values up in a state, for ``Stream.state_query`` (Storm ST5). Runs in the driver's process.
+
+    Attributes:
+        needs: the classes of states that it can ask, any of them; checked when the topology is started.
+    """
+
+    needs: tuple[type, ...] = (State,)
+
+    @abstractmethod
+    def batch_retrieve(self, state: S, args: Sequence[Any]) -> Sequence[R]:
+        """One result for each of ``args``, the rows of input fields; called once for a batch, on the commit thread."""
+
+    @abstractmethod
+    def execute(self, row: Any, result: R, collector: TridentCollector) -> None:
+        """Emit zero or more tuples of output fields for ``row``, the input fields only, and its result."""
+
+
+class ReadOnlyState(State):
+    """A state that no batch changes: for ``TridentTopology.new_static_state`` (Storm ST24)."""
+
+    def begin_commit(self, txid: int) -> None:
+        """Refuses."""
+        raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
+
+    def commit(self, txid: int) -> None:
+        """Refuses."""
+        raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
+
+
+class ITupleCollection(ABC):
+    """A state whose values can be gone through (Storm ST10)."""
+
+    @abstractmethod
+    def get_tuples(self) -> Iterable[Sequence[Any]]:
+        """The committed values: for each key its values, then the value."""
+
+
 class ReadOnlyMapState(State, Generic[T]):
     """Values by key, to be read."""
 
@@ -90,6 +151,14 @@ class MapState(ReadOnlyMapState[T]):
     @abstractmethod
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Set the value of each key."""
+
+
+class RemovableMapState(MapState[T]):
+    """Values by key, which can be removed."""
+
+    @abstractmethod
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Forget the value of each key; a replay finds what was there before its transaction."""
 
 
 class ReadOnlySnapshottable(State, Generic[T]):

@@ -13,7 +13,16 @@ from trident_py.config import TridentConfig
 from trident_py.context import Metrics
 from trident_py.errors import StateError
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import FencedState, Key, StateFactory, T, ValueUpdater
+from trident_py.states.base import (
+    FencedState,
+    ITupleCollection,
+    Key,
+    RemovableMapState,
+    StateFactory,
+    StateKind,
+    T,
+    ValueUpdater,
+)
 from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
 from trident_py.states.keys import encode_key
 
@@ -36,7 +45,7 @@ class _Transaction(Generic[T]):
     thread: int = field(factory=threading.get_ident)
 
 
-class MemoryMapState(FencedState[T]):
+class MemoryMapState(FencedState[T], RemovableMapState[T], ITupleCollection):
     """Values by key in memory, with the semantics of Storm's class of this name (opaque) and one thing more.
 
     A replay finds every key as it was before the attempt that it replaces, also a key that the replay doesn't contain.
@@ -122,6 +131,17 @@ class MemoryMapState(FencedState[T]):
         for key, value in zip(keys, values, strict=True):
             opened.changes[encode_key(key)] = (key, value)
 
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Forget the value of each key; it is gone from this moment in the transaction."""
+        opened = self._in_transaction()
+        for key in keys:
+            opened.changes[encode_key(key)] = None
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        """The committed values: for each key its values, then the value."""
+        with self._lock:
+            return [(*key, value) for key, value in self._committed.values()]
+
     def values(self) -> dict[tuple[Any, ...], T]:
         """The committed values by key, as they are at this moment; arrays and structs in a key as tuples."""
         with self._lock:
@@ -150,6 +170,7 @@ class MemoryMapStateFactory(StateFactory):
     """Makes a `MemoryMapState`, empty for each run, and shows what is in it."""
 
     guarantee = "exactly-once while the process lives; lost with the process"
+    kind = StateKind.FENCED
 
     def __init__(self) -> None:
         self._state: MemoryMapState[Any] = MemoryMapState()

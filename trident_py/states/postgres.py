@@ -11,7 +11,7 @@ from coordinators.secret import Secret, as_secret
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
 from trident_py.errors import ConfigError, StateError
-from trident_py.states.base import StateFactory
+from trident_py.states.base import StateFactory, StateKind
 
 if TYPE_CHECKING:
     from trident_py.states.postgres_state import PostgresMapState
@@ -41,6 +41,7 @@ class PostgresState(StateFactory):
     """
 
     guarantee = "exactly-once"
+    kind = StateKind.FENCED
 
     dsn: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)

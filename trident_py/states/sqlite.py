@@ -23,7 +23,7 @@ from trident_py.context import Metrics
 from trident_py.errors import FailedException, StateError
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import FencedState, Key, StateFactory, ValueUpdater
+from trident_py.states.base import FencedState, Key, StateFactory, StateKind, ValueUpdater
 from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
 from trident_py.states.keys import encode_key
@@ -57,6 +57,7 @@ class SQLiteState(StateFactory):
     """
 
     guarantee = "exactly-once"
+    kind = StateKind.FENCED
 
     path: Path = field(converter=Path)
     table: str = field(kw_only=True)

@@ -94,7 +94,7 @@ def test_a_state_of_the_user_s_behind_an_opaque_spout_counts_at_least_once() -> 
     topology.new_stream("lines", FixedBatchSpout("n int", 2)).partition_persist(Own(), Append(), "n")
     text = "\n".join(squeezed(topology.explain()))
     assert "ticks: Ticks, opaque: a replay may give other rows" in text
-    assert "ticks-state: Own, partition_persist(Append)\nat-least-once: a spout may give other rows" in text
+    assert "ticks-state: Own, partition_persist(Append)\nnot exactly-once: a replay may have other rows" in text
     assert "lines-state: Own, partition_persist(Append)\nexactly-once unless a leader" in text
 
 

@@ -62,3 +62,22 @@ def test_each_run_starts_empty_and_does_not_mind_an_older_one() -> None:
 
 def test_the_guarantee_says_that_it_is_lost_with_the_process() -> None:
     assert MemoryMapState.factory().guarantee == "exactly-once while the process lives; lost with the process"
+
+
+def test_st8_st28_what_was_removed_is_gone_and_comes_back_in_a_replay() -> None:
+    state = started(MemoryMapState.factory())
+    state.begin_transaction(transaction(1))
+    state.multi_merge([("a",), ("b",)], [5, 6], Adding())
+    state.end_transaction(transaction(1))
+    state.begin_transaction(transaction(2))
+    state.multi_remove([("a",)])
+    state.multi_remove([("b",)])
+    state.multi_put([("b",)], [7])
+    assert state.multi_get([("a",), ("b",)]) == [None, 7]
+    state.end_transaction(transaction(2))
+    assert state.get_tuples() == [("b", 7)]
+    replay = SinkTransaction(TransactionKey("8d1f", 1, 2), TransactionAttempt(2, 1), 1)
+    state.begin_transaction(replay)
+    assert state.multi_get([("a",), ("b",)]) == [5, 6]
+    state.end_transaction(replay)
+    assert sorted(state.get_tuples()) == [("a", 5), ("b", 6)]

@@ -1,0 +1,102 @@
+"""Who reads states waits for its turn on the commit thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.record import CommitPin, CoordinatorRecord
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.engine.assembly import is_torn
+from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
+from trident_py.engine.states import AggregateParticipant
+from trident_py.errors import TridentError
+from trident_py.operations.builtin import Count
+from trident_py.schema import schema_of
+from trident_py.states.base import StateFactory
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
+
+
+@pytest.fixture
+def commits() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1, thread_name_prefix="commits") as executor:
+        yield executor
+
+
+@pytest.fixture
+def reads(commits: ThreadPoolExecutor) -> StateReads:
+    made = StateReads("wordcount", {})
+    made.open(commits)
+    return made
+
+
+def test_s15_a_read_runs_on_the_commit_thread_and_gives_its_result(reads: StateReads) -> None:
+    assert reads.now(lambda _: threading.current_thread().name).startswith("commits")
+    assert reads.consistent(lambda states: dict(states), None) == {}
+    assert not reads.is_busy
+
+
+def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
+    with pytest.raises(ZeroDivisionError):
+        reads.now(lambda _: 1 // 0)
+    assert reads.now(lambda _: 1) == 1
+
+
+def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(
+    reads: StateReads, commits: ThreadPoolExecutor
+) -> None:
+    reads.is_torn = True
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(reads.consistent, lambda _: "answer", None)
+        assert reads.now(lambda _: "part") == "part"
+        with pytest.raises(TimeoutError):
+            reads.consistent(lambda _: pytest.fail("it was given up"), 0.01)
+        assert not waiting.done()
+        commits.submit(reads.committed).result()
+        assert waiting.result() == "answer"
+
+
+def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: ThreadPoolExecutor) -> None:
+    reads.is_torn = True
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(reads.consistent, lambda _: "answer", None)
+        while not reads._waiting:
+            commits.submit(lambda: None).result()
+        commits.shutdown()
+        reads.close()
+        with pytest.raises(TridentError, match="'wordcount' was stopped"):
+            waiting.result()
+    with pytest.raises(TridentError, match="'wordcount' was stopped"):
+        reads.now(lambda _: 1)
+
+
+SQL = SQLiteState("s.db", table="s").for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
+PIN = CommitPin(TransactionAttempt(7, 0), "hash")
+
+
+def recovered(factory: StateFactory, txid: int | None) -> Participant:
+    state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
+    made = AggregateParticipant(name="counts", state=state, aggregator=Count(), keys=1)
+    made.recovered = txid
+    return made
+
+
+@pytest.mark.parametrize(
+    ("upto", "torn"), [([6, 6], False), ([7, 7], False), ([6, None], False), ([7, 6], True), ([7, None], True)]
+)
+def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: bool) -> None:
+    record = CoordinatorRecord(epoch=1, current_txid=7)
+    assert is_torn([recovered(SQL, txid) for txid in upto], record) is torn
+
+
+def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -> None:
+    states = [recovered(MemoryMapState.factory(), None), recovered(SQL, 6)]
+    assert not is_torn(states, CoordinatorRecord(epoch=1, current_txid=7))
+    assert is_torn(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,)))

@@ -1,0 +1,122 @@
+"""The matrix of spout and state: part (c) of the feature inventory."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from trident_py.collector import TridentCollector
+from trident_py.operations.builtin import Count
+from trident_py.operations.queries import MapGet
+from trident_py.planner.guarantees import guarantee, warnings
+from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.spouts.base import IBatchSpout, Replay
+from trident_py.states.backing import IBackingMap
+from trident_py.states.base import StateFactory, StateKind
+from trident_py.states.maps import NonTransactionalMap, OpaqueMap, TransactionalMap
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
+from trident_py.topology import TridentTopology
+
+
+class Words(IBatchSpout):
+    output_schema = "word string"
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
+
+
+class Nowhere(TransactionalSink[None]):
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        return None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
+
+    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
+
+
+def store() -> IBackingMap[Any]:
+    raise AssertionError("nothing is started here")
+
+
+FACTORIES: dict[StateKind, StateFactory] = {
+    StateKind.NON_TRANSACTIONAL: NonTransactionalMap.factory(store),
+    StateKind.TRANSACTIONAL: TransactionalMap.factory(store),
+    StateKind.OPAQUE: OpaqueMap.factory(store),
+    StateKind.FENCED: SQLiteState("counts.db", table="counts"),
+}
+EXACTLY, AT_LEAST, NOT, NONE = "exactly-once", "at-least-once", "not exactly-once", "no guarantee"
+MATRIX = {
+    Replay.EXACT: [AT_LEAST, EXACTLY, EXACTLY, EXACTLY, EXACTLY],
+    Replay.OPAQUE: [AT_LEAST, NOT, EXACTLY, EXACTLY, EXACTLY],
+    Replay.NON_TRANSACTIONAL: [NONE] * 5,
+}
+
+
+@pytest.mark.parametrize(("replay", "kind"), list(product(Replay, [*StateKind, None])))
+def test_c_every_combination_says_what_holds_and_warns_if_it_is_not_exactly_once(
+    replay: Replay, kind: StateKind | None
+) -> None:
+    expected = MATRIX[replay][[*StateKind, None].index(kind)]
+    topology = TridentTopology("matrix")
+    stream = topology.new_stream("words", Words(replay)).name("counted")
+    if kind is None:
+        stream.write_to(Nowhere())
+    else:
+        stream.group_by("word").persistent_aggregate(FACTORIES[kind], Count(), "count")
+    found = guarantee(replay, kind)
+    assert found.promise.startswith(expected)
+    assert f"    {found.promise}: {found.reason}\n" in topology.explain()
+    (*warned,) = warnings(topology._graph)
+    assert len(warned) == (expected != EXACTLY)
+    for warning in warned:
+        what = "sink" if kind is None else "state"
+        assert warning.startswith(f"topology 'matrix': {what} 'counted' behind spout 'words': {expected}: ")
+        assert warning.endswith(f"; use {found.instead}, instead")
+        assert found.instead
+
+
+def test_c_the_weakest_spout_decides() -> None:
+    topology = TridentTopology("weakest")
+    streams = [topology.new_stream(replay.value, Words(replay)) for replay in (Replay.EXACT, Replay.OPAQUE)]
+    for stream in streams:
+        stream.group_by("word").persistent_aggregate(TransactionalMap.factory(store), Count(), "count")
+    (warning,) = warnings(topology._graph)
+    assert "state 'opaque-state' behind spout 'opaque': not exactly-once" in warning
+
+
+def test_c_s15_what_a_state_answered_makes_a_stream_opaque() -> None:
+    topology = TridentTopology("asking")
+    words = topology.new_stream("words", Words(Replay.EXACT))
+    counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    asked = words.state_query(counts, "word", MapGet(), "before bigint").group_by("word")
+    asked.persistent_aggregate(TransactionalMap.factory(store), Count(), "count")
+    asked.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    (warning,) = warnings(topology._graph)
+    assert "behind spout 'words' and state_query('words-state', MapGet): not exactly-once" in warning
+    assert topology.explain().count("exactly-once while the process lives; lost with the process") == 2
+    assert "state_query('words-state', MapGet)" in topology.explain()
+
+
+def test_t7_t9_explain_shows_requests_and_the_states_that_are_only_asked() -> None:
+    topology = TridentTopology("answers")
+    state = topology.new_static_state(OpaqueMap.factory(store))
+    topology.new_drpc_stream("count").state_query(state, "args", MapGet(), "n bigint")
+    lines = [" ".join(line.split()) for line in topology.explain().splitlines()]
+    at = lines.index("states that are only asked")
+    assert lines[at:] == [
+        "states that are only asked",
+        "static-state: OpaqueMap over store",
+        "",
+        "requests: beside batches, all states at one committed transaction",
+        "count",
+        "new_drpc_stream('count') args string",
+        "state_query('static-state', MapGet) driver args string, n bigint",
+    ]

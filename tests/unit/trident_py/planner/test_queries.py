@@ -1,0 +1,168 @@
+"""Queries of states and streams of requests, as they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.engine.reads import StateReads
+from trident_py.engine.requests import Requests
+from trident_py.errors import RequestError, TopologyError, TridentError
+from trident_py.operations.builtin import Count
+from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
+from trident_py.planner.plan import plan
+from trident_py.planner.queries import StateQuery, requests
+from trident_py.schema import schema_of
+from trident_py.sinks.base import TopologyKey
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.backing import IBackingMap
+from trident_py.states.base import QueryFunction, ReadOnlyMapState, ReadOnlyState, StateFactory
+from trident_py.states.maps import OpaqueMap, SnapshottableMap
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.values import OpaqueValue
+from trident_py.topology import TridentTopology
+
+
+class Lengths(ReadOnlyState, ReadOnlyMapState[int]):
+    """The length of each key."""
+
+    def multi_get(self, keys: Sequence[Any]) -> list[int | None]:
+        return [len(word) or None for (word,) in keys]
+
+
+class LengthsFactory(StateFactory):
+    def make_state(self, *_: Any) -> Lengths:
+        return Lengths()
+
+
+class Short(QueryFunction[Any, Any]):
+    def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        return []
+
+    def execute(self, row: Any, result: Any, collector: TridentCollector) -> None: ...
+
+
+@pytest.fixture
+def topology() -> TridentTopology:
+    return TridentTopology("wordcount")
+
+
+def asked(function: QueryFunction[Any, Any], state: Any, rows: list[Any], out: str) -> list[tuple[Any, ...]]:
+    query = StateQuery(title="state_query", state="s", function=function, in_fields=("word",), out=schema_of(out))
+    return [tuple(row) for row in query.answered(state, rows, schema_of("n int, word string"))]
+
+
+def test_s15_state_query_appends_what_the_query_emits_and_b4_keeps_rows_without_value() -> None:
+    rows = [(1, "ab"), (2, ""), (3, "abc")]
+    assert asked(MapGet(), Lengths(), rows, "length bigint") == [(1, "ab", 2), (2, "", None), (3, "abc", 3)]
+    assert asked(MapGet(), Lengths(), [], "length bigint") == []
+
+
+def test_s15_a_query_must_give_a_result_for_each_row() -> None:
+    with pytest.raises(ValueError, match=r"Short\.batch_retrieve gave 0 results for 1 rows"):
+        asked(Short(), Lengths(), [(1, "a")], "x int")
+
+
+def test_b5_snapshot_get_gives_the_one_value_and_b6_tuple_collection_get_all() -> None:
+    state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
+    state.recover(TopologyKey("wordcount", "8d1f", 1), 1)
+    assert asked(SnapshotGet(), state, [(1, "a")], "total int") == [(1, "a", None)]
+    state._committed = {"[]": ([], 7)}
+    assert asked(SnapshotGet(), state, [(1, "a"), (2, "b")], "total int") == [(1, "a", 7), (2, "b", 7)]
+    state._committed = {'["x"]': (["x"], 1), '["y"]': (["y"], 2)}
+    assert asked(TupleCollectionGet(), state, [(1, "a")], "key string, count int") == [
+        (1, "a", "x", 1),
+        (1, "a", "y", 2),
+    ]
+    only: SnapshottableMap[int] = SnapshottableMap(OpaqueMap(_Sevens()), ["k"])
+    assert asked(SnapshotGet(), only, [(1, "a")], "total int") == [(1, "a", 7)]
+
+
+class _Sevens(IBackingMap[OpaqueValue[int]]):
+    def multi_get(self, keys: Any) -> list[OpaqueValue[int]]:
+        return [OpaqueValue(1, 7)] * len(keys)
+
+    def multi_put(self, keys: Any, values: Any) -> None: ...
+
+
+def test_s15_mistakes_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
+    stream = topology.new_stream("lines", FixedBatchSpout("word string", 1))
+    state = topology.new_static_state(LengthsFactory())
+    other = TridentTopology("other").new_static_state(LengthsFactory())
+    with pytest.raises(TopologyError, match=r"'wordcount', state_query\(.*there is no field 'wrod'"):
+        stream.state_query(state, "wrod", MapGet(), "n int")
+    with pytest.raises(TopologyError, match="there is a field 'word' already"):
+        stream.state_query(state, "word", MapGet(), "word int")
+    with pytest.raises(TopologyError, match="a TridentState of this topology"):
+        stream.state_query(other, "word", MapGet(), "n int")
+    with pytest.raises(TopologyError, match="a TridentState of this topology"):
+        stream.state_query(LengthsFactory(), "word", MapGet(), "n int")  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="a query is an instance of QueryFunction"):
+        stream.state_query(state, "word", MapGet, "n int")  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="name at least one field"):
+        stream.state_query(state, [], MapGet(), "n int")
+    counts = stream.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    with pytest.raises(TopologyError, match="runs on the driver"):
+        counts.new_values_stream().state_query(state, "word", MapGet(), "n int")
+
+
+def test_t9_mistakes_with_static_states_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
+    with pytest.raises(TopologyError, match="a state factory is an instance of StateFactory"):
+        topology.new_static_state(LengthsFactory)  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="is filled by a topology"):
+        topology.new_static_state(MemoryMapState.factory())
+    with pytest.raises(TopologyError, match="nothing in this topology writes the state"):
+        topology.new_static_state(LengthsFactory()).new_values_stream()
+    assert topology.new_static_state(LengthsFactory()).name != topology.new_static_state(LengthsFactory()).name
+
+
+def test_t7_mistakes_with_drpc_streams_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
+    asked = topology.new_drpc_stream("length")
+    lines = topology.new_stream("lines", FixedBatchSpout("word string", 1))
+    assert asked.schema == schema_of("args string")
+    with pytest.raises(TopologyError, match="there is a function 'length' already"):
+        topology.new_drpc_stream("length")
+    with pytest.raises(TopologyError, match="a function's name is a string"):
+        topology.new_drpc_stream("")
+    with pytest.raises(TopologyError, match="a request is no transaction"):
+        asked.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    with pytest.raises(TopologyError, match="a request is no transaction"):
+        asked.group_by("args").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    with pytest.raises(TopologyError, match="can't be combined with streams of spouts"):
+        topology._graph.add(asked.map(len, "n int")._node.operation, asked._node, lines._node)  # type: ignore[arg-type]
+
+
+def test_t7_the_stream_declared_last_answers_and_only_queries_wait_for_states(topology: TridentTopology) -> None:
+    state = topology.new_static_state(LengthsFactory())
+    words = topology.new_drpc_stream("lengths").flat_map(lambda row: [(w,) for w in row.args.split()], "word string")
+    words.map(lambda row: row, "unused string")
+    asked = words.state_query(state, "word", MapGet(), "n int").project("n")
+    asked.filter(lambda row: row.n > 1)
+    (found,) = requests(topology._graph)
+    titles = [
+        [node.operation.title.split("(")[0] for node in part] for part in (found.before, found.reading, found.after)
+    ]
+    assert titles == [["new_drpc_stream", "flat_map"], ["state_query"], ["project", "filter"]]
+    assert plan(topology._graph).branches == ()
+
+
+def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(topology: TridentTopology) -> None:
+    words = topology.new_drpc_stream("upper").flat_map(lambda row: [(w.upper(),) for w in row.args.split()], "w string")
+    words.map(lambda row: (row.w, 60 // (len(row.w) - 1)), "w string, n int")
+    asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
+    with pytest.raises(TridentError, match="the topology stands by"):
+        asking.execute("upper", "a", None)
+    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), lambda error, _: (error, True))
+    assert asking.execute("upper", "to be", None) == [["TO", 60], ["BE", 60]]
+    assert asking.execute("upper", "", None) == []
+    with pytest.raises(RequestError, match=r"function 'upper': ZeroDivisionError: .*; in map\(.* at Row\(w='A'\)"):
+        asking.execute("upper", "a", None)
+    with pytest.raises(RequestError, match="has no function 'lower'; there are: 'upper'"):
+        asking.execute("lower", "a", None)
+    with pytest.raises(RequestError, match=r"args is a string, not 7 \(int\)"):
+        asking.execute("upper", 7, None)  # type: ignore[arg-type]

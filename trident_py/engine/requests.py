@@ -1,0 +1,103 @@
+"""DRPC in one process: a request runs through its own small plan, on the caller's thread, while batches go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from attrs import define, field
+from pyspark.sql.types import StructType
+
+from trident_py.engine.reads import StateReads, States
+from trident_py.errors import RequestError, TridentError
+from trident_py.graph import Node, Operation, RequestSource
+from trident_py.planner.pipeline import RowPipeline
+from trident_py.planner.queries import RequestPlan, StateQuery
+from trident_py.planner.rowwise import RowOperation
+from trident_py.planner.steps import Values
+from trident_py.schema import shown
+
+BySpark: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
+"""Runs one operation as a Spark job over the rows of its inputs."""
+
+
+@define(eq=False)
+class Requests:
+    """Answers requests, from any number of threads.
+
+    Row operations run on the caller's thread; queries of states on the commit thread; everything else is a Spark job.
+
+    Attributes:
+        topology: for messages.
+        plans: by function.
+    """
+
+    topology: str
+    plans: Mapping[str, RequestPlan]
+    _reads: StateReads | None = field(default=None, init=False)
+    _by_spark: BySpark = field(init=False)
+    _understood: Callable[[BaseException, str], tuple[BaseException, bool]] = field(init=False)
+
+    def serve(
+        self,
+        reads: StateReads,
+        by_spark: BySpark,
+        understood: Callable[[BaseException, str], tuple[BaseException, bool]],
+    ) -> None:
+        """The topology runs from now on; ``understood`` tells what an exception of Spark says underneath."""
+        self._by_spark, self._understood, self._reads = by_spark, understood, reads
+
+    def execute(self, function: str, args: str, timeout: float | None) -> list[list[Any]]:
+        """The rows of the answer.
+
+        Raises:
+            RequestError: there is no such function, or its code raised.
+            TimeoutError: ``timeout`` seconds have passed.
+            TridentError: the topology doesn't run here.
+        """
+        plan = self.plans.get(function)
+        if plan is None:
+            known = ", ".join(map(repr, self.plans)) or "none"
+            raise RequestError(f"topology {self.topology!r} has no function {function!r}; there are: {known}")
+        where = f"topology {self.topology!r}, function {function!r}"
+        if not isinstance(args, str):
+            raise RequestError(f"{where}: args is a string, not {shown(args)}")
+        reads = self._reads
+        if reads is None:
+            raise TridentError(f"{where}: the topology stands by; ask the process that leads")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            return self._answered(plan, args, reads, deadline)
+        except (TridentError, TimeoutError):
+            raise
+        except Exception as error:
+            cause, _ = self._understood(error, where)
+            notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+            raise RequestError(f"{where}: {type(cause).__name__}: {cause}{notes}") from error
+
+    def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> list[list[Any]]:
+        made: dict[Node, Sequence[Values]] = {}
+        self._run(plan.before, made, args, {})
+        if plan.reading:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            reads.consistent(lambda states: self._run(plan.reading, made, args, states), left)
+        self._run(plan.after, made, args, {})
+        return [list(row) for row in made[plan.answer]]
+
+    def _run(self, nodes: Sequence[Node], made: dict[Node, Sequence[Values]], args: str, states: States) -> None:
+        for node in nodes:
+            made[node] = self._made(node, [made[each] for each in node.inputs], args, states)
+
+    def _made(self, node: Node, inputs: Sequence[Sequence[Values]], args: str, states: States) -> Sequence[Values]:
+        schemas = [each.schema or StructType() for each in node.inputs]
+        match node.operation:
+            case RequestSource():
+                return [(args,)]
+            case StateQuery() as query:
+                return RowPipeline(node.schema or StructType()).rows(
+                    query.answered(states[query.state], inputs[0], schemas[0])
+                )
+            case RowOperation() as operation:
+                return RowPipeline(schemas[0]).then(operation.step(schemas[0])).rows(inputs[0])
+        return self._by_spark(node.operation, list(zip(inputs, schemas, strict=True)))

@@ -1,0 +1,125 @@
+"""How often a row counts in each state: what its spouts give again, against what it keeps. For ``explain()`` and logs.
+
+=================  =====================  ===================  ========================  ========  =======
+spout, state       non-transactional      transactional        opaque                    fenced    sink
+=================  =====================  ===================  ========================  ========  =======
+exact              at-least-once          exactly-once (1)     exactly-once (1)          exactly   exactly
+opaque             at-least-once          not exactly-once     exactly-once (1) (2)      exactly   exactly
+non-transactional  none                   none                 none                      none      none
+=================  =====================  ===================  ========================  ========  =======
+
+(1) unless a leader that was paused in mid-write wakes up: data and txid are not written under a fence. (2) also unless
+the process dies in mid-commit and the replay lacks a key that was written.
+
+A stream behind a ``state_query`` is opaque, whatever its spout: what a state answers depends on when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from trident_py.graph import Graph, Node, Source
+from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
+from trident_py.planner.queries import StateQuery
+from trident_py.spouts.base import Replay
+from trident_py.states.base import StateFactory, StateKind
+
+_PAUSED = StateFactory.guarantee
+_FENCED = "data and commit token change in one atomic step, and older tokens are refused"
+_STAGED = "attempts are staged apart, and data and commit token become visible in one atomic step"
+_CHECKED = "data and txid are not one atomic step; the leadership is checked before the first"
+_RECOVERABLE = "a spout with Replay.EXACT or Replay.OPAQUE"
+_FENCING = "SQLiteState, PostgresState or a TransactionalSink"
+
+
+@frozen
+class Guarantee:
+    """What holds for one state.
+
+    Attributes:
+        promise: how often a row counts.
+        reason: why.
+        instead: what would be exactly-once; empty where it is.
+    """
+
+    promise: str
+    reason: str = ""
+    instead: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.reason}" if self.reason else self.promise
+
+
+_NONE = Guarantee(
+    "no guarantee",
+    "the spout may lose rows, or give them again in another transaction; no state can tell",
+    _RECOVERABLE,
+)
+_AGAIN = Guarantee(
+    "at-least-once",
+    "the state keeps nothing to recognise a replay by, and counts it again",
+    f"OpaqueMap over the same store, {_FENCING}",
+)
+_MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
+    (Replay.EXACT, StateKind.NON_TRANSACTIONAL): _AGAIN,
+    (Replay.EXACT, StateKind.TRANSACTIONAL): Guarantee(_PAUSED, _CHECKED),
+    (Replay.EXACT, StateKind.OPAQUE): Guarantee(_PAUSED, _CHECKED),
+    (Replay.EXACT, StateKind.FENCED): Guarantee("exactly-once", _FENCED),
+    (Replay.EXACT, None): Guarantee("exactly-once", _STAGED),
+    (Replay.OPAQUE, StateKind.NON_TRANSACTIONAL): _AGAIN,
+    (Replay.OPAQUE, StateKind.TRANSACTIONAL): Guarantee(
+        "not exactly-once",
+        "a replay may have other rows than the attempt that was written in part; exactly-once only if the state keeps "
+        "previous values to undo that part, as OpaqueMap does",
+        f"OpaqueMap over the same store, {_FENCING}, or a spout with Replay.EXACT",
+    ),
+    (Replay.OPAQUE, StateKind.OPAQUE): Guarantee(
+        f"{_PAUSED}, or a process dies in mid-commit and the replay lacks a key that was written",
+        f"a replay starts from the values before its transaction; {_CHECKED}",
+    ),
+    (Replay.OPAQUE, StateKind.FENCED): Guarantee("exactly-once", f"{_FENCED}; a replay starts from the values before"),
+    (Replay.OPAQUE, None): Guarantee("exactly-once", f"{_STAGED}; a replay with other rows is the sink's to undo"),
+}
+"""By what the stream gives again and what the state keeps; None: a sink."""
+
+
+def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
+    """What holds where a stream gives again what ``replay`` says; ``kind`` is None for a sink."""
+    return _NONE if replay is Replay.NON_TRANSACTIONAL else _MATRIX[replay, kind]
+
+
+def guarantee_of(node: Node) -> Guarantee:
+    """What holds for the state or sink of ``node``."""
+    replay, operation = replay_of(node), node.operation
+    if not isinstance(operation, AggregateState | UpdatedState):
+        return guarantee(replay, None)
+    found, own = guarantee(replay, operation.factory.kind), operation.factory.guarantee
+    says_more = own not in (_PAUSED, "exactly-once")
+    return Guarantee(own) if says_more and not found.instead else found
+
+
+def replay_of(node: Node) -> Replay:
+    """What the stream that ``node`` takes gives again: the weakest of what it depends on."""
+    found = {each.operation.spout.replay for each in _before(node) if isinstance(each.operation, Source)}
+    if Replay.NON_TRANSACTIONAL in found:
+        return Replay.NON_TRANSACTIONAL
+    asks = any(isinstance(each.operation, StateQuery) for each in _before(node))
+    return Replay.OPAQUE if asks or Replay.OPAQUE in found else Replay.EXACT
+
+
+def warnings(graph: Graph) -> Iterator[str]:
+    """One line for each state or sink in which a row may not count exactly once."""
+    for node in graph.nodes:
+        operation = node.operation
+        if isinstance(operation, Ending) and (found := guarantee_of(node)).instead:
+            kind = "sink" if isinstance(operation, WrittenSink) else "state"
+            asked = [each.operation.title for each in _before(node) if isinstance(each.operation, StateQuery)]
+            behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(asked)])
+            where = f"topology {graph.topology!r}: {kind} {operation.name!r} behind {behind}"
+            yield f"{where}: {found}; use {found.instead}, instead"
+
+
+def _before(node: Node) -> list[Node]:
+    return [node, *(before for each in node.inputs for before in _before(each))]

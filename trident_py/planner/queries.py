@@ -1,0 +1,152 @@
+"""What reads states: ``state_query``, states that nothing writes, and streams of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from attrs import frozen
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.graph import Graph, Node, Operation, Phase, RequestSource
+from trident_py.planner.flow import Flow
+from trident_py.planner.steps import RowCollector, Step, Values
+from trident_py.row import Row
+from trident_py.schema import append, select
+from trident_py.spark.frames import empty_frame
+from trident_py.states.base import QueryFunction, State, StateFactory
+
+
+@frozen(kw_only=True)
+class QueryStep(Step):
+    """Appends what a `QueryFunction` emits; on the driver, over all rows at once."""
+
+    state: State
+    function: QueryFunction[Any, Any]
+    out: StructType
+    makes_values: ClassVar[bool] = True
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """One copy of the row for each emitted tuple, with its values behind (Storm S15)."""
+        args = list(views)
+        results = self.function.batch_retrieve(self.state, args)
+        if len(results) != len(args):
+            raise ValueError(
+                f"{type(self.function).__name__}.batch_retrieve gave {len(results)} results for {len(args)} rows; it "
+                f"must give one for each"
+            )
+        collector = RowCollector(self.title, self.out)
+        made: list[Values] = []
+        for row, view, result in zip(rows, args, results, strict=True):
+            self.function.execute(view, result, collector)
+            made.extend([(*row, *emitted) for emitted in collector.take()])
+        return made
+
+
+@frozen(kw_only=True)
+class StateQuery(Operation):
+    """``state_query``.
+
+    Attributes:
+        state: the name of the state.
+    """
+
+    title: str
+    state: str
+    function: QueryFunction[Any, Any]
+    in_fields: tuple[str, ...]
+    out: StructType
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The fields, and those that the query emits."""
+        select(inputs[0], self.in_fields)
+        return append(inputs[0], self.out)
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """No rows, for Spark to analyse what follows; those of a batch are asked for while its job is built."""
+        target = self.output([inputs[0].schema])
+        return inputs[0].replaced(lambda frame: empty_frame(frame.sparkSession, target), target)
+
+    def answered(self, state: State, rows: Sequence[Values], source: StructType) -> list[Values]:
+        """What becomes of ``rows``, which have the fields of ``source``; called where ``state`` may be read."""
+        step = QueryStep(
+            title=self.title,
+            source=tuple(source.names),
+            in_fields=self.in_fields,
+            target=self.output([source]),
+            state=state,
+            function=self.function,
+            out=self.out,
+        )
+        return step(rows)
+
+
+@frozen
+class StaticState(Operation):
+    """``new_static_state``: a state that nothing in the topology writes."""
+
+    title: str
+    name: str
+    factory: StateFactory
+
+    runs_on_driver: ClassVar[bool] = True
+    begins: ClassVar[Phase] = Phase.COMMIT
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """It gives no rows."""
+        return StructType()
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Never asked for: it gives no rows."""
+        raise AssertionError(f"{self.title} is queried, not built")
+
+
+@frozen
+class RequestPlan:
+    """How the requests of one function are answered.
+
+    Attributes:
+        before: from the request to the first query of a state, each node behind its inputs.
+        reading: from there to the last query; they see the states at one and the same transaction.
+        after: what follows; the last of all nodes gives the answer.
+    """
+
+    function: str
+    before: tuple[Node, ...]
+    reading: tuple[Node, ...]
+    after: tuple[Node, ...]
+
+    @property
+    def answer(self) -> Node:
+        """The node that gives the answer."""
+        return [*self.before, *self.reading, *self.after][-1]
+
+    @classmethod
+    def of(cls, graph: Graph, function: str) -> RequestPlan:
+        """The plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
+        needed = _needed([node for node in graph.nodes if function in node.requests][-1])
+        nodes = [node for node in graph.nodes if node in needed]
+        queries = [number for number, node in enumerate(nodes) if isinstance(node.operation, StateQuery)]
+        first, last = (queries[0], queries[-1] + 1) if queries else (len(nodes), len(nodes))
+        return cls(function, tuple(nodes[:first]), tuple(nodes[first:last]), tuple(nodes[last:]))
+
+
+def requests(graph: Graph) -> tuple[RequestPlan, ...]:
+    """A plan for each function."""
+    sources = [node.operation for node in graph.nodes if isinstance(node.operation, RequestSource)]
+    return tuple(RequestPlan.of(graph, source.function) for source in sources)
+
+
+def state_queries(graph: Graph) -> list[StateQuery]:
+    """All queries of states, of batches and of requests."""
+    return [node.operation for node in graph.nodes if isinstance(node.operation, StateQuery)]
+
+
+def static_states(graph: Graph) -> list[StaticState]:
+    """The states that nothing writes."""
+    return [node.operation for node in graph.nodes if isinstance(node.operation, StaticState)]
+
+
+def _needed(node: Node) -> set[Node]:
+    return {node, *(before for each in node.inputs for before in _needed(each))}

@@ -1,0 +1,36 @@
+"""One operation of a request as a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from trident_py.graph import Operation
+from trident_py.planner.flow import Flow
+from trident_py.planner.steps import Values
+from trident_py.row import rows_of
+from trident_py.schema import arrow_table
+from trident_py.spark import jobs
+
+
+@frozen
+class RequestJobs:
+    """Runs what only Spark can, over rows that are on the driver.
+
+    Attributes:
+        tag: that of the jobs.
+    """
+
+    session: SparkSession
+    tag: str
+
+    def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
+        """The rows that ``operation`` gives, where its inputs have these rows and fields."""
+        flows = [
+            Flow.of(self.session.createDataFrame(arrow_table(rows, schema), schema), schema) for rows, schema in inputs
+        ]
+        with jobs.tagged(self.session, self.tag):
+            return rows_of(operation.build(flows, None).native().toArrow())

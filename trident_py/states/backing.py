@@ -1,0 +1,73 @@
+"""Key-value stores below a map: the interface that users implement, and a cache in front of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Generic
+
+from attrs import define, field, validators
+
+from trident_py.states.base import Key, T
+from trident_py.states.keys import encode_key
+
+
+class IBackingMap(ABC, Generic[T]):
+    """A key-value store, to be wrapped as a `NonTransactionalMap`, `TransactionalMap` or `OpaqueMap` (Storm ST13).
+
+    ``T`` is what the wrapper keeps for a key: the value itself, a `TransactionalValue` or an `OpaqueValue`. It is made
+    in the driver's process and called on the commit thread, by commits in txid order and by queries between them. What
+    it raises fails the attempt, which is replayed. A put must be durable when it returns, and no value may ever be half
+    written; several values of one call may be written one by one.
+    """
+
+    @abstractmethod
+    def multi_get(self, keys: Sequence[Key]) -> Sequence[T | None]:
+        """What is stored for each of ``keys``, which are lists, in their order; None where nothing is."""
+
+    @abstractmethod
+    def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        """Store ``values[i]`` for ``keys[i]``; each key comes once."""
+
+
+@define
+class CachedMap(IBackingMap[T]):
+    """Remembers the ``size`` keys used last of a backing map, also that there is nothing for them (Storm ST20).
+
+    It writes through: a value is remembered after the store has it (Storm remembers first, so that a put that failed
+    looked as if it was made). Keys of a put that raised are forgotten, as nobody knows what the store has then. It is
+    right as long as nobody else writes to the store; a new run starts with an empty one.
+    """
+
+    delegate: IBackingMap[T]
+    size: int = field(validator=[validators.instance_of(int), validators.ge(1)])
+    _known: OrderedDict[str, T | None] = field(factory=OrderedDict, init=False)
+
+    def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
+        """What is stored; asks the store for unknown keys only, at once."""
+        texts = [encode_key(key) for key in keys]
+        missing = {text: key for text, key in zip(texts, keys, strict=True) if text not in self._known}
+        found: dict[str, T | None] = {text: self._known[text] for text in texts if text in self._known}
+        if missing:
+            found.update(zip(missing, self.delegate.multi_get(list(missing.values())), strict=True))
+        self._remember(found)
+        return [found[text] for text in texts]
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        """Store and remember."""
+        texts = [encode_key(key) for key in keys]
+        try:
+            self.delegate.multi_put(keys, values)
+        except BaseException:
+            for text in texts:
+                self._known.pop(text, None)
+            raise
+        self._remember(dict(zip(texts, values, strict=True)))
+
+    def _remember(self, found: dict[str, Any]) -> None:
+        for text, value in found.items():
+            self._known[text] = value
+            self._known.move_to_end(text)
+        while len(self._known) > self.size:
+            self._known.popitem(last=False)

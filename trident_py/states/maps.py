@@ -1,0 +1,295 @@
+"""Any key-value store as a state: Storm's three maps over an `IBackingMap`.
+
+What each makes of a key that transaction ``t`` updates, by what is stored for it::
+
+    stored by            NonTransactionalMap   TransactionalMap      OpaqueMap
+    nobody               from None             from None             from None
+    a txid below t       from the value        from the value        from the value, which becomes prev
+    t, this commit       from the value        from the value        from the value; prev stays
+    t, an earlier try    from the value        not updated           from prev
+    a txid above t       from the value        StateError            StateError
+
+So the first counts a replay twice, the second needs a spout that gives the same batch again, and the third doesn't.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from attrs import define, field, frozen
+
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.errors import StateError, TopologyError
+from trident_py.states.backing import CachedMap, IBackingMap
+from trident_py.states.base import (
+    Key,
+    MapState,
+    RemovableMapState,
+    Snapshottable,
+    State,
+    StateFactory,
+    StateKind,
+    T,
+    ValueUpdater,
+)
+from trident_py.states.keys import encode_key
+from trident_py.states.values import OpaqueValue, TransactionalValue, check_order
+
+B = TypeVar("B")
+"""What the backing map holds for a key."""
+
+
+@define(eq=False)
+class BackedMap(RemovableMapState[T], Generic[T, B]):
+    """What the three maps share.
+
+    Updaters must make a new value, not change the old one in place: that may be kept as the previous one. A batch
+    should update a key in one call: the store is written at the end of each. Removing a key stores None for it, which
+    is read as no value, since a backing map can only put.
+    """
+
+    backing: IBackingMap[B]
+    _txid: int | None = field(default=None, init=False)
+    _written: set[str] = field(factory=set, init=False)  # in this commit
+
+    @classmethod
+    def factory(cls, make_backing: Callable[[], IBackingMap[Any]], cache_size: int = 0) -> BackedMapFactory:
+        """For ``persistent_aggregate`` and ``partition_persist``.
+
+        Args:
+            make_backing: makes the store; called once per run, in the driver's process.
+            cache_size: how many keys to remember, by a `CachedMap`; 0: none.
+
+        Raises:
+            TopologyError: ``make_backing`` is no function, or ``cache_size`` no such number.
+        """
+        return BackedMapFactory(cls, make_backing, cache_size)
+
+    def begin_commit(self, txid: int) -> None:
+        """The changes of ``txid`` follow."""
+        self._txid, self._written = txid, set()
+
+    def commit(self, txid: int) -> None:
+        """The store has everything already."""
+        self._txid, self._written = None, set()
+
+    def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
+        """The value of each key: within a commit those that its transaction starts from, and what it wrote itself."""
+        return [self._value(key, stored) for key, stored in zip(keys, self._stored(keys), strict=True)]
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        """Set the value of each key, whatever it is now."""
+        self.multi_update(keys, [_constant(value) for value in values])
+
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Forget the value of each key."""
+        self.multi_update(keys, [_constant(None)] * len(keys))
+
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
+        """Replace the value of each key by what its updater makes of it; a key may come several times.
+
+        Raises:
+            StateError: it is not called within a commit, or a key was written by a later transaction.
+        """
+        txid = self._in_commit()
+        distinct = {encode_key(key): key for key in keys}
+        stored = dict(zip(distinct, self._stored(list(distinct.values())), strict=True))
+        changed: dict[str, B] = {}
+        values: list[Any] = []
+        for key, updater in zip(keys, updaters, strict=True):
+            text = encode_key(key)
+            mine = text in self._written or text in changed
+            if mine or not self._has(txid, stored[text]):
+                stored[text] = changed[text] = self._updated(txid, stored[text], mine, updater)
+            values.append(self._current(stored[text]))
+        if changed:
+            self.backing.multi_put([list(distinct[text]) for text in changed], list(changed.values()))
+            self._written.update(changed)
+        return values
+
+    def _has(self, txid: int, stored: B | None) -> bool:
+        """Whether ``stored``, which this commit didn't write, has the change of ``txid`` already."""
+        return False
+
+    @abstractmethod
+    def _updated(self, txid: int, stored: B | None, mine: bool, updater: ValueUpdater[T]) -> B:
+        """What to store; ``mine``: ``stored`` was written in this commit."""
+
+    @abstractmethod
+    def _current(self, stored: B | None) -> T | None:
+        """The value of what is stored."""
+
+    def _value(self, key: Key, stored: B | None) -> T | None:
+        return self._current(stored)
+
+    def _stored(self, keys: Sequence[Key]) -> Sequence[B | None]:
+        found = self.backing.multi_get([list(key) for key in keys])
+        if len(found) != len(keys):
+            raise StateError(
+                f"{type(self.backing).__name__}.multi_get gave {len(found)} values for {len(keys)} keys; it must give "
+                f"one for each, None where there is none"
+            )
+        return found
+
+    def _in_commit(self) -> int:
+        if self._txid is None:
+            raise StateError(f"{type(self).__name__} changes only between begin_commit and commit")
+        return self._txid
+
+
+@define(eq=False)
+class NonTransactionalMap(BackedMap[T, Any]):
+    """Just the values: a transaction that is replayed is counted again (Storm ST14)."""
+
+    def _updated(self, txid: int, stored: T | None, mine: bool, updater: ValueUpdater[T]) -> T:
+        return updater(stored)
+
+    def _current(self, stored: T | None) -> T | None:
+        return stored
+
+
+@define(eq=False)
+class TransactionalMap(BackedMap[T, TransactionalValue[T]]):
+    """Each value with the txid that wrote it: exactly-once behind a spout that gives the same batch again (Storm ST15).
+
+    A replay leaves a key alone that an earlier try of its transaction has written. Storm's applies a transaction that
+    is behind the stored one again; here that is an error.
+    """
+
+    def _has(self, txid: int, stored: TransactionalValue[T] | None) -> bool:
+        if stored is not None:
+            check_order(stored.txid, txid)
+        return stored is not None and stored.txid == txid
+
+    def _updated(
+        self, txid: int, stored: TransactionalValue[T] | None, mine: bool, updater: ValueUpdater[T]
+    ) -> TransactionalValue[T]:
+        return TransactionalValue(txid, updater(self._current(stored)))
+
+    def _current(self, stored: TransactionalValue[T] | None) -> T | None:
+        return stored.value if stored else None
+
+
+@define(eq=False)
+class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
+    """Each value with its txid and the one before: exactly-once also where a replay has other rows (Storm ST16, ST17).
+
+    A replay starts from the value that its key had before the transaction. A key that the failed attempt wrote and the
+    replay doesn't contain goes back to that value too, as long as the process lives: the map remembers what it wrote
+    until the transaction has committed (Storm's never goes back there, and its next update counts it). If the process
+    dies in mid-commit, such a key keeps what the dead attempt wrote; a spout with ``Replay.EXACT`` leaves none.
+    """
+
+    _failed: dict[str, Key] = field(factory=dict, init=False)
+    _failed_txid: int | None = field(default=None, init=False)
+
+    def begin_commit(self, txid: int) -> None:
+        """The changes of ``txid`` follow; what an earlier try of it wrote is taken back first."""
+        if self._failed_txid != txid:
+            self._failed, self._failed_txid = {}, txid
+        super().begin_commit(txid)
+        left = list(self._failed.values())
+        found = zip(left, self._stored(left) if left else [], strict=True)
+        undo = [(list(key), stored) for key, stored in found if stored is not None and stored.curr_txid == txid]
+        if undo:
+            before = [OpaqueValue(txid, stored.prev, stored.prev) for _, stored in undo]
+            self.backing.multi_put([key for key, _ in undo], before)
+
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
+        """Replace the value of each key by what its updater makes of it; a key may come several times."""
+        self._failed.update({encode_key(key): key for key in keys})
+        return super().multi_update(keys, updaters)
+
+    def _updated(
+        self, txid: int, stored: OpaqueValue[T] | None, mine: bool, updater: ValueUpdater[T]
+    ) -> OpaqueValue[T]:
+        if stored is None:
+            return OpaqueValue(txid, updater(None))
+        if mine:
+            return OpaqueValue(txid, updater(stored.curr), stored.prev)
+        return stored.updated(txid, updater(stored.before(txid)))
+
+    def _current(self, stored: OpaqueValue[T] | None) -> T | None:
+        return stored.curr if stored else None
+
+    def _value(self, key: Key, stored: OpaqueValue[T] | None) -> T | None:
+        if stored is None or self._txid is None or encode_key(key) in self._written:
+            return self._current(stored)
+        return stored.before(self._txid)
+
+
+def _constant(value: Any) -> ValueUpdater[Any]:
+    return lambda _: value
+
+
+@define(eq=False)
+class SnapshottableMap(Snapshottable[T]):
+    """One key of a map state, as a state of one value (Storm ST22)."""
+
+    state: MapState[T]
+    key: Key
+
+    def begin_commit(self, txid: int) -> None:
+        """The map's."""
+        self.state.begin_commit(txid)
+
+    def commit(self, txid: int) -> None:
+        """The map's."""
+        self.state.commit(txid)
+
+    def get(self) -> T | None:
+        """The value of the key."""
+        return self.state.multi_get([self.key])[0]
+
+    def update(self, updater: ValueUpdater[T]) -> T:
+        """Replace the value of the key."""
+        return self.state.multi_update([self.key], [updater])[0]
+
+    def set(self, value: T) -> None:
+        """Set the value of the key."""
+        self.state.multi_put([self.key], [value])
+
+
+_KINDS: dict[type[BackedMap[Any, Any]], StateKind] = {
+    NonTransactionalMap: StateKind.NON_TRANSACTIONAL,
+    TransactionalMap: StateKind.TRANSACTIONAL,
+    OpaqueMap: StateKind.OPAQUE,
+}
+
+
+@frozen
+class BackedMapFactory(StateFactory):
+    """Makes a map over a store that ``make_backing`` makes; see `BackedMap.factory`."""
+
+    map_class: type[BackedMap[Any, Any]]
+    make_backing: Callable[[], IBackingMap[Any]]
+    cache_size: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        """Check the arguments."""
+        if not callable(self.make_backing) or isinstance(self.make_backing, IBackingMap):
+            raise TopologyError(
+                f"{self.map_class.__name__}.factory takes a function that makes a backing map, as the state is made "
+                f"when the topology starts, not {self.make_backing!r}"
+            )
+        if type(self.cache_size) is not int or self.cache_size < 0:
+            raise TopologyError(f"cache_size is a number of keys, 0 for no cache, not {self.cache_size!r}")
+
+    @property
+    def kind(self) -> StateKind:  # type: ignore[override]
+        """The map's."""
+        return _KINDS[self.map_class]
+
+    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
+        """The map, over a store of its own."""
+        backing = self.make_backing()
+        if not isinstance(backing, IBackingMap):
+            raise StateError(f"{self!r}: {self.make_backing!r} must make an IBackingMap, it made {backing!r}")
+        return self.map_class(CachedMap(backing, self.cache_size) if self.cache_size else backing)
+
+    def __repr__(self) -> str:
+        made = getattr(self.make_backing, "__name__", repr(self.make_backing))
+        return f"{self.map_class.__name__} over {made}"

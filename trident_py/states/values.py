@@ -1,0 +1,146 @@
+"""What a backing map holds for a key: the value, with what is needed to tell a replay from the next transaction."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any, Generic
+
+from attrs import frozen
+
+from trident_py.errors import StateError
+from trident_py.states.base import T
+
+
+@frozen
+class TransactionalValue(Generic[T]):
+    """A value, and the transaction that wrote it (Storm ST19)."""
+
+    txid: int
+    value: T | None
+
+
+@frozen
+class OpaqueValue(Generic[T]):
+    """A value, the transaction that wrote it, and the value before that transaction (Storm ST18)."""
+
+    curr_txid: int
+    curr: T | None
+    prev: T | None = None
+
+    def before(self, txid: int) -> T | None:
+        """The value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
+
+        Raises:
+            StateError: a later transaction wrote this.
+        """
+        check_order(self.curr_txid, txid)
+        return self.prev if self.curr_txid == txid else self.curr
+
+    def updated(self, txid: int, value: T | None) -> OpaqueValue[T]:
+        """The value as transaction ``txid`` leaves it."""
+        return OpaqueValue(txid, value, self.before(txid))
+
+
+def check_order(stored: int, txid: int) -> None:
+    """Refuse a transaction that is behind what is stored; Storm's TransactionalMap would apply it again.
+
+    Raises:
+        StateError: ``txid`` is behind ``stored``.
+    """
+    if txid < stored:
+        raise StateError(
+            f"transaction {txid} is behind the state, which has a value of transaction {stored}: it was filled by "
+            f"another topology, or ZooKeeper was restored from the past; take another store, or restore what belongs "
+            f"together"
+        )
+
+
+class Serializer(ABC, Generic[T]):
+    """Values to bytes and back, for stores that keep bytes."""
+
+    @abstractmethod
+    def serialize(self, value: T) -> bytes:
+        """The bytes of ``value``.
+
+        Raises:
+            StateError: it can't be written.
+        """
+
+    @abstractmethod
+    def deserialize(self, data: bytes) -> T:
+        """The value of ``data``.
+
+        Raises:
+            StateError: it can't be read; that never means "no value".
+        """
+
+
+class JSONNonTransactionalSerializer(Serializer[Any]):
+    """The value itself as JSON, in UTF-8 (Storm ST26)."""
+
+    def serialize(self, value: Any) -> bytes:
+        """The bytes of ``value``."""
+        return _dumped(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        """The value of ``data``."""
+        return _loaded(data)
+
+
+class JSONTransactionalSerializer(Serializer[TransactionalValue[Any]]):
+    """``[txid, value]``."""
+
+    def serialize(self, value: TransactionalValue[Any]) -> bytes:
+        """The bytes of ``value``."""
+        return _dumped([value.txid, value.value])
+
+    def deserialize(self, data: bytes) -> TransactionalValue[Any]:
+        """The value of ``data``."""
+        return TransactionalValue(*_parts(data, 2))
+
+
+class JSONOpaqueSerializer(Serializer[OpaqueValue[Any]]):
+    """``[curr_txid, curr, prev]``."""
+
+    def serialize(self, value: OpaqueValue[Any]) -> bytes:
+        """The bytes of ``value``."""
+        return _dumped([value.curr_txid, value.curr, value.prev])
+
+    def deserialize(self, data: bytes) -> OpaqueValue[Any]:
+        """The value of ``data``."""
+        return OpaqueValue(*_parts(data, 3))
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{value!r} can't be stored as JSON ({error}); use a Serializer of your own") from error
+    if json.loads(text) != _listed(value):
+        raise StateError(f"{value!r} would not come back equal from JSON; use a Serializer of your own")
+    return text.encode()
+
+
+def _listed(value: Any) -> Any:
+    """``value`` with lists for tuples, which is all that JSON may change of it."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    return {key: _listed(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise StateError(f"the stored value {data[:80]!r} is not JSON ({error}); restore it") from error
+
+
+def _parts(data: bytes, count: int) -> list[Any]:
+    parts = _loaded(data)
+    if not isinstance(parts, list) or len(parts) != count or type(parts[0]) is not int:
+        raise StateError(
+            f"the stored value {data[:80]!r} is no list of a txid and {count - 1} more: it was written by another kind "
+            f"of state; take another store"
+        )
+    return parts
