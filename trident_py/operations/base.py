@@ -95,3 +95,11 @@ class ReducerAggregator(ABC, Generic[T]):
     @abstractmethod
     def reduce(self, curr: T, row: Any) -> T:
         """The value after ``row``."""
+
+
+class Assembly(ABC):
+    """Operations under one name, for `Stream.apply`."""
+
+    @abstractmethod
+    def apply(self, stream: Any) -> Any:
+        """What becomes of ``stream``: another `Stream`. Called once, where it is declared."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pyspark.sql.types import StructType
 
 from trident_py.graph import Graph, Node, Operation, Source
-from trident_py.operations.builtin import NativeAggregator
 from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
 from trident_py.planner.plan import ancestry, ends_of
@@ -61,7 +60,7 @@ def _engine(node: Node) -> str:
     if isinstance(operation, AggregateState):
         operation = operation.aggregation
     if isinstance(operation, Aggregation):
-        return "Spark" if isinstance(operation.aggregator, NativeAggregator) else "Python"
+        return "Spark" if operation.is_native else "Python"
     if isinstance(operation, RowOperation):
         # As `RowOperation.build` decides: natively, if no Python function waits in front of it.
         after_python = isinstance(node.inputs[0].operation, RowOperation) and _engine(node.inputs[0]) == "Python"
