@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
 from trident_py.config import TridentConfig
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Source
+from trident_py.graph import Graph, Node, Source
 from trident_py.planner.explain import explain
+from trident_py.planner.joining import Merge, join_of
 from trident_py.planner.plan import plan
 from trident_py.query import TridentQuery
 from trident_py.runtime import start_topology
@@ -58,6 +60,57 @@ class TridentTopology:
                 raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))
             return Stream(self._graph, self._graph.add(source))
+
+    def merge(self, *streams: Stream) -> Stream:
+        """The rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
+
+        Raises:
+            TopologyError: there is no stream, one is another topology's, or their types differ.
+        """
+        with self._graph.declaring(f"merge({len(streams)} streams)") as title:
+            nodes = self._nodes(*streams)
+            if not nodes:
+                raise TopologyError("name the streams to merge")
+            return Stream(self._graph, self._graph.add(Merge(title), *nodes))
+
+    def join(
+        self,
+        left: Stream,
+        left_keys: str | Sequence[str],
+        right: Stream,
+        right_keys: str | Sequence[str],
+        fields: str | Sequence[str],
+        how: Literal["inner", "left", "outer"] = "inner",
+    ) -> Stream:
+        """The pairs of rows with equal keys, within each batch (Storm T13); a null equals a null, as in ``group_by``.
+
+        Streams of different spouts are joined within one transaction, which is a batch of each of them (Storm T18).
+
+        Args:
+            left: a stream of this topology.
+            left_keys: its keys.
+            right: another, or the same.
+            right_keys: its keys, as many, of the same types.
+            fields: the names of the result: of the keys, of the other fields of ``left``, of those of ``right``.
+            how: which rows without a partner stay, with nulls for it: none, those of ``left``, or all.
+
+        Raises:
+            TopologyError: a field doesn't exist, keys differ in number or type, ``fields`` are too many or too few.
+        """
+        with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r})") as title:
+            nodes = self._nodes(left, right)
+            joined = join_of(title, left_keys, right_keys, fields, how)
+            return Stream(self._graph, self._graph.add(joined, *nodes))
+
+    def _nodes(self, *streams: Stream) -> list[Node]:
+        nodes: list[Node] = []
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise TopologyError(f"a stream is an instance of Stream, not {shown(stream)}")
+            nodes.append(stream._node)  # noqa: SLF001 - a stream is a handle of it
+            if not any(node is nodes[-1] for node in self._graph.nodes):
+                raise TopologyError("a stream of another topology can't take part")
+        return nodes
 
     def start(
         self,
