@@ -219,6 +219,10 @@ class GroupedStream:
     _stream: Stream = field(repr=False)
     group_fields: tuple[str, ...]
 
+    def to_stream(self) -> Stream:
+        """The stream again, not grouped (Storm G1)."""
+        return self._stream
+
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:

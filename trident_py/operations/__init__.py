@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from trident_py.operations.base import CombinerAggregator as CombinerAggregator
     from trident_py.operations.base import Filter as Filter
     from trident_py.operations.base import Function as Function
+    from trident_py.operations.base import GroupedMultiReducer as GroupedMultiReducer
+    from trident_py.operations.base import MultiReducer as MultiReducer
     from trident_py.operations.base import ReducerAggregator as ReducerAggregator
     from trident_py.operations.builtin import Count as Count
     from trident_py.operations.builtin import Debug as Debug
@@ -33,6 +35,8 @@ else:
                 "CombinerAggregator",
                 "Filter",
                 "Function",
+                "GroupedMultiReducer",
+                "MultiReducer",
                 "ReducerAggregator",
             ],
             "trident_py.operations.builtin": ["Count", "Debug", "Equals", "FilterNull", "Max", "Min", "Negate", "Sum"],

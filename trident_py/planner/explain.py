@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident_py.graph import Graph, Node, Operation, Source
 from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
+from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import ancestry, ends_of
 from trident_py.planner.rowwise import RowOperation
 from trident_py.spouts.base import Replay
@@ -61,6 +62,8 @@ def _engine(node: Node) -> str:
         operation = operation.aggregation
     if isinstance(operation, Aggregation):
         return "Spark" if operation.is_native else "Python"
+    if isinstance(operation, MultiReduce):
+        return "Python"
     if isinstance(operation, RowOperation):
         # As `RowOperation.build` decides: natively, if no Python function waits in front of it.
         after_python = isinstance(node.inputs[0].operation, RowOperation) and _engine(node.inputs[0]) == "Python"

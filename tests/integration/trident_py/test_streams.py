@@ -24,7 +24,7 @@ from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
 from trident_py.collector import TridentCollector
 from trident_py.config import TridentConfig
 from trident_py.operations.assemblies import FirstN
-from trident_py.operations.base import Aggregator
+from trident_py.operations.base import Aggregator, GroupedMultiReducer, MultiReducer
 from trident_py.operations.builtin import Count, Equals, Max, Min, Sum
 from trident_py.planner.plan import check, plan
 from trident_py.row import Row, rows_of
@@ -445,6 +445,79 @@ def test_t13_join_of_a_stream_with_itself_by_two_keys_of_any_names(batch: Batch,
     expected = [(n, word, counts[word, n]) for word, n in rows]
     found = batch(declare, ("`a.b` string, n int", rows), ("n int, word string, count bigint", [(1, "x", 2)]))
     assert same(found, [*expected, (1, "x", 2)])
+
+
+def combined(sides: Sequence[tuple[list[Any], str]]) -> list[Any]:
+    """Any number of ``(word, value)`` joined by word, each side ``inner`` or ``outer``, in plain Python."""
+    found = []
+    for key in {word for rows, _ in sides for word, _ in rows}:
+        values = [[value for word, value in rows if word == key] for rows, _ in sides]
+        if all(given or how == "outer" for given, (_, how) in zip(values, sides, strict=True)):
+            found += [(key, *each) for each in product(*[given or [None] for given in values])]
+    return found
+
+
+@pytest.mark.parametrize("how", list(product(["inner", "outer"], repeat=3)), ids="-".join)
+@settings(few, max_examples=1)
+@given(sides=st.tuples(ROWS, ROWS, ROWS))
+def test_t14_mixed_join_of_several_streams(batch: Batch, how: Any, sides: Any) -> None:
+    def declare(topology: TridentTopology, *streams: Stream) -> Stream:
+        return topology.join_all(streams, ["word"] * 3, ["word", "a", "b", "c"], how=how)
+
+    for given_sides in (sides, ([], *sides[1:])):
+        found = batch(declare, *[(WORDS, rows) for rows in given_sides], parts=2)
+        assert same(found, combined(list(zip(given_sides, how, strict=True))))
+
+
+class Collected(MultiReducer[list[Any]]):
+    """Emits how many rows of each stream there are."""
+
+    def init(self, collector: TridentCollector) -> list[Any]:
+        return [0, 0]
+
+    def execute(self, value: list[Any], stream_index: int, row: Any, collector: TridentCollector) -> None:
+        assert row._fields == (("word", "n") if stream_index == 0 else ("m",))
+        value[stream_index] += 1
+
+    def complete(self, value: list[Any], collector: TridentCollector) -> None:
+        collector.emit(value)
+
+
+class SumsOfBoth(GroupedMultiReducer[tuple[int, int]]):
+    """Emits the group with the sum of each stream."""
+
+    def init(self, collector: TridentCollector, group: Any) -> tuple[int, int]:
+        return 0, 0
+
+    def execute(
+        self, value: tuple[int, int], stream_index: int, group: Any, row: Any, collector: TridentCollector
+    ) -> tuple[int, int]:
+        assert row.word == group.word if stream_index == 0 else row._fields == ("m",)
+        left, right = value
+        return (left + (row.n or 0), right) if stream_index == 0 else (left, right + (row.m or 0))
+
+    def complete(self, value: tuple[int, int], group: Any, collector: TridentCollector) -> None:
+        collector.emit([group.word, *value])
+
+
+@few
+@given(left=ROWS, right=ROWS, parts=PARTS)
+def test_t10_and_t11_multi_reduce_sees_the_rows_of_all_streams(
+    batch: Batch, left: list[Any], right: list[Any], parts: int
+) -> None:
+    def whole(topology: TridentTopology, one: Stream, other: Stream) -> Stream:
+        return topology.multi_reduce([one, other], Collected(), "a int, b int", in_fields=[(), "m"])
+
+    def grouped(topology: TridentTopology, one: Stream, other: Stream) -> Stream:
+        groups = [one.group_by("word"), other.group_by("key")]
+        return topology.multi_reduce(groups, SumsOfBoth(), "word string, a int, b int", in_fields=[["n", "word"], "m"])
+
+    for ours, theirs in ((left, right), (left, []), ([], [])):
+        given_rows = (WORDS, ours), ("m int, key string", [(m, key) for key, m in theirs])
+        assert batch(whole, *given_rows, parts=parts) == [(len(ours), len(theirs))]
+        sums = [{word: sum(n or 0 for n in ns) for word, ns in by_word(rows).items()} for rows in (ours, theirs)]
+        expected = [(word, sums[0].get(word, 0), sums[1].get(word, 0)) for word in sums[0].keys() | sums[1].keys()]
+        assert same(batch(grouped, *given_rows, parts=parts), expected)
 
 
 # --- as a topology runs them ------------------------------------------------------------------------------------------

@@ -85,6 +85,22 @@ def test_t14_a_field_may_be_null_where_a_partner_may_be_missing(two: Two) -> Non
     assert found == {"inner": [False, False, False], "left": [False, False, True], "outer": [True, True, True]}
 
 
+def test_t14_a_key_may_be_null_where_it_may_be_in_every_stream_that_is_there(two: Two) -> None:
+    nullable = [
+        StructType([StructField("k", IntegerType(), null), StructField("v", IntegerType(), False)])
+        for null in (True, False)
+    ]
+    loose, strict = [two.topology.new_stream(str(n), FixedBatchSpout(each, 1)) for n, each in enumerate(nullable)]
+    for streams, how, expected in (
+        ([loose, strict, loose], ["inner", "inner", "outer"], [False, False, False, True]),
+        ([loose, strict, loose], ["inner", "outer", "outer"], [True, False, True, True]),
+        ([strict, strict], "outer", [True, True, True]),
+    ):
+        names = ["k", *(f"v{number}" for number in range(len(streams)))]
+        joined: Any = two.topology.join_all(streams, ["k"] * len(streams), names, how=how)  # type: ignore[arg-type]
+        assert [field.nullable for field in joined.schema.fields] == expected
+
+
 WRONG: dict[str, tuple[Any, str]] = {
     "merge nothing": (lambda t: t.topology.merge(), r"topology 'shop', merge\(0 streams\): name the streams"),
     "merge other types": (
@@ -102,10 +118,13 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda t: t.topology.join(t.orders, "id", Two().orders, "id", []),
         r"join\('id', 'id', 'inner'\): a stream of another topology",
     ),
-    "join by nothing": (lambda t: t.topology.join(t.orders, [], t.customers, [], []), "at least one, not .. and .."),
+    "join by nothing": (
+        lambda t: t.topology.join(t.orders, [], t.customers, [], []),
+        r"at least one, not \(\) and \(\)",
+    ),
     "join by more on one side": (
         lambda t: t.topology.join(t.orders, ["id", "customer"], t.customers, "name", []),
-        r"as many keys on either side, at least one, not \['id', 'customer'\] and \['name'\]",
+        r"as many keys on each side, at least one, not \('id', 'customer'\) and \('name',\)",
     ),
     "join by an unknown field": (
         lambda t: t.topology.join(t.orders, "customer", t.customers, "nam", []),
@@ -125,6 +144,20 @@ WRONG: dict[str, tuple[Any, str]] = {
         r"5 fields, the keys \['customer'\] and then \['id', 'amount', 'city', 'tags'\]; named are 2, \['cus",
     ),
     "join to a field twice": (lambda t: t.join(fields=["a", "b", "c", "c", "d"]), "'c' is named twice"),
+    "join all of one": (lambda t: t.topology.join_all([t.orders], ["id"], []), "two streams or more, .* not 1 and 1"),
+    "join all by too few keys": (lambda t: t.topology.join_all([t.orders] * 3, ["id"], []), "not 3 and 1"),
+    "join all in another way": (
+        lambda t: t.topology.join_all([t.orders] * 2, ["id"] * 2, [], how="left"),
+        "how is 'inner' or 'outer', or one of them for each stream, not 'left'",
+    ),
+    "join all in too few ways": (
+        lambda t: t.topology.join_all([t.orders] * 2, ["id"] * 2, [], how=["outer"]),
+        r"for each of 2 streams, not \['outer'\]",
+    ),
+    "join all by other types": (
+        lambda t: t.topology.join_all([t.orders] * 3, ["id", "id", "amount"], []),
+        r"join_all\('id', 'id', 'amount', 'inner'\): the keys 'id' and 'amount' are int and double",
+    ),
     "join in another way": (lambda t: t.join(how="right"), r"how is one of 'inner', 'left', 'outer', not 'right'"),
 }
 
