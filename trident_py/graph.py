@@ -176,7 +176,10 @@ class Graph:
         try:
             yield title
         except (TopologyError, StateError) as error:
-            raise type(error)(f"topology {self.topology!r}, {title}: {error}") from error
+            topology = f"topology {self.topology!r}, "
+            if str(error).startswith(topology):  # it was said of something declared inside, by an assembly
+                raise
+            raise type(error)(f"{topology}{title}: {error}") from error
 
 
 def _phase(operation: Operation, inputs: Sequence[Node]) -> Phase:

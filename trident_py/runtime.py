@@ -227,6 +227,7 @@ class _Assembly:
             topology=self.name,
             spouts=spouts,
             branches=[frozenset(branch.spouts) for branch in self.plan.branches],
+            rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
             participants=participants,
             process=batches.process,
             settle=batches.settle,

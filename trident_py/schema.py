@@ -18,7 +18,7 @@ from trident_py.ddl import parse_ddl
 from trident_py.errors import TopologyError
 
 _SHOWN_CHARS = 120
-_HIDDEN = {"_report", "_no_row"}
+_HIDDEN = {"_report", "_no_row", "_copy"}
 """Columns that this library adds to frames on their way."""
 
 # --- fields -----------------------------------------------------------------------------------------------------------
@@ -70,6 +70,17 @@ def append(schema: t.StructType, more: t.StructType) -> t.StructType:
         if name.lower() in taken:
             raise TopologyError(f"there is a field {name!r} already; there are {_listed(schema.names)}")
     return t.StructType([*schema.fields, *more.fields])
+
+
+def check_comparable(schema: t.StructType) -> None:
+    """Values of these fields can be told to be equal or not.
+
+    Raises:
+        TopologyError: there is a map.
+    """
+    for field in schema.fields:
+        if "map<" in field.dataType.simpleString():
+            raise TopologyError(f"the field {field.name!r} is {field.dataType.simpleString()}, and maps don't compare")
 
 
 def same_fields(left: t.StructType, right: t.StructType) -> bool:

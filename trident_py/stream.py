@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from pathlib import PurePath
 from typing import Any
 
 from attrs import field, frozen
-from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
+from trident_py.chain import ChainedAggregatorDeclarer, chained
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation, Phase
-from trident_py.operations.base import Aggregator, CombinerAggregator, Filter, Function, ReducerAggregator
-from trident_py.planner.aggregation import AnyAggregator, aggregation
+from trident_py.graph import Graph, Node, Phase
+from trident_py.operations.base import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
+from trident_py.operations.builtin import Max, Min
+from trident_py.planner.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.planner.endings import AggregateState, NewValues, UpdatedState, WrittenSink, state_names, unused
+from trident_py.planner.extremes import BestRow, ExtremeRow
 from trident_py.planner.queries import StateQuery, StaticState
-from trident_py.planner.rowwise import (
-    ColumnFilter,
-    RowOperation,
-    each_row,
-    filter_rows,
-    flat_map_rows,
-    map_rows,
-    peek_rows,
-    project_rows,
-    transformed,
-)
-from trident_py.row import Row
+from trident_py.row_stream import RowStream
 from trident_py.schema import names_of, schema_of, select, shown
 from trident_py.sinks.base import TransactionalSink
 from trident_py.states.base import QueryFunction, StateFactory, StateUpdater
 
 _States = AggregateState | UpdatedState | StaticState
-_NAME = re.compile(r"[\w.-]+")
 
 
 @frozen
-class Stream:
+class Stream(RowStream):
     """Rows with named fields, batch by batch. Immutable: every operation gives another stream.
 
     An operation that can't work raises `TopologyError` where it is called. What only Spark can tell (a ``Column``, a
@@ -47,83 +34,7 @@ class Stream:
     is emitted.
     """
 
-    _graph: Graph = field(repr=False)
-    _node: Node = field(repr=False)
-    _label: str | None = None
-
-    @property
-    def schema(self) -> StructType | None:
-        """The fields; None behind a `transform` without ``schema=``, until the topology is started."""
-        return self._node.schema
-
-    # --- row by row ---------------------------------------------------------------------------------------------------
-
-    def each(
-        self,
-        in_fields: str | Sequence[str],
-        operation: Function | Filter,
-        out_schema: str | StructType | None = None,
-    ) -> Stream:
-        """Trident's ``each``: appends the fields that a `Function` emits, or keeps the rows that a `Filter` wants.
-
-        Args:
-            in_fields: what the operation sees of a row: a name or several.
-            operation: runs in Spark tasks.
-            out_schema: the fields that a `Function` emits; none for a `Filter`.
-        """
-        with self._declaring("each", operation) as title:
-            names = names_of(in_fields)
-            match operation:
-                case Filter():
-                    return self._next(_filter_seeing(title, names, operation, out_schema))
-                case Function() if out_schema is not None:
-                    return self._next(each_row(title, operation, names, out_schema))
-                case Function():
-                    raise TopologyError("a Function needs out_schema, the fields that it emits")
-            raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
-
-    def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Stream:
-        """One row for one row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
-        with self._declaring("map", fn) as title:
-            return self._next(map_rows(title, fn, schema))
-
-    def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Stream:
-        """Any number of rows for one row: ``fn`` gives an iterable of tuples, lists or Rows."""
-        with self._declaring("flat_map", fn) as title:
-            return self._next(flat_map_rows(title, fn, schema))
-
-    def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Stream:
-        """Keeps the rows for which ``condition`` holds.
-
-        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields. Classic
-        PySpark makes a ``Column`` only where a session is there already; a SQL string such as ``"length(word) > 3"``
-        needs none.
-        """
-        with self._declaring("filter", condition) as title:
-            if isinstance(condition, Column | str):
-                return self._next(ColumnFilter(title, condition))
-            names = condition.in_fields if isinstance(condition, Filter) else ()
-            return self._next(filter_rows(title, condition, names_of(names)))
-
-    def peek(self, fn: Callable[[Row], object]) -> Stream:
-        """Shows every row to ``fn``, in Spark tasks; again when a batch is replayed."""
-        with self._declaring("peek", fn) as title:
-            return self._next(peek_rows(title, fn))
-
-    def project(self, *fields: str) -> Stream:
-        """Keeps only ``fields``, in this order."""
-        with self._declaring("project", *fields) as title:
-            return self._next(project_rows(title, names_of(fields)))
-
-    def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Stream:
-        """Whatever Spark SQL does natively, within one batch.
-
-        Args:
-            fn: called for every attempt, and once at the start with an empty frame; runs no action.
-            schema: the fields of what it returns; None: Spark is asked at the start.
-        """
-        with self._declaring("transform", fn) as title:
-            return self._next(transformed(title, fn, schema))
+    # --- asking states ------------------------------------------------------------------------------------------------
 
     def state_query(
         self,
@@ -158,13 +69,6 @@ class Stream:
             out = schema_of(out_schema)
             return self._next(StateQuery(title=title, state=state.name, function=function, in_fields=names, out=out))
 
-    def name(self, name: str) -> Stream:
-        """The same stream under a name: the states and sinks on it that have none of their own are called so."""
-        with self._declaring("name", name):
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
-                raise TopologyError(f"a name is made of letters, digits, '_', '.' and '-', not {shown(name)}")
-            return Stream(self._graph, self._node, name)
-
     # --- aggregates ---------------------------------------------------------------------------------------------------
 
     def group_by(self, *fields: str) -> GroupedStream:
@@ -189,7 +93,44 @@ class Stream:
             out: the name of the result for a built-in one, ``"name type"`` for others; `Aggregator`: its fields.
             in_fields: what a user-written one sees; None: its own ``in_fields``, and if that is empty, all.
         """
-        return self._aggregate((), aggregator, out, in_fields)
+        return self._aggregate("aggregate", (), aggregator, out, in_fields)
+
+    def partition_aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> Stream:
+        """Aggregates each partition of the batch where it is, one without rows too (Storm S12).
+
+        `partition_by`, `shuffle`, `global_` and `parallelism_hint` in front of it say which partitions there are, as
+        long as only Python operations are between. Else they are as the spout gave the rows, and one without rows:
+        expect the result of no rows among the results. The arguments are those of `aggregate`.
+        """
+        return self._aggregate("partition_aggregate", (), aggregator, out, in_fields)
+
+    def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
+        """Several aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
+        return chained(self, ())
+
+    def min_by(self, in_field: str, key: Callable[[Any], Any] | None = None) -> Stream:
+        """The row of the batch with the least value of a field; none where no row has a value (Storm S22).
+
+        Of equal ones the last that is seen. Storm has one for each partition.
+
+        Args:
+            in_field: the field to compare.
+            key: what to compare of its value, instead of itself; runs in Spark tasks. It needs the fields to be known.
+        """
+        return self._extreme("min_by", Min(in_field), key)
+
+    def max_by(self, in_field: str, key: Callable[[Any], Any] | None = None) -> Stream:
+        """The row of the batch with the greatest value of a field; see `min_by`. NaN is the greatest, as in Spark."""
+        return self._extreme("max_by", Max(in_field), key)
+
+    def apply(self, assembly: Assembly | Callable[[Stream], Stream]) -> Stream:
+        """What an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
+        with self._declaring("apply", assembly):
+            made = assembly.apply(self) if isinstance(assembly, Assembly) else assembly(self)
+            _check_instance(made, Stream, "what an assembly gives")
+            return made
 
     def persistent_aggregate(
         self,
@@ -248,13 +189,15 @@ class Stream:
 
     def _aggregate(
         self,
+        method: str,
         keys: tuple[str, ...],
         aggregator: AnyAggregator,
         out: str | StructType,
         in_fields: str | Sequence[str] | None,
     ) -> Stream:
-        with self._declaring("aggregate", aggregator, *keys) as title:
-            return self._next(aggregation(title, keys, aggregator, out, in_fields))
+        scope = Scope.PARTITION if method == "partition_aggregate" else Scope.BATCH
+        with self._declaring(method, aggregator, *keys) as title:
+            return self._next(aggregation(title, keys, aggregator, out, in_fields, scope))
 
     def _persistent_aggregate(
         self,
@@ -279,11 +222,15 @@ class Stream:
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _next(self, operation: Operation) -> Stream:
-        return Stream(self._graph, self._graph.add(operation, self._node, label=self._label), self._label)
-
-    def _declaring(self, method: str, *arguments: object) -> AbstractContextManager[str]:
-        return self._graph.declaring(f"{method}({', '.join(map(described, arguments))})")
+    def _extreme(self, method: str, extreme: Min | Max, key: Callable[[Any], Any] | None) -> Stream:
+        with self._declaring(method, *extreme.in_fields, *([key] if key else [])) as title:
+            if key is None:
+                return self._next(ExtremeRow(title, extreme))
+            if self.schema is None:
+                raise TopologyError("with a key the fields must be known: give transform its schema=")
+            select(self.schema, extreme.in_fields)
+            best = BestRow(extreme.in_fields[0], key, greatest=isinstance(extreme, Max))
+            return self.partition_aggregate(best, self.schema).aggregate(best, self.schema)
 
     def _check_factory(self, factory: StateFactory) -> None:
         _check_instance(factory, StateFactory, "a state factory")
@@ -310,6 +257,10 @@ class GroupedStream:
     _stream: Stream = field(repr=False)
     group_fields: tuple[str, ...]
 
+    def to_stream(self) -> Stream:
+        """The stream again, not grouped (Storm G1)."""
+        return self._stream
+
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
@@ -317,7 +268,24 @@ class GroupedStream:
 
         The arguments are those of `Stream.aggregate`.
         """
-        return self._stream._aggregate(self.group_fields, aggregator, out, in_fields)  # noqa: SLF001 - one concept
+        return self._stream._aggregate(  # noqa: SLF001 - one concept
+            "aggregate", self.group_fields, aggregator, out, in_fields
+        )
+
+    def partition_aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> Stream:
+        """Aggregates each group of each partition where it is: a group may come once for each partition (Storm G6).
+
+        The arguments are those of `Stream.aggregate`.
+        """
+        return self._stream._aggregate(  # noqa: SLF001 - one concept
+            "partition_aggregate", self.group_fields, aggregator, out, in_fields
+        )
+
+    def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
+        """Several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
+        return chained(self._stream, self.group_fields)
 
     def persistent_aggregate(
         self,
@@ -361,25 +329,6 @@ class TridentState:
             if isinstance(operation, UpdatedState) and operation.out_schema is None:
                 raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
             return Stream(self._graph, self._graph.add(NewValues(title), self._node))
-
-
-def described(thing: object) -> str:
-    """How a user would recognise ``thing`` in a message: a function by its name and place, the rest by its repr."""
-    code = getattr(thing, "__code__", None)
-    if code is not None:
-        place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
-        return f"{getattr(thing, '__name__', 'function')} at {place}"
-    if callable(thing) and hasattr(thing, "__name__"):
-        return str(thing.__name__)
-    return repr(thing) if type(thing).__repr__ is not object.__repr__ else type(thing).__name__
-
-
-def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> RowOperation:
-    if out_schema is not None:
-        raise TopologyError("a Filter emits no fields; leave out_schema out")
-    if condition.in_fields and condition.in_fields != names:
-        raise TopologyError(f"{described(condition)} carries its fields; use filter")
-    return filter_rows(title, condition, names)
 
 
 def _check_instance(thing: object, kind: type, what: str) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from trident_py.config import TridentConfig
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, RequestSource, Source
+from trident_py.graph import Graph, Node, RequestSource, Source
+from trident_py.operations.base import GroupedMultiReducer, MultiReducer
 from trident_py.planner.endings import state_names, unused
 from trident_py.planner.explain import explain
+from trident_py.planner.joining import Merge, join_all_of, join_of
+from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import plan
 from trident_py.planner.queries import StaticState
 from trident_py.query import TridentQuery
+from trident_py.row_stream import described
 from trident_py.runtime import start_topology
-from trident_py.schema import schema_of, shown
+from trident_py.schema import names_of, schema_of, shown
 from trident_py.spouts.base import IBatchSpout, ITridentSpout
 from trident_py.states.base import StateFactory, StateKind
-from trident_py.stream import Stream, TridentState, described
+from trident_py.stream import GroupedStream, Stream, TridentState
 
 _NAME = re.compile(r"[a-z0-9-]+")
 
@@ -92,6 +98,117 @@ class TridentTopology:
                 )
             name = unused(factory.name or "static-state", state_names(self._graph))
             return TridentState(self._graph, self._graph.add(StaticState(title, name, factory)))
+
+    def merge(self, *streams: Stream) -> Stream:
+        """The rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
+
+        Raises:
+            TopologyError: there is no stream, one is another topology's, or their types differ.
+        """
+        with self._graph.declaring(f"merge({len(streams)} streams)") as title:
+            nodes = self._nodes(*streams)
+            if not nodes:
+                raise TopologyError("name the streams to merge")
+            return Stream(self._graph, self._graph.add(Merge(title), *nodes))
+
+    def join(
+        self,
+        left: Stream,
+        left_keys: str | Sequence[str],
+        right: Stream,
+        right_keys: str | Sequence[str],
+        fields: str | Sequence[str],
+        how: Literal["inner", "left", "outer"] = "inner",
+    ) -> Stream:
+        """The pairs of rows with equal keys, within each batch (Storm T13); a null equals a null, as in ``group_by``.
+
+        Streams of different spouts are joined within one transaction, which is a batch of each of them (Storm T18).
+
+        Args:
+            left: a stream of this topology.
+            left_keys: its keys.
+            right: another, or the same.
+            right_keys: its keys, as many, of the same types.
+            fields: the names of the result: of the keys, of the other fields of ``left``, of those of ``right``.
+            how: which rows without a partner stay, with nulls for it: none, those of ``left``, or all.
+
+        Raises:
+            TopologyError: a field doesn't exist, keys differ in number or type, ``fields`` are too many or too few.
+        """
+        with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r})") as title:
+            nodes = self._nodes(left, right)
+            joined = join_of(title, left_keys, right_keys, fields, how)
+            return Stream(self._graph, self._graph.add(joined, *nodes))
+
+    def join_all(
+        self,
+        streams: Sequence[Stream],
+        keys: Sequence[str | Sequence[str]],
+        fields: str | Sequence[str],
+        how: Literal["inner", "outer"] | Sequence[Literal["inner", "outer"]] = "inner",
+    ) -> Stream:
+        """The combinations of rows of two or more streams with equal keys, within each batch (Storm T13, T14).
+
+        Args:
+            streams: of this topology.
+            keys: for each stream, its keys.
+            fields: the names of the result: of the keys, then of the other fields of each stream.
+            how: for each stream, or for all: ``"inner"`` if it must have such a key, ``"outer"`` if nulls stand for it
+                where it has none.
+
+        Raises:
+            TopologyError: as `join`.
+        """
+        with self._graph.declaring(f"join_all({', '.join(map(repr, keys))}, {how!r})") as title:
+            nodes = self._nodes(*streams)
+            if len(nodes) < 2 or len(nodes) != len(keys):
+                raise TopologyError(f"name two streams or more, and keys for each, not {len(nodes)} and {len(keys)}")
+            return Stream(self._graph, self._graph.add(join_all_of(title, keys, fields, how), *nodes))
+
+    def multi_reduce(
+        self,
+        streams: Sequence[Stream] | Sequence[GroupedStream],
+        reducer: MultiReducer[Any] | GroupedMultiReducer[Any],
+        out_schema: str | StructType,
+        in_fields: Sequence[str | Sequence[str]] | None = None,
+    ) -> Stream:
+        """What a reducer emits that sees the rows of several streams, within each batch (Storm T10, T11).
+
+        Args:
+            streams: plain ones for a `MultiReducer`, which sees the whole batch; grouped ones, with as many group
+                fields of the same types, for a `GroupedMultiReducer`.
+            reducer: runs in Spark tasks.
+            out_schema: the fields that it emits; there are no others.
+            in_fields: for each stream, what the reducer sees of it; None: all fields.
+
+        Raises:
+            TopologyError: streams and reducer don't go together, or a field doesn't exist.
+        """
+        with self._graph.declaring(f"multi_reduce({described(reducer)}, {len(streams)} streams)") as title:
+            kind, wanted = (GroupedStream, "grouped") if isinstance(reducer, GroupedMultiReducer) else (Stream, "plain")
+            if not isinstance(reducer, MultiReducer | GroupedMultiReducer):
+                raise TopologyError(f"a reducer is a MultiReducer or GroupedMultiReducer, not {shown(reducer)}")
+            if not streams or not all(isinstance(each, kind) for each in streams):
+                raise TopologyError(
+                    f"{type(reducer).__name__} takes {wanted} streams, at least one, not {shown(streams)}"
+                )
+            keys = [each.group_fields if isinstance(each, GroupedStream) else () for each in streams]
+            seen = [names_of(each) for each in in_fields or [()] * len(streams)]
+            if len(seen) != len(streams) or len(set(map(len, keys))) > 1:
+                raise TopologyError("each stream has its in_fields, and as many group fields as the others")
+            nodes = self._nodes(*(each.to_stream() if isinstance(each, GroupedStream) else each for each in streams))
+            operation = MultiReduce(title, tuple(keys), tuple(seen), reducer, schema_of(out_schema))
+            return Stream(self._graph, self._graph.add(operation, *nodes))
+
+    def _nodes(self, *streams: Stream) -> list[Node]:
+        nodes: list[Node] = []
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise TopologyError(f"a stream is an instance of Stream, not {shown(stream)}")
+            nodes.append(stream._node)  # noqa: SLF001 - a stream is a handle of it
+            if not any(node is nodes[-1] for node in self._graph.nodes):
+                raise TopologyError("a stream of another topology can't take part")
+        return nodes
 
     def start(
         self,

@@ -79,6 +79,7 @@ class TopologyStreams:
 
     Attributes:
         branches: for each participant, the spouts that it reads.
+        rereads: the spouts that one of them reads more than once.
         process: runs one branch of an attempt as a Spark job and returns the receipt of what it prepared; reports to
             the acker itself. Called on job threads.
         settle: reads a batch once, for several branches of a spout that may give other rows when it is read again.
@@ -92,6 +93,7 @@ class TopologyStreams:
     topology: str
     spouts: Sequence[SpoutThreads]
     branches: Sequence[frozenset[str]]
+    rereads: frozenset[str]
     participants: Sequence[Participant]
     process: Callable[[TridentBoltExecutor, int], Any]
     settle: Callable[[TridentBoltExecutor, EmittedBatch], EmittedBatch]
@@ -197,7 +199,8 @@ class TopologyStreams:
         readers = [branch for branch, reads in enumerate(self.branches) if threads.tx_id in reads]
         try:
             batch = threads.executor.emit_batch(work.attempt, metadata)
-            if len(readers) > 1 and not (threads.coordinator.exact or batch.is_settled):
+            is_reread = len(readers) > 1 or threads.tx_id in self.rereads
+            if is_reread and not (threads.coordinator.exact or batch.is_settled):
                 batch = self._settled(work, batch)
         except Exception as error:  # noqa: BLE001 - user code
             self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from trident_py._lazy import lazy
 
 if TYPE_CHECKING:
+    from trident_py.operations.assemblies import FirstN as FirstN
     from trident_py.operations.base import Aggregator as Aggregator
+    from trident_py.operations.base import Assembly as Assembly
     from trident_py.operations.base import CombinerAggregator as CombinerAggregator
     from trident_py.operations.base import Filter as Filter
     from trident_py.operations.base import Function as Function
+    from trident_py.operations.base import GroupedMultiReducer as GroupedMultiReducer
+    from trident_py.operations.base import MultiReducer as MultiReducer
     from trident_py.operations.base import ReducerAggregator as ReducerAggregator
     from trident_py.operations.builtin import Count as Count
+    from trident_py.operations.builtin import Debug as Debug
+    from trident_py.operations.builtin import Equals as Equals
     from trident_py.operations.builtin import FilterNull as FilterNull
     from trident_py.operations.builtin import Max as Max
     from trident_py.operations.builtin import Min as Min
@@ -25,14 +31,18 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
+            "trident_py.operations.assemblies": ["FirstN"],
             "trident_py.operations.base": [
                 "Aggregator",
+                "Assembly",
                 "CombinerAggregator",
                 "Filter",
                 "Function",
+                "GroupedMultiReducer",
+                "MultiReducer",
                 "ReducerAggregator",
             ],
-            "trident_py.operations.builtin": ["Count", "FilterNull", "Max", "Min", "Negate", "Sum"],
+            "trident_py.operations.builtin": ["Count", "Debug", "Equals", "FilterNull", "Max", "Min", "Negate", "Sum"],
             "trident_py.operations.queries": ["MapGet", "SnapshotGet", "TupleCollectionGet"],
         },
     )

@@ -95,3 +95,43 @@ class ReducerAggregator(ABC, Generic[T]):
     @abstractmethod
     def reduce(self, curr: T, row: Any) -> T:
         """The value after ``row``."""
+
+
+class Assembly(ABC):
+    """Operations under one name, for `Stream.apply`."""
+
+    @abstractmethod
+    def apply(self, stream: Any) -> Any:
+        """What becomes of ``stream``: another `Stream`. Called once, where it is declared."""
+
+
+class MultiReducer(ABC, Generic[T]):
+    """An `Aggregator` over several streams: sees every row of each of them, in no order among streams."""
+
+    @abstractmethod
+    def init(self, collector: TridentCollector) -> T:
+        """The value to start with; called for empty batches too."""
+
+    @abstractmethod
+    def execute(self, value: T, stream_index: int, row: Any, collector: TridentCollector) -> T | None:
+        """Take in ``row`` of the stream at ``stream_index``; returns as `Aggregator.aggregate` does."""
+
+    @abstractmethod
+    def complete(self, value: T, collector: TridentCollector) -> None:
+        """All rows were seen."""
+
+
+class GroupedMultiReducer(ABC, Generic[T]):
+    """A `MultiReducer` for each group; ``group`` has the group fields as the first stream calls them."""
+
+    @abstractmethod
+    def init(self, collector: TridentCollector, group: Any) -> T:
+        """The value of a group to start with."""
+
+    @abstractmethod
+    def execute(self, value: T, stream_index: int, group: Any, row: Any, collector: TridentCollector) -> T | None:
+        """Take in ``row`` of the stream at ``stream_index``; returns as `Aggregator.aggregate` does."""
+
+    @abstractmethod
+    def complete(self, value: T, group: Any, collector: TridentCollector) -> None:
+        """All rows of the group were seen."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal
@@ -172,6 +174,13 @@ class NativeFilter(Filter):
     def condition(self, columns: Sequence[Column]) -> Column:
         """The same as a Spark condition over the columns that it sees."""
 
+    def check(self, source: t.StructType) -> None:
+        """Look at what it will see.
+
+        Raises:
+            TopologyError: it can't tell anything about values of such types.
+        """
+
 
 class FilterNull(NativeFilter):
     """Keeps the rows that have a value in each of these fields (no field: in all of them)."""
@@ -186,6 +195,48 @@ class FilterNull(NativeFilter):
     def condition(self, columns: Sequence[Column]) -> Column:
         """``a IS NOT NULL AND b IS NOT NULL``."""
         return reduce(and_, [each.isNotNull() for each in columns])
+
+
+class Equals(NativeFilter):
+    """Keeps the rows in which all these fields (no field: all fields) are equal; a null equals a null."""
+
+    def __init__(self, *in_fields: str) -> None:
+        self.in_fields = in_fields
+
+    def is_keep(self, row: Any) -> bool:
+        """Whether each value equals the first."""
+        return all(value == row[0] or (value != value and row[0] != row[0]) for value in row)
+
+    def condition(self, columns: Sequence[Column]) -> Column:
+        """``a <=> b AND a <=> c``."""
+        return reduce(and_, [columns[0].eqNullSafe(each) for each in columns])
+
+    def check(self, source: t.StructType) -> None:
+        """There are fields to compare, of one type, and values of it compare."""
+        kinds = [field.dataType.simpleString() for field in source.fields]
+        if len(kinds) < 2 or len(set(kinds)) > 1 or "map<" in kinds[0]:
+            raise TopologyError(f"Equals compares two or more fields of one type, maps not, and these are {kinds}")
+
+
+class Debug(Filter):
+    """Keeps every row, and writes it to the standard output of the Python worker that has it.
+
+    Args:
+        name: what each line begins with.
+        use_logger: log it instead, as ``INFO`` of the logger ``trident_py.debug``.
+    """
+
+    def __init__(self, name: str = "DEBUG", *, use_logger: bool = False) -> None:
+        self.name = name
+        self.use_logger = use_logger
+
+    def is_keep(self, row: Any) -> bool:
+        """Always."""
+        if self.use_logger:
+            logging.getLogger("trident_py.debug").info("%s: %s", self.name, row)
+        else:
+            sys.stdout.write(f"{self.name}: {row}\n")
+        return True
 
 
 class Negate(Filter):

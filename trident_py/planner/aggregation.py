@@ -1,13 +1,13 @@
-"""Aggregation within a batch, of all three kinds, grouped or not."""
+"""Aggregation within a batch or a partition of it, of all three kinds, grouped or not, one aggregator or several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
@@ -16,12 +16,19 @@ from trident_py.graph import Operation
 from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import NativeAggregator
 from trident_py.planner.flow import Flow
-from trident_py.planner.folds import NO_ROW, AggregatorFold, CombineFold, Fold, GroupStage, MergeFold, ReduceFold
+from trident_py.planner.folds import AggregatorFold, ChainFold, CombineFold, Fold, GroupStage, MergeFold, ReduceFold
 from trident_py.planner.pipeline import RowPipeline
-from trident_py.schema import append, names_of, schema_of, select, shown
-from trident_py.spark.frames import column, map_batches
+from trident_py.schema import append, check_comparable, names_of, schema_of, select, shown
+from trident_py.spark.frames import column
 
 AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any] | Aggregator[Any]
+
+
+class Scope(Enum):
+    """Over which rows is aggregated."""
+
+    BATCH = "batch"
+    PARTITION = "partition"
 
 
 @frozen
@@ -30,13 +37,21 @@ class AggregatedFields:
 
     Attributes:
         keys: the group fields.
-        seen: what the aggregator sees.
-        results: what it gives for a group.
+        parts: for each aggregator, what it sees, and what it gives for a group.
     """
 
     keys: t.StructType
-    seen: t.StructType
-    results: t.StructType
+    parts: tuple[tuple[t.StructType, t.StructType], ...]
+
+    @property
+    def seen(self) -> t.StructType:
+        """What the aggregators see, all together."""
+        return t.StructType(list({field.name: field for seen, _ in self.parts for field in seen.fields}.values()))
+
+    @property
+    def results(self) -> t.StructType:
+        """What the aggregators give for a group, one behind the other."""
+        return t.StructType([field for _, results in self.parts for field in results.fields])
 
     @property
     def needed(self) -> list[str]:
@@ -48,6 +63,40 @@ class AggregatedFields:
         """The fields behind the aggregation."""
         return append(self.keys, self.results)
 
+    def combined(self) -> AggregatedFields:
+        """Those of the next aggregation, which sees the partial results of this one."""
+        return AggregatedFields(self.keys, tuple((results, results) for _, results in self.parts))
+
+
+@frozen(kw_only=True)
+class Part:
+    """One aggregator of an aggregation.
+
+    Attributes:
+        in_fields: what the aggregator sees; none: all fields.
+        out: the name of the result for a `NativeAggregator`, ``"name type"`` or several for the others.
+    """
+
+    aggregator: AnyAggregator
+    in_fields: tuple[str, ...]
+    out: str | t.StructType
+
+    def fields(self, source: t.StructType) -> tuple[t.StructType, t.StructType]:
+        """What the aggregator sees, and what it gives."""
+        if isinstance(self.aggregator, NativeAggregator):
+            seen = select(source, self.in_fields)
+            return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
+        return select(source, self.in_fields or source.names), schema_of(self.out)
+
+    def fold(self, batch_id: TransactionAttempt | None, title: str) -> Fold[Any]:
+        """How rows become results."""
+        match self.aggregator:
+            case CombinerAggregator():
+                return CombineFold(self.aggregator)
+            case ReducerAggregator():
+                return ReduceFold(self.aggregator)
+        return AggregatorFold(self.aggregator, batch_id, schema_of(self.out), title)
+
 
 @frozen(kw_only=True)
 class Aggregation(Operation):
@@ -55,15 +104,19 @@ class Aggregation(Operation):
 
     Attributes:
         keys: the group fields; none: not grouped.
-        in_fields: what the aggregator sees; none: all fields.
-        out: the name of the result for a `NativeAggregator`, ``"name type"`` or several for the others.
+        parts: the aggregators, at least one.
+        scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
     """
 
     title: str
     keys: tuple[str, ...]
-    aggregator: AnyAggregator
-    in_fields: tuple[str, ...]
-    out: str | t.StructType
+    parts: tuple[Part, ...]
+    scope: Scope = Scope.BATCH
+
+    @property
+    def is_native(self) -> bool:
+        """Whether Spark does it by itself."""
+        return self.scope is Scope.BATCH and all(isinstance(part.aggregator, NativeAggregator) for part in self.parts)
 
     def fields(self, source: t.StructType) -> AggregatedFields:
         """The fields, where the input has those of ``source``.
@@ -72,63 +125,62 @@ class Aggregation(Operation):
             TopologyError: they don't go together.
         """
         keys = select(source, self.keys)
-        for key in keys.fields:
-            if "map<" in key.dataType.simpleString():
-                raise TopologyError(f"the field {key.name!r} is {key.dataType.simpleString()}, and maps don't compare")
-        match self.aggregator:
-            case NativeAggregator():
-                seen = select(source, self.in_fields)
-                results = t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
-            case _:
-                seen, results = select(source, self.in_fields or source.names), schema_of(self.out)
-        return AggregatedFields(keys, seen, results)
+        check_comparable(keys)
+        return AggregatedFields(keys, tuple(part.fields(source) for part in self.parts))
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
-        """The group fields, then the result."""
+        """The group fields, then the results."""
         return self.fields(inputs[0]).target
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """As Spark expressions where Spark can; else one pass of Python over each partition of groups."""
         (flow,) = inputs
         fields = self.fields(flow.schema)
-        fold: Fold[Any]
-        match self.aggregator:
-            case NativeAggregator():
-                return Flow.of(_native(flow, fields, self.aggregator), fields.target)
-            case CombinerAggregator():
-                combine = self._stage(flow.rows, fields, CombineFold(self.aggregator), partial=True)
-                combined = map_batches(flow.frame, flow.rows.source.names, combine, fields.target)
-                parts = Flow.of(combined, fields.target)
-                fold, fields = MergeFold(self.aggregator), AggregatedFields(fields.keys, fields.results, fields.results)
-            case ReducerAggregator():
-                parts, fold = flow, ReduceFold(self.aggregator)
-            case _:
-                parts, fold = flow, AggregatorFold(self.aggregator, batch_id, fields.results, self.title)
-        parts = parts.select(fields.needed)
-        stage = self._stage(RowPipeline(parts.schema), fields, fold, partial=False)
-        gathered, names = _gathered(parts, self.keys)
-        return Flow.of(map_batches(gathered, names, stage, fields.target), fields.target)
+        if self.is_native:
+            return Flow.of(self._native(flow, fields), fields.target)
+        combiners = [part.aggregator for part in self.parts if isinstance(part.aggregator, CombinerAggregator)]
+        folds: list[Fold[Any]] = [part.fold(batch_id, self.title) for part in self.parts]
+        if self.scope is Scope.PARTITION:
+            placed = flow if self.keys or flow.is_parted else flow.marked()
+            return placed.staged(self._stage(placed.rows, fields, folds), fields.target)
+        if len(combiners) == len(self.parts):
+            flow = flow.staged(self._stage(flow.rows, fields, folds, partial=True), fields.target)
+            folds, fields = [MergeFold(combiner) for combiner in combiners], fields.combined()
+        gathered = self._gathered(flow.select(fields.needed))
+        return gathered.staged(self._stage(gathered.rows, fields, folds), fields.target)
 
-    def _stage(self, rows: RowPipeline, fields: AggregatedFields, fold: Fold[Any], *, partial: bool) -> GroupStage:
+    def _gathered(self, flow: Flow) -> Flow:
+        if not self.keys:
+            return flow.parted(lambda frame: frame.repartition(1))
+        columns = list(map(column, self.keys))
+        return flow.replaced(lambda frame: frame.repartition(*columns), flow.schema)
+
+    def _stage(
+        self, rows: RowPipeline, fields: AggregatedFields, folds: Sequence[Fold[Any]], *, partial: bool = False
+    ) -> GroupStage:
         return GroupStage(
             rows=rows,
             keys=fields.keys,
-            in_fields=tuple(fields.seen.names),
-            fold=fold,
+            in_fields=tuple(tuple(seen.names) for seen, _ in fields.parts),
+            fold=folds[0] if len(folds) == 1 else ChainFold(tuple(folds)),
             target=fields.target,
             partial=partial,
             title=self.title,
         )
 
+    def _native(self, flow: Flow, fields: AggregatedFields) -> DataFrame:
+        frame = flow.select(fields.needed or flow.schema.names[:1]).native()
+        values = [
+            part.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)
+            for part, (seen, results) in zip(self.parts, fields.parts, strict=True)
+            for result in results.fields
+            if isinstance(part.aggregator, NativeAggregator)
+        ]
+        return frame.groupBy(*map(column, fields.keys.names)).agg(*values)
 
-def aggregation(
-    title: str,
-    keys: tuple[str, ...],
-    aggregator: AnyAggregator,
-    out: str | t.StructType,
-    in_fields: str | Sequence[str] | None,
-) -> Aggregation:
-    """Checks what can be checked without knowing the input."""
+
+def part_of(aggregator: AnyAggregator, out: str | t.StructType, in_fields: str | Sequence[str] | None) -> Part:
+    """One aggregator; checks what can be checked without knowing the input."""
     if not isinstance(aggregator, CombinerAggregator | ReducerAggregator | Aggregator):
         raise TopologyError(
             f"an aggregator is an instance of CombinerAggregator, ReducerAggregator or Aggregator, "
@@ -144,28 +196,29 @@ def aggregation(
             f"{type(aggregator).__name__} gives one value: one field, as in 'total bigint', not {out!r}"
         )
     seen = names_of(aggregator.in_fields if in_fields is None else in_fields)
-    return Aggregation(title=title, keys=keys, aggregator=aggregator, in_fields=seen, out=out)
+    return Part(aggregator=aggregator, in_fields=seen, out=out)
 
 
-def in_one_task(frame: DataFrame, schema: t.StructType) -> DataFrame:
-    """All rows of ``frame``, which has the fields of ``schema``, in one partition that is never empty.
-
-    The last column, `NO_ROW`, marks the row that is none. Without one, Spark runs no task over an empty batch.
-    """
-    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
-    marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))
-    return frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker).repartition(1)
-
-
-def _gathered(flow: Flow, keys: tuple[str, ...]) -> tuple[DataFrame, list[str]]:
-    frame, names = flow.native(), flow.schema.names
-    if keys:
-        return frame.repartition(*map(column, keys)), names
-    return in_one_task(frame, flow.schema), [*names, NO_ROW]
+def aggregation(
+    title: str,
+    keys: tuple[str, ...],
+    aggregator: AnyAggregator,
+    out: str | t.StructType,
+    in_fields: str | Sequence[str] | None,
+    scope: Scope = Scope.BATCH,
+) -> Aggregation:
+    """An aggregation by one aggregator; checks what can be checked without knowing the input."""
+    return Aggregation(title=title, keys=keys, parts=(part_of(aggregator, out, in_fields),), scope=scope)
 
 
-def _native(flow: Flow, fields: AggregatedFields, aggregator: NativeAggregator[Any]) -> DataFrame:
-    frame = flow.select(fields.needed or flow.schema.names[:1]).native()
-    (result,) = fields.results.fields
-    value = aggregator.expression(list(map(column, fields.seen.names)), result.dataType).alias(result.name)
-    return frame.groupBy(*map(column, fields.keys.names)).agg(value)
+def with_part(aggregation: Aggregation, part: Part, title: str) -> Aggregation:
+    """``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
+    names = [name for each in (*aggregation.parts, part) for name in _result_names(each)]
+    for position, name in enumerate(names):
+        if name.lower() in {other.lower() for other in names[:position]}:
+            raise TopologyError(f"two aggregators of one chain give a field {name!r}; each needs a name of its own")
+    return evolve(aggregation, parts=(*aggregation.parts, part), title=title)
+
+
+def _result_names(part: Part) -> list[str]:
+    return [str(part.out)] if isinstance(part.aggregator, NativeAggregator) else schema_of(part.out).names

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pyspark.sql.types import StructType
 
 from trident_py.graph import Graph, Node, Operation, RequestSource, Source
-from trident_py.operations.builtin import NativeAggregator
 from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
 from trident_py.planner.guarantees import guarantee_of
+from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import ends_of
 from trident_py.planner.queries import StateQuery, requests, static_states
 from trident_py.planner.rowwise import RowOperation
@@ -72,7 +72,9 @@ def _engine(node: Node) -> str:
     if isinstance(operation, AggregateState):
         operation = operation.aggregation
     if isinstance(operation, Aggregation):
-        return "Spark" if isinstance(operation.aggregator, NativeAggregator) else "Python"
+        return "Spark" if operation.is_native else "Python"
+    if isinstance(operation, MultiReduce):
+        return "Python"
     if isinstance(operation, RowOperation):
         # As `RowOperation.build` decides: natively, if no Python function waits in front of it.
         after_python = isinstance(node.inputs[0].operation, RowOperation) and _engine(node.inputs[0]) == "Python"

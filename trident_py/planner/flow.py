@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
-from trident_py.planner.pipeline import RowPipeline
+from trident_py.planner.pipeline import NO_ROW, RowPipeline
 from trident_py.planner.steps import ProjectStep, Step
 from trident_py.schema import select
-from trident_py.spark.frames import column, map_batches
+from trident_py.spark.frames import Stage, column, map_batches
 
 
 @frozen
@@ -19,12 +20,16 @@ class Flow:
     """A frame, and the row operations that are still to run over it.
 
     Attributes:
-        frame: has the fields of ``rows.source``.
+        frame: has the fields of ``rows.source``, and behind them `NO_ROW` if it is marked.
         rows: the waiting row operations.
+        is_marked: whether a row of ``frame`` is none; see `marked`.
+        is_parted: whether each partition runs a task, rows or not; else Spark runs none where it knows of no rows.
     """
 
     frame: DataFrame
     rows: RowPipeline
+    is_marked: bool = False
+    is_parted: bool = False
 
     @classmethod
     def of(cls, frame: DataFrame, schema: StructType) -> Flow:
@@ -38,13 +43,33 @@ class Flow:
 
     def then(self, step: Step) -> Flow:
         """One more row operation."""
-        return Flow(self.frame, self.rows.then(step))
+        return evolve(self, rows=self.rows.then(step))
 
     def native(self) -> DataFrame:
-        """The frame with nothing waiting: for what Spark does itself."""
-        return (
-            map_batches(self.frame, self.rows.source.names, self.rows, self.schema) if self.rows.steps else self.frame
-        )
+        """The frame with nothing waiting, and only rows: for what Spark does itself."""
+        if self.rows.steps:
+            return self._mapped(self.rows, self.schema)
+        return self.frame.where(~F.col(NO_ROW)).drop(NO_ROW) if self.is_marked else self.frame
+
+    def staged(self, stage: Stage, schema: StructType) -> Flow:
+        """What ``stage``, which runs the waiting operations too, makes of each partition."""
+        return Flow(self._mapped(stage, schema), RowPipeline(schema), is_parted=self.is_parted)
+
+    def marked(self) -> Flow:
+        """With a row that is none, in a partition of its own: without one, Spark runs no task over an empty batch."""
+        frame, schema = self.native(), self.schema
+        nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+        marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))
+        return Flow(frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker), RowPipeline(schema), is_marked=True)
+
+    def parted(self, change: Callable[[DataFrame], DataFrame]) -> Flow:
+        """In other partitions, as ``change`` makes them; each runs a task, also one without rows."""
+        marked = self.marked()
+        return evolve(marked, frame=change(marked.frame), is_parted=True)
+
+    def _mapped(self, stage: Stage, schema: StructType) -> DataFrame:
+        names = [*self.rows.source.names, *([NO_ROW] if self.is_marked else [])]
+        return map_batches(self.frame, names, stage, schema)
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
         """What Spark itself makes of it."""

@@ -6,11 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice, repeat
+from itertools import chain, islice, product, repeat
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import define, frozen
 from pyspark.sql import types as t
 
@@ -26,26 +25,26 @@ V = TypeVar("V")
 Groups: TypeAlias = dict[tuple[Any, ...], Any]
 """The value of each group, by key."""
 
-NO_ROW = "_no_row"
-"""The hidden column that is true in a row that is none; see `in_one_task`."""
-
 GROUPS_MAX = 100_000
 """Partial values that a task keeps before it passes them on; more would only take memory."""
 
 
 class Fold(ABC, Generic[V]):
-    """How the rows of one group become one value, and that value rows."""
+    """How the rows of one group become one value, and that value rows.
+
+    A row is what the aggregator sees of it, a Row; for a `ChainFold` it is a tuple with a Row for each aggregator.
+    """
 
     @abstractmethod
     def empty(self) -> V:
         """The value of no rows."""
 
     @abstractmethod
-    def first(self, row: Row) -> V:
+    def first(self, row: Any) -> V:
         """The value of a group's first row."""
 
     @abstractmethod
-    def following(self, value: V, row: Row) -> V:
+    def following(self, value: V, row: Any) -> V:
         """The value after one more row."""
 
     @abstractmethod
@@ -151,6 +150,30 @@ class AggregatorFold(Fold[Emitting]):
         return value.collector.take()
 
 
+@frozen
+class ChainFold(Fold[list[Any]]):
+    """Several folds in one pass; their results, if they give several rows, are combined each with each (Storm H3)."""
+
+    folds: tuple[Fold[Any], ...]
+
+    def empty(self) -> list[Any]:
+        """The values of no rows."""
+        return [fold.empty() for fold in self.folds]
+
+    def first(self, row: tuple[Row, ...]) -> list[Any]:
+        """The values of a group's first row."""
+        return [fold.first(view) for fold, view in zip(self.folds, row, strict=True)]
+
+    def following(self, value: list[Any], row: tuple[Row, ...]) -> list[Any]:
+        """The values after one more row."""
+        return [fold.following(part, view) for fold, part, view in zip(self.folds, value, row, strict=True)]
+
+    def results(self, value: list[Any]) -> list[Values]:
+        """Every combination of what the folds give; none if one of them gives none."""
+        given = [fold.results(part) for fold, part in zip(self.folds, value, strict=True)]
+        return [tuple(chain.from_iterable(rows)) for rows in product(*given)]
+
+
 @frozen(kw_only=True)
 class GroupStage:
     """A fold over the rows of a partition, group by group, behind the row operations before it.
@@ -158,7 +181,7 @@ class GroupStage:
     Attributes:
         rows: the row operations; they run in the same stage.
         keys: the fields to group by; none: all rows are one group, which exists even if there are no rows.
-        in_fields: the fields that the aggregator sees.
+        in_fields: the fields that the aggregator sees; for a `ChainFold`, those of each.
         fold: what to do.
         target: the keys, and the fields of the results.
         partial: whether a group may be given in several rows, as another fold follows.
@@ -167,7 +190,7 @@ class GroupStage:
 
     rows: RowPipeline
     keys: t.StructType
-    in_fields: tuple[str, ...]
+    in_fields: tuple[tuple[str, ...], ...]
     fold: Fold[Any]
     target: t.StructType
     partial: bool
@@ -176,7 +199,7 @@ class GroupStage:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
         groups: Groups = {}
-        for chunk in chunks(map(_real_rows, batches)):
+        for chunk in chunks(batches):
             with collector_paused():
                 self._take(groups, self.rows.columns(chunk))
             if self.partial and len(groups) > GROUPS_MAX:
@@ -190,10 +213,11 @@ class GroupStage:
     def _take(self, groups: Groups, columns: Columns) -> None:
         of = dict(zip(self.rows.target.names, columns, strict=True))
         keys = zip(*[_hashable(of[key.name], key.dataType) for key in self.keys], strict=True)
-        views = zip(*[of[name] for name in self.in_fields], strict=True)
+        seen = [_views([of[name] for name in names], names, len(columns[0])) for names in self.in_fields]
+        views: Iterable[Any] = seen[0] if len(seen) == 1 else zip(*seen, strict=True)
         fold, view = self.fold, None
         with self._noting(lambda: f", at {clipped(view)}"):
-            for key, view in zip(keys if self.keys else repeat(()), map(row_class(self.in_fields)._make, views)):  # noqa: B905
+            for key, view in zip(keys if self.keys else repeat(()), views):  # noqa: B905 - repeat has no end
                 groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
@@ -212,10 +236,9 @@ class GroupStage:
             raise
 
 
-def _real_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    if NO_ROW not in batch.schema.names:
-        return batch
-    return batch.filter(pc.invert(batch.column(NO_ROW))).drop_columns([NO_ROW])
+def _views(columns: Columns, names: tuple[str, ...], rows: int) -> Iterator[Row]:
+    values: Iterable[Values] = zip(*columns, strict=True) if columns else repeat((), rows)
+    return map(row_class(names)._make, values)
 
 
 def _hashable(values: list[Any], kind: t.DataType) -> list[Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import types as t
 
@@ -22,6 +23,9 @@ from trident_py.schema import arrow_array, arrow_schema, arrow_table, columns_of
 
 Columns: TypeAlias = list[list[Any]]
 """The values of each field, of all rows of a chunk."""
+
+NO_ROW = "_no_row"
+"""The hidden column that is true in a row that is none; see `Flow.marked`."""
 
 CHUNK_ROWS = 2048
 """Rows that go through all steps at once: enough to pay for an Arrow batch, few enough to stay in the caches."""
@@ -76,13 +80,19 @@ class RowPipeline:
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in pieces that are worked on at once."""
-    for batch in batches:
+    """The same rows in pieces that are worked on at once, without those that are none."""
+    for batch in map(_real_rows, batches):
         size = CHUNK_ROWS
         if batch.nbytes > CHUNK_BYTES:
             size = max(1, min(CHUNK_ROWS, CHUNK_BYTES * batch.num_rows // batch.nbytes))
         for offset in range(0, batch.num_rows, size):
             yield batch.slice(offset, size)
+
+
+def _real_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if NO_ROW not in batch.schema.names:
+        return batch
+    return batch.filter(pc.invert(batch.column(NO_ROW))).drop_columns([NO_ROW])
 
 
 def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: str) -> pa.RecordBatch:

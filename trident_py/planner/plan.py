@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from trident_py.graph import Graph, Node, Operation, Phase, RequestSource, Sourc
 from trident_py.planner.commits import Committer, committer
 from trident_py.planner.endings import Ending, state_names, unused
 from trident_py.planner.flow import Flow
+from trident_py.planner.partitioning import hinted
 from trident_py.planner.queries import StateQuery
 from trident_py.planner.rowwise import Transform
 from trident_py.schema import schema_of
@@ -67,6 +69,12 @@ class Branch:
             ask: carries out a ``state_query``; needed where there is one.
         """
         return _built(self.end, frames, batch_id, ask).native()
+
+    @property
+    def rereads(self) -> frozenset[str]:
+        """Those of ``spouts`` that it reads more than once: where ways from one spout meet, in a merge or join."""
+        read = Counter(each.operation.tx_id for each in ancestry(self.end) if isinstance(each.operation, Source))
+        return frozenset(spout for spout, times in read.items() if times > 1)
 
     @property
     def reads_all(self) -> bool:
@@ -156,7 +164,7 @@ def _spout_plan(source: Source) -> SpoutPlan:
 
 def _branch(graph: Graph, name: str, node: Node) -> Branch:
     commits = committer(graph, node) if isinstance(node.operation, Ending) else None
-    return Branch(name=name, spouts=node.spouts, end=node, committer=commits)
+    return Branch(name=name, spouts=node.spouts, end=hinted(node), committer=commits)
 
 
 def ends_of(graph: Graph) -> list[tuple[str, Node]]:

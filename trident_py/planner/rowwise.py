@@ -45,7 +45,7 @@ class RowOperation(Operation):
         (flow,) = inputs
         step = self.step(flow.schema)
         if self.native and not flow.rows.steps:
-            return Flow.of(self.native(flow.frame), step.target)
+            return flow.replaced(self.native, step.target)
         return flow.then(step)
 
 
@@ -82,8 +82,11 @@ def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fiel
     _check_callable(keep)
 
     def step(source: StructType) -> Step:
-        seen = tuple(select(source, in_fields or source.names).names)
-        return FilterStep(title=title, source=tuple(source.names), in_fields=seen, target=source, keep=keep)
+        seen = select(source, in_fields or source.names)
+        if isinstance(condition, NativeFilter):
+            condition.check(seen)
+        names = tuple(seen.names)
+        return FilterStep(title=title, source=tuple(source.names), in_fields=names, target=source, keep=keep)
 
     return RowOperation(title, step, _native(condition, in_fields) if isinstance(condition, NativeFilter) else None)
 

@@ -15,12 +15,13 @@ from trident_py.errors import StateError, TopologyError
 from trident_py.graph import Phase
 from trident_py.operations.base import Filter, Function
 from trident_py.operations.builtin import Count, FilterNull, Max, Negate, Sum
+from trident_py.row_stream import described
 from trident_py.schema import schema_of
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream, TridentState, described
+from trident_py.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
 from trident_py.operations.base import CombinerAggregator, Filter
-from trident_py.operations.builtin import Count, FilterNull, Max, Min, NativeAggregator, Negate, Sum
+from trident_py.operations.builtin import Count, Debug, Equals, FilterNull, Max, Min, NativeAggregator, Negate, Sum
 from trident_py.row import row_class
 from trident_py.schema import schema_of, select
 
@@ -102,3 +102,22 @@ def test_they_show_what_the_user_wrote_and_survive_pickle() -> None:
         assert isinstance(again, CombinerAggregator | Filter)
         assert again.in_fields == thing.in_fields
     assert [repr(Count()), repr(Sum("a")), repr(Max("c"))] == ["Count()", "Sum('a')", "Max('c')"]
+
+
+def test_b8_equals_takes_two_nulls_for_equal_and_two_nans() -> None:
+    rows = [(1, 1), (1, 2), (None, None), (None, 1), (1, None), (math.nan, math.nan), (math.nan, 1.0), (0.0, -0.0)]
+    assert [Equals().is_keep(row) for row in rows] == [True, False, True, False, False, True, False, True]
+    assert Equals("a", "b").in_fields == ("a", "b")
+    assert not Negate(Equals("a", "b")).is_keep((1, 1))
+
+
+def test_b10_debug_keeps_every_row_and_shows_it(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    row = row_class(("word", "n"))._make(("ü", 1))
+    assert Debug().is_keep(row)
+    assert Debug("words").is_keep(row)
+    assert capsys.readouterr().out == "DEBUG: Row(word='ü', n=1)\nwords: Row(word='ü', n=1)\n"
+    with caplog.at_level("INFO", logger="trident_py.debug"):
+        assert Debug("words", use_logger=True).is_keep(row)
+    assert caplog.messages == ["words: Row(word='ü', n=1)"]

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
+from trident_py.operations.builtin import Count
 from trident_py.planner import folds
 from trident_py.planner.folds import (
-    NO_ROW,
     AggregatorFold,
+    ChainFold,
     CombineFold,
     Fold,
     GroupStage,
     MergeFold,
     ReduceFold,
 )
-from trident_py.planner.pipeline import CHUNK_ROWS, RowPipeline
+from trident_py.planner.pipeline import CHUNK_ROWS, NO_ROW, RowPipeline
 from trident_py.row import rows_of
 from trident_py.schema import append, arrow_table, schema_of, select
 
@@ -31,10 +32,12 @@ ROWS = st.lists(st.tuples(st.sampled_from(["a", "bb", "cc", None]), st.none() | 
 
 def stage(fold: Fold[Any], out: str, keys: tuple[str, ...] = (), source: Any = SOURCE, **more: Any) -> GroupStage:
     key_fields = select(source, keys)
-    options: dict[str, Any] = {"in_fields": tuple(source.names), "partial": False, **more}
+    options: dict[str, Any] = {"partial": False, **more}
+    seen: tuple[str, ...] = options.pop("in_fields", tuple(source.names))
     return GroupStage(
         rows=RowPipeline(source),
         keys=key_fields,
+        in_fields=(seen,),
         fold=fold,
         target=append(key_fields, schema_of(out)),
         title="aggregate(it)",
@@ -155,3 +158,26 @@ def test_an_exception_says_in_which_operation_and_at_which_row() -> None:
 def test_a_result_of_another_type_is_named_with_the_operation() -> None:
     with pytest.raises(TypeError, match=r"aggregate\(it\): field 'total' is declared string, got 0 \(int\)"):
         run(stage(ReduceFold(Total()), "total string"), [])
+
+
+@given(ROWS)
+def test_a_chain_folds_side_by_side_and_combines_each_result_with_each(rows: list[Any]) -> None:
+    sorted_words = AggregatorFold(Sorted(), None, schema_of("size int, words array<string>"), "aggregate(it)")
+    chained = GroupStage(
+        rows=RowPipeline(SOURCE),
+        keys=schema_of("n bigint"),
+        in_fields=(("word", "n"), (), ("word",)),
+        fold=ChainFold((ReduceFold(Total()), CombineFold(Count()), sorted_words)),
+        target=schema_of("n bigint, total bigint, count bigint, size int, words array<string>"),
+        partial=False,
+        title="chained_agg(it)",
+    )
+    groups: dict[int | None, list[Any]] = defaultdict(list)
+    for word, n in [*rows, ("twice", 1)]:
+        groups[n].append(word)
+    expected = [
+        (n, (n or 0) * len(words), len(words), *emitted)
+        for n, words in groups.items()
+        for emitted in [(-1, ["twice"])] * words.count("twice") + [(len(words), sorted(words, key=str))]
+    ]
+    assert run(chained, [*rows, ("twice", 1)]) == expected

@@ -1,0 +1,210 @@
+"""Partitions, chains, extremes and assemblies, as they are declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
+from trident_py.errors import TopologyError
+from trident_py.operations.assemblies import FirstN
+from trident_py.operations.base import Assembly
+from trident_py.operations.builtin import Count, Equals, Max, Sum
+from trident_py.planner.partitioning import Partitioning, Repartition
+from trident_py.planner.plan import ancestry, plan
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.memory import MemoryMapState
+from trident_py.stream import Stream
+from trident_py.topology import TridentTopology
+
+
+@pytest.fixture
+def topology() -> TridentTopology:
+    return TridentTopology("wordcount")
+
+
+@pytest.fixture
+def words(topology: TridentTopology) -> Stream:
+    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
+
+
+def fields(stream: Stream) -> str:
+    assert stream.schema is not None
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stream.schema.fields)
+
+
+class Busy(Assembly):
+    """Words that come more than once."""
+
+    def apply(self, stream: Any) -> Any:
+        return stream.group_by("word").aggregate(Count(), "count").filter("count > 1")
+
+
+def test_each_operation_knows_the_fields_behind_it(words: Stream) -> None:
+    for same in (words.partition_by("word"), words.shuffle(), words.global_(), words.broadcast(), words.min_by("n")):
+        assert fields(same) == fields(words)
+    assert fields(words.parallelism_hint(3).max_by("word", len).apply(FirstN(3, "n"))) == fields(words)
+    assert fields(words.partition_aggregate(Count(), "count")) == "count bigint"
+    assert fields(words.group_by("word").partition_aggregate(Total(), "total int")) == "word string, total int"
+    assert fields(words.apply(Busy())) == fields(words.apply(Busy().apply)) == "word string, count bigint"
+    assert words.transform(lambda frame: frame).apply(FirstN(3, "any")).schema is None
+
+
+def test_s14_a_chain_has_the_group_fields_and_then_all_results(words: Stream) -> None:
+    chain = words.chained_agg().aggregate(Count(), "count").aggregate(Sum("n"), "total")
+    assert fields(chain.chain_end()) == "count bigint, total bigint"
+    grouped = words.group_by("word").chained_agg().partition_aggregate(Sorted(), "size int, words array<string>")
+    longer = grouped.partition_aggregate(Longest(), "longest string", in_fields="word")
+    assert fields(longer.chain_end()) == "word string, size int, words array<string>, longest string"
+    assert fields(grouped.chain_end()) == "word string, size int, words array<string>"
+    assert not hasattr(words.chained_agg(), "chain_end")
+    assert not hasattr(chain, "partition_aggregate")
+    assert not hasattr(grouped, "aggregate")
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "partition by an unknown field": (
+        lambda s: s.partition_by("wrd"),
+        r"topology 'wordcount', partition_by\('wrd'\): there is no field 'wrd'; there are 'word', 'n', 'tags'",
+    ),
+    "partition by nothing": (lambda s: s.partition_by(), "name the fields to partition by"),
+    "partition by a field twice": (lambda s: s.partition_by("n", "n"), "'n' is named twice"),
+    "partition by a map": (lambda s: s.partition_by("tags"), "maps don't compare"),
+    "no partition": (lambda s: s.parallelism_hint(0), r"parallelism_hint\(0\): .* an int from 1, not 0"),
+    "a part of a partition": (lambda s: s.parallelism_hint(1.5), r"not 1.5 \(float\)"),
+    "partitions by yes or no": (lambda s: s.parallelism_hint(True), r"not True \(bool\)"),
+    "a partition aggregate of an unknown field": (
+        lambda s: s.partition_aggregate(Sum("x"), "t"),
+        r"partition_aggregate\(Sum\('x'\)\): there is no field 'x'",
+    ),
+    "a partition aggregate to a group field": (
+        lambda s: s.group_by("n").partition_aggregate(Count(), "n"),
+        "there is a field 'n' already",
+    ),
+    "a chain of one name": (
+        lambda s: s.chained_agg().aggregate(Count(), "a").aggregate(Total(), "A bigint"),
+        r"topology 'wordcount', chained_agg\(Count\(\), Total\): two aggregators of one chain give a field 'A'",
+    ),
+    "a chain of a group field": (
+        lambda s: s.group_by("word").chained_agg().aggregate(Max("n"), "word"),
+        r"chained_agg\(Max\('n'\), 'word'\): there is a field 'word' already",
+    ),
+    "a chain of an unknown field": (lambda s: s.chained_agg().aggregate(Sum("x"), "t"), "no field 'x'"),
+    "a chain of a class": (lambda s: s.chained_agg().aggregate(Count, "c"), "an aggregator is an instance of"),
+    "a chain of two values": (
+        lambda s: s.chained_agg().partition_aggregate(Total(), "a int, b int"),
+        "Total gives one value: one field",
+    ),
+    "the least of an unknown field": (lambda s: s.min_by("x"), r"min_by\('x'\): there is no field 'x'"),
+    "the least map": (lambda s: s.min_by("tags"), r"Min\('tags'\) compares values, and 'tags' is map<string,int>"),
+    "the greatest of an unknown field": (lambda s: s.max_by("x", len), r"max_by\('x', len\): there is no field 'x'"),
+    "the greatest of unknown fields": (
+        lambda s: s.transform(lambda frame: frame).max_by("n", abs),
+        "give transform its schema=",
+    ),
+    "the first of an unknown field": (
+        lambda s: s.apply(FirstN(3, "x")),
+        r"topology 'wordcount', apply\(FirstN\(3, 'x'\)\): there is no field 'x'",
+    ),
+    "an assembly that goes wrong": (
+        lambda s: s.project("n").apply(Busy()),
+        r"^topology 'wordcount', group_by\('word'\): there is no field 'word'",
+    ),
+    "an assembly that gives nothing": (
+        lambda s: s.apply(lambda stream: None),
+        r"what an assembly gives is an instance of Stream, not None",
+    ),
+    "equal things of two types": (
+        lambda s: s.filter(Equals("word", "n")),
+        r"filter\(Equals\): Equals compares .* of one type, .* \['string', 'int'\]",
+    ),
+    "one equal thing": (lambda s: s.filter(Equals("word")), "two or more fields"),
+    "equal maps": (lambda s: s.each(["tags"], Equals()), "maps not"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, topology: TridentTopology, words: Stream) -> None:
+    declare, message = WRONG[case]
+    with pytest.raises(TopologyError, match=message):
+        declare(words)
+
+
+def test_a_chain_behind_unknown_fields_still_knows_its_own(words: Stream) -> None:
+    chain = words.transform(lambda frame: frame).group_by("any").chained_agg().aggregate(Sum("x"), "total")
+    assert chain.chain_end().schema is None
+    with pytest.raises(TopologyError, match="a field 'total'; each needs a name of its own"):
+        chain.aggregate(Count(), "total")
+
+
+@pytest.mark.parametrize("arguments", [(0, "n"), (-1, "n"), ("3", "n"), (True, "n"), (3, 4)])
+def test_b3_first_n_takes_a_number_and_a_field(arguments: Any) -> None:
+    with pytest.raises(TopologyError, match="FirstN"):
+        FirstN(*arguments)
+    assert list(map(repr, [FirstN(3), FirstN(2, "n"), FirstN(1, "n", reverse=True)])) == [
+        "FirstN(3)", "FirstN(2, 'n')", "FirstN(1, 'n', reverse=True)",
+    ]  # fmt: skip
+
+
+def test_new_values_take_none_of_them(words: Stream) -> None:
+    state = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    values = state.new_values_stream()
+    declarations: list[Callable[[], object]] = [
+        lambda: values.shuffle(),
+        lambda: values.partition_by("word"),
+        lambda: values.parallelism_hint(2),
+        lambda: values.partition_aggregate(Count(), "c"),
+        lambda: values.chained_agg().aggregate(Count(), "c").chain_end(),
+        lambda: values.min_by("count"),
+        lambda: values.apply(FirstN(1, "count")),
+    ]
+    for declare in declarations:
+        with pytest.raises(TopologyError, match="it needs Spark, and what follows new_values_stream"):
+            declare()
+
+
+# --- which repartitioning a hint is for -------------------------------------------------------------------------------
+
+
+def partitions(topology: TridentTopology) -> list[tuple[Partitioning, int | None]]:
+    """The repartitionings on the way of the only branch, the last one first."""
+    (branch,) = plan(topology._graph).branches
+    operations = [node.operation for node in ancestry(branch.end)]
+    return [(each.kind, each.partitions) for each in operations if isinstance(each, Repartition)]
+
+
+def test_s2_a_hint_is_for_the_repartitioning_before_it(topology: TridentTopology, words: Stream) -> None:
+    both = words.shuffle().filter(bool).parallelism_hint(4).project("word").parallelism_hint(3).partition_by("word")
+    both.transform(lambda frame: frame, "word string").parallelism_hint(2).filter("word != ''").peek(print)
+    assert partitions(topology) == [(Partitioning.BY_FIELDS, 2), (Partitioning.SHUFFLE, 4)]
+
+
+def test_s2_a_hint_with_no_repartitioning_before_it_makes_one(topology: TridentTopology, words: Stream) -> None:
+    words.filter(bool).parallelism_hint(4).aggregate(Total(), "n int").peek(print).parallelism_hint(2)
+    assert partitions(topology) == [(Partitioning.SHUFFLE, 2), (Partitioning.SHUFFLE, 4)]
+
+
+def test_without_a_hint_nothing_is_changed(topology: TridentTopology, words: Stream) -> None:
+    words.global_().partition_aggregate(Count(), "count")
+    assert partitions(topology) == [(Partitioning.GLOBAL, None)]
+
+
+def test_the_plan_shows_them(topology: TridentTopology, words: Stream) -> None:
+    behind = words.partition_by("word").parallelism_hint(2).group_by("word")
+    mixed = behind.chained_agg().aggregate(Count(), "count").aggregate(Longest(), "longest string").chain_end()
+    mixed.partition_aggregate(Count(), "x").min_by("x").apply(FirstN(3, "x"))
+    words.chained_agg().aggregate(Count(), "a").aggregate(Sum("n"), "b").chain_end()
+    lines = [re.sub(r"  +", "  ", line.strip()) for line in topology.explain().splitlines()]
+    for line in (
+        "partition_by('word')  Spark  word string, n int, tags map<string,int>",
+        "parallelism_hint(2)  Spark  word string, n int, tags map<string,int>",
+        "chained_agg(Count(), Longest, 'word')  Python  word string, count bigint, longest string",
+        "partition_aggregate(Count())  Python  x bigint",
+        "min_by('x')  Spark  x bigint",
+        "transform(FirstN(3, 'x'))  Spark  x bigint",
+        "chained_agg(Count(), Sum('n'))  Spark  a bigint, b bigint",
+    ):
+        assert line.replace("  ", " ") in [each.replace("  ", " ") for each in lines]

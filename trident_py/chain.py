@@ -1,0 +1,105 @@
+"""``chained_agg()…chain_end()``: several aggregators in one pass over a stream or its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from attrs import evolve, frozen
+from pyspark.sql.types import StructType
+
+from trident_py.planner.aggregation import Aggregation, AnyAggregator, Scope, part_of, with_part
+from trident_py.row_stream import RowStream
+
+S = TypeVar("S", bound=RowStream)
+
+
+@frozen
+class _Chain(Generic[S]):
+    """The aggregators so far, and the stream to aggregate."""
+
+    _stream: S
+    _aggregation: Aggregation
+
+    def _longer(
+        self, scope: Scope, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None
+    ) -> Aggregation:
+        chained = [*(part.aggregator for part in self._aggregation.parts), aggregator]
+        with self._stream._declaring("chained_agg", *chained, *self._aggregation.keys) as title:  # noqa: SLF001
+            longer = with_part(self._aggregation, part_of(aggregator, out, in_fields), title)
+            if self._stream.schema is not None:
+                longer.output([self._stream.schema])
+            return evolve(longer, scope=scope)
+
+    def _ended(self) -> S:
+        with self._stream._graph.declaring(self._aggregation.title):  # noqa: SLF001 - one concept
+            return self._stream._next(self._aggregation)  # noqa: SLF001
+
+
+@frozen
+class ChainedFullAggregatorDeclarer(_Chain[S]):
+    """A chain of `aggregate`: results for the batch, or for each group of it (Storm H2)."""
+
+    def aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> ChainedFullAggregatorDeclarer[S]:
+        """One more aggregator; the arguments are those of `Stream.aggregate`.
+
+        Combiners alone are combined by partition first; with any other kind among them, each sees all rows of a group.
+
+        Raises:
+            TopologyError: it can't aggregate these fields, or another one gives a field of the same name.
+        """
+        return ChainedFullAggregatorDeclarer(self._stream, self._longer(Scope.BATCH, aggregator, out, in_fields))
+
+    def chain_end(self) -> S:
+        """The group fields, then what the aggregators give, one behind the other (Storm H3).
+
+        Where an `Aggregator` emits several rows, each goes with each of the others'; where it emits none, there is no
+        row.
+        """
+        return self._ended()
+
+
+@frozen
+class ChainedPartitionAggregatorDeclarer(_Chain[S]):
+    """A chain of `partition_aggregate`: results for each partition of the batch (Storm H1)."""
+
+    def partition_aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> ChainedPartitionAggregatorDeclarer[S]:
+        """One more aggregator; the arguments are those of `Stream.aggregate`.
+
+        Raises:
+            TopologyError: it can't aggregate these fields, or another one gives a field of the same name.
+        """
+        return ChainedPartitionAggregatorDeclarer(
+            self._stream, self._longer(Scope.PARTITION, aggregator, out, in_fields)
+        )
+
+    def chain_end(self) -> S:
+        """As `ChainedFullAggregatorDeclarer.chain_end`, for each partition."""
+        return self._ended()
+
+
+@frozen
+class ChainedAggregatorDeclarer(_Chain[S]):
+    """The beginning of a chain; the first aggregator says whether it is by batch or by partition (Storm H4)."""
+
+    def aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> ChainedFullAggregatorDeclarer[S]:
+        """The first aggregator; the arguments are those of `Stream.aggregate`."""
+        return ChainedFullAggregatorDeclarer(self._stream, self._aggregation).aggregate(aggregator, out, in_fields)
+
+    def partition_aggregate(
+        self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
+    ) -> ChainedPartitionAggregatorDeclarer[S]:
+        """The first aggregator; the arguments are those of `Stream.aggregate`."""
+        begun = ChainedPartitionAggregatorDeclarer(self._stream, self._aggregation)
+        return begun.partition_aggregate(aggregator, out, in_fields)
+
+
+def chained(stream: S, keys: tuple[str, ...]) -> ChainedAggregatorDeclarer[S]:
+    """A chain without aggregators so far."""
+    return ChainedAggregatorDeclarer(stream, Aggregation(title="chained_agg()", keys=keys, parts=()))

@@ -1,0 +1,48 @@
+"""Assemblies that come with the product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from trident_py.errors import TopologyError
+from trident_py.operations.base import Assembly
+from trident_py.schema import select, shown
+
+
+class FirstN(Assembly):
+    """The first ``n`` rows of a batch in order of a field, least first; rows without a value come last (Storm B3).
+
+    Args:
+        n: how many at most.
+        in_field: the field to order by; None: any ``n`` rows.
+        reverse: greatest first.
+    """
+
+    def __init__(self, n: int, in_field: str | None = None, reverse: bool = False) -> None:
+        if type(n) is not int or n < 1:
+            raise TopologyError(f"FirstN gives a number of rows from 1, not {shown(n)}")
+        if in_field is not None and not isinstance(in_field, str):
+            raise TopologyError(f"FirstN orders by one field, not {shown(in_field)}")
+        self.n = n
+        self.in_field = in_field
+        self.reverse = reverse
+
+    def __repr__(self) -> str:
+        order = "" if self.in_field is None else f", {self.in_field!r}"
+        return f"FirstN({self.n}{order}{', reverse=True' if self.reverse else ''})"
+
+    def apply(self, stream: Any) -> Any:
+        """Those rows, in order."""
+        if stream.schema is not None and self.in_field is not None:
+            select(stream.schema, [self.in_field])
+        return stream.transform(self, stream.schema)
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Those rows of one batch."""
+        if self.in_field is not None:
+            field = F.col(f"`{self.in_field.replace('`', '``')}`")
+            frame = frame.orderBy(field.desc_nulls_last() if self.reverse else field.asc_nulls_last())
+        return frame.limit(self.n)

@@ -1,0 +1,195 @@
+"""Several streams into one, within each batch: ``merge`` and ``join``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from attrs import frozen
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StructField, StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
+from trident_py.graph import Operation
+from trident_py.planner.flow import Flow
+from trident_py.schema import check_comparable, names_of, same_fields, schema_of, select, shown
+
+
+@frozen
+class Merge(Operation):
+    """The rows of several streams, duplicates and all, under the names of the first (Storm T12)."""
+
+    title: str
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The first one's names; a field may be null where it may be in any of the streams."""
+        first, *others = inputs
+        for position, other in enumerate(others, start=2):
+            if not same_fields(first, _renamed(other, first.names)):
+                raise TopologyError(
+                    f"stream {position} has the fields {other.simpleString()}, the first one {first.simpleString()}; "
+                    f"names may differ, types and their order may not"
+                )
+        nullable = [any(each.fields[position].nullable for each in inputs) for position in range(len(first.fields))]
+        return StructType(
+            [StructField(f.name, f.dataType, null) for f, null in zip(first.fields, nullable, strict=True)]
+        )
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """``UNION ALL``."""
+        schema = self.output([flow.schema for flow in inputs])
+        frames = [_plain(flow.native(), "_") for flow in inputs]
+        return Flow.of(reduce(DataFrame.unionAll, frames).toDF(*schema.names), schema)
+
+
+@frozen
+class Side:
+    """One stream of a join.
+
+    Attributes:
+        keys: its fields to join by.
+        is_optional: whether there are rows where it has no partner, with nulls for it (Storm's ``OUTER``, T14).
+    """
+
+    keys: tuple[str, ...]
+    is_optional: bool
+
+    def rest(self, schema: StructType) -> list[StructField]:
+        """Its other fields."""
+        return [field for field in schema.fields if field.name not in self.keys]
+
+
+@frozen
+class Join(Operation):
+    """The combinations of rows with equal keys, in one batch (Storm T13, T15); a null equals a null, as in groups.
+
+    Attributes:
+        sides: two or more, with as many keys each, of the same types.
+        fields: the names of the result: of the keys, then of the other fields of each side.
+    """
+
+    title: str
+    sides: tuple[Side, ...]
+    fields: tuple[str, ...]
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The keys once, then what else there is; nullable where a partner may be missing."""
+        rest = [
+            StructField(field.name, field.dataType, field.nullable or side.is_optional)
+            for side, source in zip(self.sides, inputs, strict=True)
+            for field in side.rest(source)
+        ]
+        found = [*self._keys(inputs), *rest]
+        if len(found) != len(self.fields):
+            raise TopologyError(
+                f"the result has {len(found)} fields, the keys {list(self.sides[0].keys)} and then "
+                f"{[field.name for field in rest]}; named are {len(self.fields)}, {list(self.fields)}"
+            )
+        return schema_of(_renamed(StructType(found), self.fields))
+
+    def _keys(self, inputs: Sequence[StructType]) -> list[StructField]:
+        all_keys = [select(source, side.keys) for side, source in zip(self.sides, inputs, strict=True)]
+        first = check_same_keys(all_keys)
+        present = [keys for side, keys in zip(self.sides, all_keys, strict=True) if not side.is_optional]
+        return [
+            StructField(key.name, key.dataType, all(keys.fields[position].nullable for keys in present))
+            for position, key in enumerate(first.fields)
+        ]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """One join of Spark's after the other, under names that can't clash."""
+        schema = self.output([flow.schema for flow in inputs])
+        frames = [_plain(flow.native(), f"_{number}_") for number, flow in enumerate(inputs)]
+        at = [
+            {field.name: F.col(f"_{number}_{position}") for position, field in enumerate(flow.schema.fields)}
+            for number, flow in enumerate(inputs)
+        ]
+        keys = [at[0][name] for name in self.sides[0].keys]
+        joined, is_optional = frames[0], self.sides[0].is_optional
+        for side, frame, of in zip(self.sides[1:], frames[1:], at[1:], strict=True):
+            theirs = [of[name] for name in side.keys]
+            equal = reduce(and_, [key.eqNullSafe(other) for key, other in zip(keys, theirs, strict=True)])
+            joined = joined.join(frame, equal, _HOW[is_optional, side.is_optional])
+            keys = [F.coalesce(key, other) for key, other in zip(keys, theirs, strict=True)]
+            is_optional = is_optional and side.is_optional
+        rest = [
+            of[field.name]
+            for side, flow, of in zip(self.sides, inputs, at, strict=True)
+            for field in side.rest(flow.schema)
+        ]
+        return Flow.of(joined.select(*keys, *rest).toDF(*schema.names), schema)
+
+
+_HOW = {(False, False): "inner", (False, True): "left", (True, False): "right", (True, True): "full"}
+"""Spark's join, by whether what was joined so far may be missing, and whether the next side may."""
+
+_SIDES = {"inner": (False, False), "left": (False, True), "outer": (True, True)}
+
+
+def check_same_keys(keys: Sequence[StructType]) -> StructType:
+    """The keys of the first stream, which those of the others can be compared with.
+
+    Raises:
+        TopologyError: they can't.
+    """
+    first, *others = keys
+    check_comparable(first)
+    for other in others:
+        for ours, theirs in zip(first.fields, other.fields, strict=True):
+            if not same_fields(StructType([ours]), _renamed(StructType([theirs]), [ours.name])):
+                raise TopologyError(
+                    f"the keys {ours.name!r} and {theirs.name!r} are {ours.dataType.simpleString()} and "
+                    f"{theirs.dataType.simpleString()}; map one to the type of the other"
+                )
+    return first
+
+
+def join_of(
+    title: str,
+    left_keys: str | Sequence[str],
+    right_keys: str | Sequence[str],
+    fields: str | Sequence[str],
+    how: str,
+) -> Join:
+    """A join of two streams; checks what can be checked without knowing the inputs."""
+    if how not in _SIDES:
+        raise TopologyError(f"how is one of {', '.join(map(repr, _SIDES))}, not {shown(how)}")
+    return _join(title, [left_keys, right_keys], fields, _SIDES[how])
+
+
+def join_all_of(
+    title: str, keys: Sequence[str | Sequence[str]], fields: str | Sequence[str], how: str | Sequence[str]
+) -> Join:
+    """A join of several streams; checks what can be checked without knowing the inputs."""
+    sides = [how] * len(keys) if isinstance(how, str) else list(how)
+    for each in sides:
+        if each not in ("inner", "outer"):
+            raise TopologyError(f"how is 'inner' or 'outer', or one of them for each stream, not {shown(each)}")
+    if len(sides) != len(keys):
+        raise TopologyError(f"say 'inner' or 'outer' for each of {len(keys)} streams, not {sides}")
+    return _join(title, keys, fields, [each == "outer" for each in sides])
+
+
+def _join(
+    title: str, keys: Sequence[str | Sequence[str]], fields: str | Sequence[str], is_optional: Sequence[bool]
+) -> Join:
+    named = [names_of(each) for each in keys]
+    if not named[0] or len({len(each) for each in named}) > 1:
+        raise TopologyError(f"name as many keys on each side, at least one, not {' and '.join(map(repr, named))}")
+    sides = tuple(Side(each, optional) for each, optional in zip(named, is_optional, strict=True))
+    return Join(title, sides, names_of(fields))
+
+
+def _renamed(schema: StructType, names: Sequence[str]) -> StructType:
+    if len(schema.fields) != len(names):
+        return schema
+    return StructType(
+        [StructField(name, field.dataType, field.nullable) for name, field in zip(names, schema.fields, strict=True)]
+    )
+
+
+def _plain(frame: DataFrame, side: str) -> DataFrame:
+    return frame.toDF(*[f"{side}{position}" for position in range(len(frame.columns))])

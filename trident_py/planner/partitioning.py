@@ -1,0 +1,114 @@
+"""Which partition of a batch a row is in: matters to what is done by partition, and to how much runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from attrs import evolve, frozen
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
+from trident_py.graph import Node, Operation
+from trident_py.planner.flow import Flow
+from trident_py.planner.rowwise import ColumnFilter, RowOperation, Transform
+from trident_py.schema import check_comparable, select, shown
+from trident_py.spark.frames import column
+from trident_py.spark.jobs import parallelism
+
+_COPY = "_copy"
+
+
+class Partitioning(Enum):
+    """How rows are spread over partitions."""
+
+    BY_FIELDS = "partition_by"
+    """Rows with the same values in the same partition (Storm S6)."""
+
+    SHUFFLE = "shuffle"
+    """Dealt out evenly (Storm S8)."""
+
+    GLOBAL = "global_"
+    """All rows in one partition (Storm S8)."""
+
+    BROADCAST = "broadcast"
+    """A copy of each row in every partition (Storm S8)."""
+
+
+@frozen(kw_only=True)
+class Repartition(Operation):
+    """Spreads a batch over partitions, each of which runs a task, rows or not.
+
+    Attributes:
+        fields: for `Partitioning.BY_FIELDS`.
+        partitions: how many; None: as many as Spark runs tasks at once, for a broadcast one.
+    """
+
+    title: str
+    kind: Partitioning
+    fields: tuple[str, ...] = ()
+    partitions: int | None = None
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The fields stay."""
+        check_comparable(select(inputs[0], self.fields))
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """A shuffle."""
+        return inputs[0].parted(self._spread)
+
+    def _spread(self, frame: DataFrame) -> DataFrame:
+        match self.kind:
+            case Partitioning.GLOBAL:
+                return frame.repartition(1)
+            case Partitioning.BROADCAST:
+                count = self.partitions or 1
+                copies = frame.crossJoin(frame.sparkSession.range(count).toDF(_COPY))
+                return copies.repartitionById(count, F.col(_COPY).cast("int")).drop(_COPY)
+        count = self.partitions or parallelism(frame.sparkSession)
+        return frame.repartition(count, *map(column, self.fields))
+
+
+@frozen
+class ParallelismHint(Operation):
+    """How many partitions the repartitioning before it makes; where there is none, one is put there (Storm S2)."""
+
+    title: str
+    partitions: int
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The fields stay."""
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Nothing: `hinted` has told the repartitioning."""
+        return inputs[0]
+
+
+def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
+    """Checks the number."""
+    if type(partitions) is not int or partitions < 1:
+        raise TopologyError(f"a number of partitions is an int from 1, not {shown(partitions)}")
+    return ParallelismHint(title, partitions)
+
+
+_KEEP_PARTITIONS = RowOperation | ColumnFilter | Transform | ParallelismHint
+
+
+def hinted(node: Node, partitions: int = 0) -> Node:
+    """``node`` with every hint told to what it is for, which is in front of it; the greatest counts, as in Storm."""
+    operation = node.operation
+    if isinstance(operation, ParallelismHint):
+        partitions = max(partitions, operation.partitions)
+    if isinstance(operation, Repartition) and partitions:
+        operation, partitions = evolve(operation, partitions=partitions), 0
+    passed_on = partitions if isinstance(operation, _KEEP_PARTITIONS) else 0
+    changed = evolve(node, operation=operation, inputs=tuple(hinted(each, passed_on) for each in node.inputs))
+    if partitions and not passed_on:
+        spread = Repartition(title=operation.title, kind=Partitioning.SHUFFLE, partitions=partitions)
+        return Node(spread, (changed,), node.schema, node.label, node.phase)
+    return changed

@@ -1,0 +1,183 @@
+"""What streams do row by row, and which partition their rows are in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import Any, Self
+
+from attrs import evolve, field, frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
+
+from trident_py.errors import TopologyError
+from trident_py.graph import Graph, Node, Operation
+from trident_py.operations.base import Filter, Function
+from trident_py.planner.partitioning import Partitioning, Repartition, parallelism_hint
+from trident_py.planner.rowwise import (
+    ColumnFilter,
+    RowOperation,
+    each_row,
+    filter_rows,
+    flat_map_rows,
+    map_rows,
+    peek_rows,
+    project_rows,
+    transformed,
+)
+from trident_py.row import Row
+from trident_py.schema import names_of, shown
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@frozen
+class RowStream:
+    """Rows with named fields, batch by batch: the part of a `Stream` that gives streams of the same kind."""
+
+    _graph: Graph = field(repr=False)
+    _node: Node = field(repr=False)
+    _label: str | None = None
+
+    @property
+    def schema(self) -> StructType | None:
+        """The fields; None behind a `transform` without ``schema=``, until the topology is started."""
+        return self._node.schema
+
+    # --- row by row ---------------------------------------------------------------------------------------------------
+
+    def each(
+        self,
+        in_fields: str | Sequence[str],
+        operation: Function | Filter,
+        out_schema: str | StructType | None = None,
+    ) -> Self:
+        """Trident's ``each``: appends the fields that a `Function` emits, or keeps the rows that a `Filter` wants.
+
+        Args:
+            in_fields: what the operation sees of a row: a name or several.
+            operation: runs in Spark tasks.
+            out_schema: the fields that a `Function` emits; none for a `Filter`.
+        """
+        with self._declaring("each", operation) as title:
+            names = names_of(in_fields)
+            match operation:
+                case Filter():
+                    return self._next(_filter_seeing(title, names, operation, out_schema))
+                case Function() if out_schema is not None:
+                    return self._next(each_row(title, operation, names, out_schema))
+                case Function():
+                    raise TopologyError("a Function needs out_schema, the fields that it emits")
+            raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
+
+    def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Self:
+        """One row for one row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
+        with self._declaring("map", fn) as title:
+            return self._next(map_rows(title, fn, schema))
+
+    def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Self:
+        """Any number of rows for one row: ``fn`` gives an iterable of tuples, lists or Rows."""
+        with self._declaring("flat_map", fn) as title:
+            return self._next(flat_map_rows(title, fn, schema))
+
+    def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Self:
+        """Keeps the rows for which ``condition`` holds.
+
+        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields. Classic
+        PySpark makes a ``Column`` only where a session is there already; a SQL string such as ``"length(word) > 3"``
+        needs none.
+        """
+        with self._declaring("filter", condition) as title:
+            if isinstance(condition, Column | str):
+                return self._next(ColumnFilter(title, condition))
+            names = condition.in_fields if isinstance(condition, Filter) else ()
+            return self._next(filter_rows(title, condition, names_of(names)))
+
+    def peek(self, fn: Callable[[Row], object]) -> Self:
+        """Shows every row to ``fn``, in Spark tasks; again when a batch is replayed."""
+        with self._declaring("peek", fn) as title:
+            return self._next(peek_rows(title, fn))
+
+    def project(self, *fields: str) -> Self:
+        """Keeps only ``fields``, in this order."""
+        with self._declaring("project", *fields) as title:
+            return self._next(project_rows(title, names_of(fields)))
+
+    def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Self:
+        """Whatever Spark SQL does natively, within one batch.
+
+        Args:
+            fn: called for every attempt, and once at the start with an empty frame; runs no action.
+            schema: the fields of what it returns; None: Spark is asked at the start.
+        """
+        with self._declaring("transform", fn) as title:
+            return self._next(transformed(title, fn, schema))
+
+    def name(self, name: str) -> Self:
+        """The same stream under a name: the states and sinks on it that have none of their own are called so."""
+        with self._declaring("name", name):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise TopologyError(f"a name is made of letters, digits, '_', '.' and '-', not {shown(name)}")
+            return evolve(self, label=name)
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    def partition_by(self, *fields: str) -> Self:
+        """Rows with the same values of ``fields`` into the same partition, for what is done by partition (Storm S6)."""
+        with self._declaring("partition_by", *fields) as title:
+            names = names_of(fields)
+            if not names:
+                raise TopologyError("name the fields to partition by")
+            return self._next(Repartition(title=title, kind=Partitioning.BY_FIELDS, fields=names))
+
+    def shuffle(self) -> Self:
+        """Deals the rows out evenly to all partitions (Storm S8)."""
+        with self._declaring("shuffle") as title:
+            return self._next(Repartition(title=title, kind=Partitioning.SHUFFLE))
+
+    def global_(self) -> Self:
+        """All rows of the batch into one partition (Storm S8)."""
+        with self._declaring("global_") as title:
+            return self._next(Repartition(title=title, kind=Partitioning.GLOBAL))
+
+    def broadcast(self) -> Self:
+        """A copy of every row into each partition: as many copies as `parallelism_hint` says, else one (Storm S8)."""
+        with self._declaring("broadcast") as title:
+            return self._next(Repartition(title=title, kind=Partitioning.BROADCAST))
+
+    def parallelism_hint(self, partitions: int) -> Self:
+        """How many partitions there are, back to the last repartitioning; the greatest hint counts (Storm S2).
+
+        Where there is no repartitioning before it, one is put in: the rows are dealt out evenly. `global_` stays one.
+        """
+        with self._declaring("parallelism_hint", partitions) as title:
+            return self._next(parallelism_hint(title, partitions))
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _next(self, operation: Operation) -> Self:
+        return evolve(self, node=self._graph.add(operation, self._node, label=self._label))
+
+    def _declaring(self, method: str, *arguments: object) -> AbstractContextManager[str]:
+        return self._graph.declaring(f"{method}({', '.join(map(described, arguments))})")
+
+
+def described(thing: object) -> str:
+    """How a user would recognise ``thing`` in a message: a function by its name and place, the rest by its repr."""
+    code = getattr(thing, "__code__", None)
+    if code is not None:
+        place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
+        return f"{getattr(thing, '__name__', 'function')} at {place}"
+    if callable(thing) and hasattr(thing, "__name__"):
+        return str(thing.__name__)
+    return repr(thing) if type(thing).__repr__ is not object.__repr__ else type(thing).__name__
+
+
+def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> RowOperation:
+    if out_schema is not None:
+        raise TopologyError("a Filter emits no fields; leave out_schema out")
+    if condition.in_fields and condition.in_fields != names:
+        raise TopologyError(f"{described(condition)} carries its fields; use filter")
+    return filter_rows(title, condition, names)
