@@ -148,7 +148,7 @@ class Process:
             self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
             record = recovered(self.world.rules, self.record_store, self._recoverables())
         except (StillLed, StoreBusyException):
-            self.post("lead", STANDBY_SECS)
+            self.world.timer(self, "lead", STANDBY_SECS)
             return
         self.world.oracle.took_over(self)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
@@ -189,7 +189,9 @@ class Process:
         if self.inbox:
             self.post("turn", TURN_SECS, self.turns)
         else:
-            self.world.timer(self, driver.next_turn_at(self.world.now) - self.world.now, self.turns)
+            seconds = driver.next_turn_at(self.world.now) - self.world.now
+            if self.world.real_time or seconds <= 0:  # the explorer knows no moment but now
+                self.world.timer(self, "turn", seconds, self.turns)
 
     def on_answer(self, spout: str, ask: Ask) -> None:
         """On the coordinator's thread; one that has nothing takes its time to say so, which makes peace cheap."""

@@ -93,10 +93,9 @@ class World:
         number, life = (process.number, process.life) if process else (None, 0)
         self._add(self.chance.delay(seconds), Event(kind, number, life, arguments, lane))
 
-    def timer(self, process: Process, seconds: float, turn: int) -> None:
-        """A turn is due at a moment; the explorer knows none but now."""
-        if self.real_time or seconds <= 0:
-            self._add(seconds, Event("turn", process.number, process.life, (turn,), ""))
+    def timer(self, process: Process, kind: str, seconds: float, *arguments: Any) -> None:
+        """``kind`` is due at a moment, neither sooner nor later."""
+        self._add(seconds, Event(kind, process.number, process.life, arguments, ""))
 
     def nemesis(self, kind: str, seconds: float, *arguments: Any) -> None:
         """Something from outside happens in so many seconds."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
@@ -44,6 +44,8 @@ WORDS = "word string, n int"
 WORD = st.none() | st.sampled_from(["a", "b", "", "ü", "日本 x", "\U0001f600", "twice"])
 ROWS = st.lists(st.tuples(WORD, st.none() | st.integers(-3, 3)), max_size=12)
 PARTS = st.integers(1, 5)
+EDGES = [("a", 1), (None, 2), (None, None), ("a", None), ("ü", 0), ("日本 x", -1)]
+"""Nulls on either side of a join, groups of one and of two."""
 
 few = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -421,8 +423,9 @@ def joined(left: list[Any], right: list[Any], how: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "outer"])
-@settings(few, max_examples=2)
+@settings(few, max_examples=1)
 @given(left=ROWS, right=ROWS, parts=PARTS)
+@example(left=EDGES, right=[*EDGES[1:], ("b", 7)], parts=2)
 def test_t13_join_of_two_spouts_within_a_batch(
     batch: Batch, how: Any, left: list[Any], right: list[Any], parts: int
 ) -> None:
@@ -502,6 +505,7 @@ class SumsOfBoth(GroupedMultiReducer[tuple[int, int]]):
 
 @few
 @given(left=ROWS, right=ROWS, parts=PARTS)
+@example(left=EDGES, right=EDGES[2:], parts=3)
 def test_t10_and_t11_multi_reduce_sees_the_rows_of_all_streams(
     batch: Batch, left: list[Any], right: list[Any], parts: int
 ) -> None:
