@@ -154,7 +154,8 @@ class World:
         if process.is_paused:
             self.frozen.append(event)
             return
-        self.say(f"{process.name} {event.kind} {' '.join(map(str, event.arguments))}")
+        if self.log is not None:
+            self.say(f"{process.name} {event.kind} {' '.join(map(str, event.arguments))}")
         process.run(event.kind, event.arguments)
 
     def on_start(self, number: int, life: int) -> None:
