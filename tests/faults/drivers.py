@@ -151,8 +151,10 @@ class Driver:
                 process.suspend()
 
     def go_on(self) -> None:
-        """SIGCONT to all of them."""
-        for process in [psutil.Process(self.pid), *self.family()]:
+        """SIGCONT to all of them that are still there."""
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).resume()
+        for process in self.family():
             with suppress(psutil.NoSuchProcess):
                 process.resume()
 
