@@ -8,13 +8,13 @@ that may happen, at any moment, as often as their budget allows.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from attrs import define, field
 
+from tests.simulation.copies import restored, snapshot
 from tests.simulation.keys import key_of
 from tests.simulation.process import Process
 from tests.simulation.rules import Rules, Violation
@@ -48,17 +48,17 @@ class Explorer:
         while queue:
             if len(self.seen) >= self.limit:
                 return None
-            snapshot, story = queue.popleft()
+            before, story = queue.popleft()
             try:
-                for world, what in self._successors(snapshot):
+                for world, what in self._successors(before):
                     found = key_of(world)
                     if hash(found) in self.seen:
                         continue
                     self.seen.add(hash(found))
-                    copy = pickle.dumps(world)
+                    copy = snapshot(world)
                     queue.append((copy, (what, story)))
                     if len(self.seen) % self.finish_every == 0:
-                        finish(_copied(copy))
+                        finish(restored(copy))
             except Violation as violation:
                 violation.add_note("after " + ", ".join(reversed(_unrolled(story))))
                 return violation
@@ -86,13 +86,13 @@ class Explorer:
         first = world.pending[0][2]
         take(world, first)
         choices_of(world).made = []
-        return pickle.dumps(world), None
+        return snapshot(world), None
 
-    def _successors(self, snapshot: bytes) -> Iterator[tuple[World, str]]:
-        for number in range(len(enabled(_copied(snapshot), self.scope))):
+    def _successors(self, before: bytes) -> Iterator[tuple[World, str]]:
+        for number in range(len(enabled(restored(before), self.scope))):
             planned: list[int] | None = []
             while planned is not None:
-                world = _copied(snapshot)
+                world = restored(before)
                 event = enabled(world, self.scope)[number]
                 chance = choices_of(world)
                 chance.planned, chance.made = planned, []
@@ -105,11 +105,6 @@ class Explorer:
                 planned = _next(planned, chance.made)
                 chance.planned, chance.made = [], []
                 yield world, _shown(event)
-
-
-def _copied(snapshot: bytes) -> World:
-    world: World = pickle.loads(snapshot)  # noqa: S301 - our own, a moment ago
-    return world
 
 
 def _next(planned: list[int], made: list[int]) -> list[int] | None:

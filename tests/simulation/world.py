@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copyreg
 import heapq
-import threading
-from copy import deepcopy
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -13,6 +10,7 @@ from attrs import define, evolve, field, frozen
 from coordinators.znodes import Step
 from coordinators.zookeeper import Conflict
 from tests.simulation.chance import Chance
+from tests.simulation.copies import copied
 from tests.simulation.oracle import RECORD, Oracle
 from tests.simulation.plane import COMMIT_SECS, LATE_SECS
 from tests.simulation.process import Killed, Process
@@ -22,8 +20,6 @@ from tests.simulation.stores import Rows, Store, StoreKind
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
 from trident_py.sinks.base import SinkTransaction
-
-copyreg.pickle(type(threading.Lock()), lambda _: (threading.Lock, ()))  # so that a world can be copied
 
 
 @frozen
@@ -210,7 +206,7 @@ class World:
     def on_back_up(self) -> None:
         """Somebody copies ZooKeeper and one of the stores."""
         name = self.chance.pick("which store", list(self.stores))
-        self.backup = (dict(self.server.nodes), name, deepcopy(self.stores[name]))
+        self.backup = (dict(self.server.nodes), name, copied(self.stores[name]))
 
     def on_damage(self, kind: str) -> None:
         """Everything stops, something is not what it was, everything starts again."""
@@ -225,7 +221,7 @@ class World:
         if kind == "ZooKeeper restored from the past":
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
         elif kind == "a store restored from the past" and store is not None:
-            self.stores[name] = deepcopy(store)
+            self.stores[name] = copied(store)
         elif kind == "record damaged" and RECORD in self.server.nodes:
             record = self.server.nodes[RECORD]
             self.server.nodes = {**self.server.nodes, RECORD: evolve(record, data=record.data[:-9])}
