@@ -79,7 +79,7 @@ def plan_faults(world: World, dice: Dice) -> None:
 
     for kind in ("kill", "pause", "cut"):
         for moment in moments(2.5):
-            seconds = [chance.choice([0.5, 2.0, 6.0, 10.0])] if kind != "kill" else []
+            seconds = [min(chance.choice([0.5, 2.0, 6.0, 10.0]), FAULTY_SECS - moment)] if kind != "kill" else []
             world.nemesis(kind, moment, chance.randrange(len(world.processes)), *seconds)
     if chance.random() < 0.1 and all(store.remembers for store in world.stores.values()):
         moment = chance.random() * FAULTY_SECS
@@ -112,7 +112,7 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *
         run_until(world, FAULTY_SECS)
         dice.quiet = True
         end_faults(world)
-        run_until(world, FAULTY_SECS + LEADER_SECS)
+        run_until(world, world.now + LEADER_SECS)
         world.oracle.somebody_leads()
         while world.now < FAULTY_SECS + QUIET_SECS and not world.oracle.is_done():
             run_until(world, world.now + 1.0)
