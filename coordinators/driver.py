@@ -348,7 +348,8 @@ class CoordinatorDriver:
 
     def _delivered(self, txid: int) -> None:
         self._owed.pop(txid, None)
-        self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
+        # Of the record, not of the machine: that may have closed another transaction in this very turn.
+        self._success_upto = min([txid - 1 for txid in self._owed], default=self.record.current_txid - 1)
 
     def _only_success_is_new(self) -> bool:
         # It rides on the next write; it gets one of its own only when none is in sight.

@@ -9,7 +9,16 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import FencedError, PoisonBatchError, SpoutError, TridentError
-from coordinators.notices import Broken, Failed, IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from coordinators.notices import (
+    Acked,
+    Broken,
+    Failed,
+    IdleWanted,
+    PauseRequested,
+    ResumeRequested,
+    StopRequested,
+    SuccessDelivered,
+)
 from coordinators.protocol import StreamId
 from tests.unit.coordinators.world import Numbers, World, attempt
 
@@ -160,6 +169,18 @@ def test_a_new_leader_replays_what_was_in_flight_with_the_next_attempt_ids() -> 
     assert second.settle() == ["BATCH 2:1", "BATCH 3:1", "BATCH 4:1"]
     assert second.metadata["3:1"] == {"lines": [3, "first"]}
     assert second.spouts["lines"].calls[0] == (2, [1, "first"], [2, "first"])
+
+
+def test_a_success_that_is_delivered_in_the_turn_that_closes_the_next_leaves_that_one_owed() -> None:
+    first = World(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=2)
+    first.settle()
+    first.processed("1:0")
+    first.processed("2:0")
+    first.committed("1:0")
+    closing = [Acked(attempt("2:0"), StreamId.COMMIT, edge) for edge in first.edges["2:0", StreamId.COMMIT]]
+    assert "SUCCESS 2:0" in first.turn(*closing, SuccessDelivered(1))  # as if it crashed before it was heard
+    second = World(first.coordination, spouts={"lines": Numbers(upto=2)}).start()
+    assert second.said == ["SUCCESS 2:0"]
 
 
 def test_a_delivered_success_is_not_owed_to_the_next_leader() -> None:
