@@ -11,14 +11,10 @@ from attrs import Attribute, field, frozen
 from attrs.converters import optional
 
 from coordinators.errors import ConfigError
-from coordinators.secret import Secret
+from coordinators.secret import Secret, as_secret
 
 ACL_BYTES_OF_CERTIFICATE = 512
 """At most: the server keeps the certificate's whole subject in the access control list of each node."""
-
-
-def _secret(value: str | Secret) -> Secret:
-    return value if isinstance(value, Secret) else Secret(str(value))
 
 
 def as_login(value: str | Secret | None) -> Secret | None:
@@ -29,7 +25,7 @@ def as_login(value: str | Secret | None) -> Secret | None:
     """
     if value is None:
         return None
-    login = _secret(value)
+    login = as_secret(value)
     user, _, password = login.reveal().partition(":")
     if not user or not password:
         raise ConfigError("the login for ZooKeeper must be 'user:password', and what was given is not (not shown here)")
@@ -50,7 +46,7 @@ class ZooKeeperTLS:
     ca_file: Path = field(converter=Path)
     cert_file: Path | None = field(default=None, converter=optional(Path))
     key_file: Path | None = field(default=None, converter=optional(Path))
-    key_password: Secret | None = field(default=None, converter=optional(_secret))
+    key_password: Secret | None = field(default=None, converter=optional(as_secret))
 
     @key_file.validator
     def _goes_with_certificate(self, _: Attribute[Path | None], value: Path | None) -> None:

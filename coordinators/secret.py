@@ -25,4 +25,4 @@ class Secret:
 
 def as_secret(value: str | Secret) -> Secret:
     """``value`` as a secret; one that is a secret already stays as it is."""
-    return value if isinstance(value, Secret) else Secret(value)
+    return value if isinstance(value, Secret) else Secret(str(value))

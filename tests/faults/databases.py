@@ -16,30 +16,14 @@ from tests.faults.small import small_disk
 @fault("postgres-restarted-before-merge")
 def _(case: Case) -> None:
     """D2: the server crashes between staging and merge: what is staged is gone, nothing else."""
-    case.session = 20.0
-    leader, _ = case.pair(before_merge=["hold", 1])
-    case.await_fired(leader)
-    wait_until("it stands still", leader.is_stopped)
-    case.world.postgres.stop("immediate")
-    case.world.postgres.start()
-    leader.go_on()
-    case.await_commits(2, since=monotonic())
+    _crash_at(case, before_merge=["hold", 1])
     happened("was not properly shut down" in case.world.postgres.log, "the server has crashed")
-    happened(len(case.events("leads")) == 1, "the leader leads on")
 
 
 @fault("postgres-restarted-before-commit", fast=True)
 def _(case: Case) -> None:
     """D2: the server crashes between merge and COMMIT."""
-    case.session = 20.0
-    leader, _ = case.pair(before_db_commit=["hold", 1])
-    case.await_fired(leader)
-    wait_until("it stands still", leader.is_stopped)
-    case.world.postgres.stop("immediate")
-    case.world.postgres.start()
-    leader.go_on()
-    case.await_commits(2, since=monotonic())
-    happened(len(case.events("leads")) == 1, "the leader leads on")
+    _crash_at(case, before_db_commit=["hold", 1])
 
 
 @fault("postgres-backends-terminated")
@@ -75,3 +59,16 @@ def _(case: Case) -> None:
             # Python workers keep their connections.
             connection.execute(f'DROP DATABASE "{case.topology}" WITH (FORCE)'.encode())
             connection.execute("DROP TABLESPACE small")
+
+
+def _crash_at(case: Case, **point: list[object]) -> None:
+    """The server crashes and starts again while the leader stands still at ``point``; the leader leads on."""
+    case.session = 20.0
+    leader, _ = case.pair(**point)
+    case.await_fired(leader)
+    wait_until("it stands still", leader.is_stopped)
+    case.world.postgres.stop("immediate")
+    case.world.postgres.start()
+    leader.go_on()
+    case.await_commits(2, since=monotonic())
+    happened(len(case.events("leads")) == 1, "the leader leads on")

@@ -37,7 +37,6 @@ class Work:
 
     attempt: TransactionAttempt
     rows: dict[str, Rows] = field(factory=dict)
-    inputs: list[int] = field(factory=list)
     running: int = 0
     prepared: set[str] = field(factory=set)
     cancelled: bool = False
@@ -74,7 +73,7 @@ class Plane:
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
         """Every spout emits, on its own thread."""
-        self.process.announces("emit_batch")
+        self.process.may_crash("before emit_batch")
         self.process.world.oracle.batch_announced(attempt)
         self.works[attempt] = Work(attempt)
         for spout, edge in zip(self.process.world.sources, edges, strict=True):
@@ -82,7 +81,7 @@ class Plane:
 
     def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
         """One after the other, on the thread for commits."""
-        self.process.announces("emit_commit")
+        self.process.may_crash("before emit_commit")
         work, names = self.works[attempt], list(self.process.world.stores)
         if set(names) - work.prepared:
             raise Violation("S10", f"{attempt} commits although {set(names) - work.prepared} have not prepared it")
@@ -92,13 +91,13 @@ class Plane:
 
     def emit_success(self, attempt: TransactionAttempt) -> None:
         """Delivered on the spouts' threads, in order."""
-        self.process.announces("emit_success")
+        self.process.may_crash("before emit_success")
         self.works.pop(attempt, None)
         self.process.post("success", EMIT_SECS, attempt, lane="successes")
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """What runs may run on for a while."""
-        self.process.announces("cancel")
+        self.process.may_crash("before cancel")
         work = self.works.pop(attempt, None)
         if work is not None:
             work.cancelled = True
@@ -188,7 +187,7 @@ class Plane:
             self._fail_commit(error)
             return
         self.process.world.oracle.commit_started(self.process)
-        self.process.send_commit(commit.stores[0], self.transaction(commit.work.attempt))
+        self.process.world.send_commit(self.process, commit.stores[0], self.transaction(commit.work.attempt))
 
     def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken."""

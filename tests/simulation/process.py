@@ -19,7 +19,6 @@ from tests.simulation.plane import Plane
 from tests.simulation.sources import SourceCoordinator
 from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
-from trident_py.sinks.base import SinkTransaction
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -100,10 +99,6 @@ class Process:
         """A crash point."""
         if self.is_busy and self.world.chance.happens("crash at a step"):
             raise Killed(where)
-
-    def announces(self, what: str) -> None:
-        """A crash point between one announcement and the next."""
-        self.may_crash(f"before {what}")
 
     # --- what happens in it -------------------------------------------------------------------------------------------
 
@@ -204,10 +199,6 @@ class Process:
     def on_report(self, notice: Notice) -> None:
         """A report has arrived."""
         self.deliver(notice)
-
-    def send_commit(self, store: str, tx: SinkTransaction) -> None:
-        """The commit is on its way; it lands whatever becomes of us."""
-        self.world.send_commit(self, store, tx)
 
     def draw_edge(self) -> int:
         """An edge; different within one ledger, which is all that the acker needs."""
