@@ -25,7 +25,10 @@ from coordinators.notices import (
     Broken,
     Defined,
     DefinitionFailed,
+    DefinitionNotice,
+    ExtentsLearned,
     Failed,
+    Fingerprinted,
     IdleWanted,
     Notice,
     NotReady,
@@ -114,6 +117,7 @@ class CoordinatorDriver:
             {txid: dict(metadata) for txid, metadata in record.metadata.items()},
             dict(record.cursors),
             record.current_txid,
+            {txid: dict(seen) for txid, seen in record.fingerprints.items()},
         )
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
@@ -164,7 +168,7 @@ class CoordinatorDriver:
                 )
             case Failed(attempt, cause, counts):
                 return self._failed(attempt, cause, counts, now)
-            case Defined() | NotReady() | DefinitionFailed():
+            case Defined() | NotReady() | DefinitionFailed() | ExtentsLearned() | Fingerprinted():
                 self._take_definition(notice, now)
             case SuccessDelivered(txid):
                 self._delivered(txid)
@@ -276,8 +280,11 @@ class CoordinatorDriver:
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
-    def _take_definition(self, notice: Defined | DefinitionFailed | NotReady, now: float) -> None:
+    def _take_definition(self, notice: DefinitionNotice, now: float) -> None:
         match notice:
+            case ExtentsLearned(attempt) | Fingerprinted(attempt):
+                if self.machine.is_live(attempt):
+                    self.definitions.take_emission(self.topology, notice)
             case Defined():
                 self.definitions.take_defined(notice)
             case NotReady():
@@ -319,6 +326,7 @@ class CoordinatorDriver:
 
     def _write(self, stored: StoreRecord | None) -> None:
         current = self.record.current_txid if stored is None else stored.current_txid
+        self.definitions.close_before(current)
         self.definitions.forget_before(current - 1)
         attempts = {txid: a for txid, a in self._owed.items() if txid > self._success_upto}
         live = self.machine.attempt_ids if stored is None else stored.attempt_ids
@@ -337,6 +345,7 @@ class CoordinatorDriver:
             committing=tuple(self._pin(attempt) for attempt in committing),
             cursors=dict(self.definitions.cursors),
             success_upto=self._success_upto,
+            fingerprints={txid: dict(seen) for txid, seen in self.definitions.fingerprints.items() if txid >= current},
         )
         self.store.write(record)
         self.record = record

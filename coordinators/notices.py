@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.fingerprint import Fingerprint
 from coordinators.protocol import StreamId
 
 
@@ -67,6 +68,30 @@ class DefinitionFailed:
 
 
 @frozen
+class ExtentsLearned:
+    """What a batch consists of was found out by emitting it; posted before the emission is acked.
+
+    Attributes:
+        metadata: the definition, with its extents: replaces the one without.
+        moved: the cursors that move when this very attempt has committed.
+    """
+
+    attempt: TransactionAttempt
+    spout: str
+    metadata: Json
+    moved: Mapping[str, Json] = field(factory=dict)
+
+
+@frozen
+class Fingerprinted:
+    """What the rows of a spout's part of ``attempt`` were; comes before the report of the job that saw them."""
+
+    attempt: TransactionAttempt
+    spout: str
+    fingerprint: Fingerprint
+
+
+@frozen
 class SuccessDelivered:
     """Every ``success`` of ``txid`` has returned."""
 
@@ -104,14 +129,15 @@ class IdleWanted:
     done: Callable[[BaseException | None], Any]
 
 
+DefinitionNotice = Defined | NotReady | DefinitionFailed | ExtentsLearned | Fingerprinted
+"""What a transaction consists of: its definition, and what is found out by emitting it."""
+
 Notice = (
     Acked
     | Broken
-    | Defined
-    | DefinitionFailed
+    | DefinitionNotice
     | Failed
     | IdleWanted
-    | NotReady
     | PauseRequested
     | ResumeRequested
     | StopRequested

@@ -17,6 +17,7 @@ from coordinators.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.canonical import Json, canonical_json, content_hash
 from coordinators.cursors import Cursors, CursorShard
 from coordinators.errors import MetadataError
+from coordinators.fingerprint import Fingerprint
 
 RECORD_VERSION = 1
 INLINE_BYTES_MAX = 4 * 1024
@@ -45,6 +46,7 @@ class CoordinatorRecord:
         states: the txid at which each state joined the topology.
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
+        fingerprints: what the rows of an attempt were, by txid, then by spout; of transactions that are not committed.
     """
 
     epoch: int
@@ -56,6 +58,7 @@ class CoordinatorRecord:
     states: Mapping[str, int] = field(factory=dict)
     cursors: Mapping[str, Cursors] = field(factory=dict)
     success_upto: int = INITIAL_TXID - 1
+    fingerprints: Mapping[int, Mapping[str, Fingerprint]] = field(factory=dict)
 
 
 @frozen
@@ -98,6 +101,10 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         "states": dict(record.states),
         "cursors": cursors,
         "success_upto": record.success_upto,
+        "fingerprints": {
+            str(txid): {spout: [each.rows, each.sum] for spout, each in seen.items()}
+            for txid, seen in record.fingerprints.items()
+        },
         "blobs": {name: content_hash(text) for name, text in blobs.items()},
     }
     body["crc"] = content_hash(canonical_json(body))
@@ -153,6 +160,10 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         states=body["states"],
         cursors={spout: positions(names) for spout, names in body["cursors"].items()},
         success_upto=body["success_upto"],
+        fingerprints={
+            int(txid): {spout: Fingerprint(*each) for spout, each in seen.items()}
+            for txid, seen in body.get("fingerprints", {}).items()
+        },
     )
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import define, field, frozen
@@ -15,7 +15,8 @@ from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.canonical import Json, canonical_json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import MetadataError, SpoutError
-from coordinators.notices import Defined, DefinitionFailed, NotReady
+from coordinators.fingerprint import Fingerprint
+from coordinators.notices import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
 
 
 @frozen
@@ -108,8 +109,10 @@ class Definitions:
 
     Attributes:
         known: metadata by txid, then by spout: stored, or just defined.
-        cursors: positions by spout, after the last admitted transaction.
-        moved_upto: that transaction.
+        cursors: positions by spout: of those that define what a batch consists of, after the last admitted transaction;
+            of those that learn it by emitting, after the last closed one.
+        fingerprints: by txid, then by spout, what the rows of an attempt were.
+        moved_upto: the last admitted transaction.
         exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
     """
 
@@ -118,9 +121,11 @@ class Definitions:
     known: dict[int, dict[str, Json]]
     cursors: dict[str, Cursors]
     frontier: int
+    fingerprints: dict[int, dict[str, Fingerprint]] = field(factory=dict)
     moved_upto: int = field(init=False)
     _defined: dict[int, dict[str, Defined]] = field(factory=dict, init=False)
     _ahead: dict[int, dict[str, Defined]] = field(factory=dict, init=False)  # exact ones, not attempted yet
+    _learned: dict[int, dict[str, ExtentsLearned]] = field(factory=dict, init=False)
     _inquiries: dict[str, SpoutInquiry] = field(init=False)
     _numbers: int = field(default=0, init=False)
 
@@ -211,8 +216,27 @@ class Definitions:
             return  # A replay: its cursors have moved before, and those of later transactions too.
         self.moved_upto = txid
         for spout, answer in answers.items():
-            if answer.moved:
-                self.cursors[spout] = self.cursors.get(spout, Cursors()).updated(answer.moved)
+            self._move_cursors(spout, answer.moved)
+
+    def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
+        """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.
+
+        Raises:
+            SpoutError: the rows are others than before, and the spout has promised the same.
+        """
+        txid, spout = notice.attempt.txid, notice.spout
+        if isinstance(notice, ExtentsLearned):
+            self.known[txid][spout] = notice.metadata
+            self._learned.setdefault(txid, {})[spout] = notice
+        elif spout in self.exact:
+            before = self.fingerprints.setdefault(txid, {}).setdefault(spout, notice.fingerprint)
+            _check_same(topology, notice, before)
+
+    def close_before(self, txid: int) -> None:
+        """The transactions below ``txid`` are committed: what their emission moved has moved for good."""
+        for closed in sorted(learned for learned in self._learned if learned < txid):
+            for spout, notice in self._learned.pop(closed).items():
+                self._move_cursors(spout, notice.moved)
 
     def go_back(self, txid: int) -> None:
         """``txid`` and every later one must be defined again, with what is known about them.
@@ -225,6 +249,7 @@ class Definitions:
             for answer in answers.values():
                 self._keep_ahead(answer)
         self._defined = {known: answers for known, answers in self._defined.items() if known < txid}
+        self._learned = {known: notices for known, notices in self._learned.items() if known < txid}
         for spout, entry in self._inquiries.items():
             entry.is_stale = entry.asked is not None and spout not in self.exact
         self._move(min(txid, self.frontier))
@@ -233,6 +258,7 @@ class Definitions:
         """Drop what is known about transactions below ``txid``."""
         for known in [known for known in self.known if known < txid]:
             del self.known[known]
+            self.fingerprints.pop(known, None)
 
     def refused_since(self, number: int) -> bool:
         """Whether every spout, asked after ask ``number``, was not ready for the frontier, and none is being asked."""
@@ -243,6 +269,10 @@ class Definitions:
         for entry in self._inquiries.values():
             if not entry.backing_off:
                 entry.ask_again_at = 0.0
+
+    def _move_cursors(self, spout: str, moved: Mapping[str, Json]) -> None:
+        if moved:
+            self.cursors[spout] = self.cursors.get(spout, Cursors()).updated(moved)
 
     def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
         if inquiry.asked is None or inquiry.asked.number != number:
@@ -258,3 +288,16 @@ class Definitions:
             entry.answer, entry.refused, entry.wait = ahead.get(spout), 0, POLL_MIN
             entry.ask_again_at, entry.backing_off = 0.0, False
         self._complete()
+
+
+def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> None:
+    now = notice.fingerprint
+    if now == before:
+        return
+    what = f"{now.rows} rows" if now.rows != before.rows else "other rows, as many,"
+    raise SpoutError(
+        f"topology {topology!r}, spout {notice.spout!r}, transaction {notice.attempt.txid}: attempt {notice.attempt} "
+        f"read {what} where an earlier one read {before.rows} rows, from the same metadata. Nothing of this attempt is "
+        f"committed. A spout with Replay.EXACT must give the same rows again, others declare Replay.OPAQUE; mend the "
+        f"spout, or restore what it reads, and start the topology again"
+    )

@@ -68,6 +68,12 @@ if TYPE_CHECKING:
     from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
     from trident_py.spouts.files import FileSpout as FileSpout
     from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+    from trident_py.spouts.partitioned import IOpaquePartitionedTridentSpout as IOpaquePartitionedTridentSpout
+    from trident_py.spouts.partitioned import IPartitionedTridentSpout as IPartitionedTridentSpout
+    from trident_py.spouts.partitioned import ISpoutPartition as ISpoutPartition
+    from trident_py.spouts.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
+    from trident_py.spouts.partitioned import PartitionedCoordinator as PartitionedCoordinator
+    from trident_py.spouts.partitioned import PartitionedEmitter as PartitionedEmitter
     from trident_py.states.backing import CachedMap as CachedMap
     from trident_py.states.backing import IBackingMap as IBackingMap
     from trident_py.states.base import FencedState as FencedState
@@ -162,6 +168,14 @@ else:
             "trident_py.spouts.feeder": ["FeederBatchSpout", "FeederCommitterBatchSpout"],
             "trident_py.spouts.files": ["FileSpout"],
             "trident_py.spouts.fixed": ["FixedBatchSpout"],
+            "trident_py.spouts.partitioned": [
+                "IOpaquePartitionedTridentSpout",
+                "IPartitionedTridentSpout",
+                "ISpoutPartition",
+                "OpaquePartitionedEmitter",
+                "PartitionedCoordinator",
+                "PartitionedEmitter",
+            ],
             "trident_py.states.backing": ["CachedMap", "IBackingMap"],
             "trident_py.states.base": [
                 "FencedState",

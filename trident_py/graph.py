@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, frozen
 from pyspark.sql.types import StringType, StructField, StructType
@@ -16,7 +16,7 @@ from trident_py.errors import StateError, TopologyError
 if TYPE_CHECKING:
     from coordinators.attempt import TransactionAttempt
     from trident_py.planner.flow import Flow
-    from trident_py.spouts.base import IBatchSpout, ITridentSpout
+    from trident_py.spouts.adapting import AnySpout
 
 
 class Phase(Enum):
@@ -105,7 +105,7 @@ class Source(Operation):
 
     title: str
     tx_id: str
-    spout: ITridentSpout[Any] | IBatchSpout
+    spout: AnySpout
     schema: StructType
 
     def output(self, inputs: Sequence[StructType]) -> StructType:

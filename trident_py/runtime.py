@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
 from coordinators.candidate import Candidate, Withdrawn
-from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.leadership import ZooKeeperRecordStore, lead, stand_by
@@ -45,6 +44,7 @@ from trident_py.spark.processing import MicroBatches
 from trident_py.spark.requests import RequestJobs
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.base import Replay
+from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 from trident_py.states.base import FencedState
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class _Assembly:
         reads.is_torn = is_torn(participants, record)
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
-            threads.coordinator.restore(record.cursors.get(threads.tx_id, Cursors()))
+            threads.restore(record)
         self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
         resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
         return self._driver(record, streams, participants)
@@ -187,7 +187,7 @@ class _Assembly:
             record=record,
             streams=streams,
             spouts=tuple(spout.tx_id for spout in self.plan.spouts),
-            exact=frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT),
+            exact=self._exact(),
             draw_edge=draw_edge,
             max_spout_pending=config.max_spout_pending,
             message_timeout=config.message_timeout,
@@ -197,6 +197,9 @@ class _Assembly:
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             observe=self.progress.observe,
         )
+
+    def _exact(self) -> frozenset[str]:
+        return frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT)
 
     def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
         tx_id, spout = plan.tx_id, plan.spout
@@ -213,6 +216,7 @@ class _Assembly:
     ) -> TopologyStreams:
         batches = MicroBatches(
             session=self.session,
+            exact=self._exact(),
             tag_prefix=f"trident:{self.name}:{self.store.epoch}",
             branches=self.plan.branches,
             participants=participants,
@@ -250,12 +254,13 @@ class _Assembly:
     def _pins(self, participants: list[Participant]) -> bool:
         """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
         opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
+        learning = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in self.plan.spouts)
         asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked
         unfenced = any(
             isinstance(state, StateParticipant) and not isinstance(state.state, FencedState)
             for state in everything(participants)
         )
-        return opaque or asking or unfenced
+        return opaque or learning or asking or unfenced
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -24,7 +24,7 @@ from trident_py.query import TridentQuery
 from trident_py.row_stream import described
 from trident_py.runtime import start_topology
 from trident_py.schema import names_of, schema_of, shown
-from trident_py.spouts.base import IBatchSpout, ITridentSpout
+from trident_py.spouts.adapting import SPOUTS, AnySpout
 from trident_py.states.base import StateFactory, StateKind
 from trident_py.stream import GroupedStream, Stream, TridentState
 
@@ -49,7 +49,7 @@ class TridentTopology:
         """Its name."""
         return self._graph.topology
 
-    def new_stream(self, tx_id: str, spout: ITridentSpout[Any] | IBatchSpout) -> Stream:
+    def new_stream(self, tx_id: str, spout: AnySpout) -> Stream:
         """The rows of a spout.
 
         Args:
@@ -61,8 +61,9 @@ class TridentTopology:
                 raise TopologyError(f"a tx_id is a string that is not empty and has no '/', not {shown(tx_id)}")
             if any(isinstance(node.operation, Source) and node.operation.tx_id == tx_id for node in self._graph.nodes):
                 raise TopologyError(f"there is a stream {tx_id!r} already; each has a tx_id of its own")
-            if not isinstance(spout, ITridentSpout | IBatchSpout):
-                raise TopologyError(f"a spout is an instance of ITridentSpout or IBatchSpout, not {shown(spout)}")
+            if not isinstance(spout, SPOUTS):
+                kinds = ", ".join(kind.__name__ for kind in SPOUTS)
+                raise TopologyError(f"a spout is an instance of one of {kinds}, not {shown(spout)}")
             if not hasattr(spout, "output_schema"):
                 raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))

@@ -50,6 +50,7 @@ def _record(record: Any) -> Any:
         str(sorted(record.metadata.items())),
         str(record.committing),
         record.success_upto,
+        str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
 
 
@@ -96,7 +97,8 @@ def _driver(world: World, process: Process) -> Any:
         driver._success_upto,
         str(driver._followups),
         tuple(_notice(notice, asked) for notice in process.inbox),
-        tuple(c.coordinator.handed_out for c in process.coordinators.values()),  # type: ignore[attr-defined]
+        tuple(getattr(c.coordinator, "handed_out", None) for c in process.coordinators.values()),
+        tuple(str((e._positions, e._upto, sorted(e._extents.items()))) for e in process.emitters.values()),
     )
 
 
@@ -106,6 +108,7 @@ def _definitions(definitions: Any) -> Any:
         definitions.frontier,
         definitions.moved_upto,
         str(sorted(definitions.known.items())),
+        str([(txid, sorted(map(str, notices.values()))) for txid, notices in definitions._learned.items()]),
         str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._defined.items()]),
         str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._ahead.items()]),
         str(

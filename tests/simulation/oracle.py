@@ -175,7 +175,7 @@ class Oracle:
         world = self.world
         if self.stopped:
             return
-        available = {name: source.available for name, source in world.sources.items()}
+        available = {name: rows for source in world.sources.values() for name, rows in source.inputs.items()}
         for store in world.stores.values():
             store.check()
             rows = [row for entry in store.ledger for row in entry.rows]

@@ -10,10 +10,13 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import CoordinationLost, TridentError
-from coordinators.notices import Acked, Failed, Notice, SuccessDelivered
+from coordinators.fingerprint import Fingerprint
+from coordinators.notices import Acked, ExtentsLearned, Failed, Fingerprinted, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
+from tests.simulation.partitions import Sent, emitted
 from tests.simulation.rules import Violation
+from tests.simulation.sources import Source
 from tests.simulation.stores import Rows
 from trident_py.errors import StoreBusyException
 from trident_py.sinks.base import SinkTransaction, TransactionKey
@@ -31,12 +34,14 @@ class Work:
 
     Attributes:
         rows: what each spout gave.
+        extents: what those that learn it have given.
         running: how many jobs of it run.
         prepared: the stores whose job is done.
     """
 
     attempt: TransactionAttempt
     rows: dict[str, Rows] = field(factory=dict)
+    extents: dict[str, Any] = field(factory=dict)
     running: int = 0
     prepared: set[str] = field(factory=set)
     cancelled: bool = False
@@ -118,7 +123,7 @@ class Plane:
         try:
             if world.chance.happens("user code fails"):
                 raise ValueError("user code")
-            work.rows[spout] = world.sources[spout].read(attempt.txid, extent)
+            work.rows[spout] = self._emitted(work, world.sources[spout], extent)
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
@@ -132,6 +137,23 @@ class Plane:
             for branch in range(len(world.stores)):
                 work.running += 1
                 self.process.post("job", JOB_SECS, work, branch)
+
+    def _emitted(self, work: Work, source: Source, metadata: Any) -> Rows:
+        txid = work.attempt.txid
+        rows = self._learned(work, source, metadata) if source.learns else source.read(txid, metadata)
+        if source.exact:
+            seen = Fingerprint(len(rows), sum(position for _, position in rows))
+            self.process.deliver(Fingerprinted(work.attempt, source.name, seen))
+        return rows
+
+    def _learned(self, work: Work, source: Source, metadata: Any) -> Rows:
+        sent, emitter = Sent(), self.process.emitters[source.name]
+        emitter.emit_batch(work.attempt, metadata, sent)
+        rows, note = emitted(self.process.world, source, sent.task)
+        learned = emitter.learn(work.attempt, [note])
+        work.extents[source.name] = learned.moved
+        self.process.deliver(ExtentsLearned(work.attempt, source.name, learned.metadata, learned.moved))
+        return rows
 
     def on_job(self, work: Work, branch: int) -> None:
         """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""
@@ -187,6 +209,8 @@ class Plane:
             self._fail_commit(error)
             return
         self.process.world.oracle.commit_started(self.process)
+        for name, extents in commit.work.extents.items():
+            self.process.world.sources[name].committing(commit.work.attempt.txid, extents)
         self.process.world.send_commit(self.process, commit.stores[0], self.transaction(commit.work.attempt))
 
     def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
@@ -220,6 +244,8 @@ class Plane:
         self.process.world.oracle.success_delivered(attempt.txid)
         for source in self.process.world.sources.values():
             source.success(attempt.txid)
+        for emitter in self.process.emitters.values():
+            emitter.success(attempt)
         self.process.deliver(SuccessDelivered(attempt.txid))
 
     def transaction(self, attempt: TransactionAttempt) -> SinkTransaction:

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from coordinators import leadership
+from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.candidate import Candidate
+from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
 from coordinators.leadership import ZooKeeperRecordStore
 from coordinators.notices import Notice, NotReady
+from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from tests.simulation.mutants import recovered, weaken
+from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
 from tests.simulation.sources import SourceCoordinator
 from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
+from trident_py.spouts.partition_executor import PartitionTasksEmitter
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -69,6 +74,7 @@ class Process:
     driver: CoordinatorDriver | None = None
     plane: Plane = field(init=False)
     coordinators: dict[str, TridentSpoutCoordinator] = field(factory=dict)
+    emitters: dict[str, PartitionTasksEmitter] = field(factory=dict)
     inbox: list[Notice] = field(factory=list)
     next_edge: int = 1
     turns: int = 0
@@ -147,10 +153,7 @@ class Process:
             return
         self.world.oracle.took_over(self)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
-        self.coordinators = {
-            name: TridentSpoutCoordinator("simulated", name, SourceCoordinator(self.world, source), source.exact)
-            for name, source in self.world.sources.items()
-        }
+        self._make_spouts(record)
         self.driver = CoordinatorDriver(
             topology="simulated",
             store=self.record_store,
@@ -169,6 +172,16 @@ class Process:
         weaken(self.driver, self.world.rules)
         self.driver.start(self.world.now)
         self.post("turn", TURN_SECS, self.turns)
+
+    def _make_spouts(self, record: CoordinatorRecord) -> None:
+        self.coordinators, self.emitters = {}, {}
+        for name, source in self.world.sources.items():
+            coordinator: BatchCoordinator[Any] = SourceCoordinator(self.world, source)
+            if source.learns:
+                coordinator, self.emitters[name] = halves(self.world, source)
+                positions = dict(record.cursors.get(name, Cursors()).items())
+                self.emitters[name].restore(positions, record.current_txid - 1)
+            self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
 
     def _recoverables(self) -> list[Any]:
         return [Recovering(self, store) for store in self.world.stores.values()]

@@ -46,6 +46,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
     exact = [chance.random() < 0.6 for _ in range(chance.choice([1, 1, 2]))]
+    learns = [random.Random(f"{dice.seed} {number}").random() < 0.3 for number in range(len(exact))]
     kinds = [StoreKind.UNDO, StoreKind.UNFENCED, *([StoreKind.COMPARE] if all(exact) or chance.random() < 0.2 else [])]
     count = chance.choice([1, 2, 2])
     stores = [store_of(f"store{n}", chance.choice(kinds), rules, chance) for n in range(count)]
@@ -53,9 +54,12 @@ def world_of(dice: Dice, rules: Rules) -> World:
         chance=dice,
         rules=rules,
         stores={store.name: store for store in stores},
-        sources={f"spout{n}": Source(f"spout{n}", is_exact, chance.randrange(8)) for n, is_exact in enumerate(exact)},
+        sources={
+            f"spout{n}": Source(f"spout{n}", is_exact, chance.randrange(8), learns=learning)
+            for n, (is_exact, learning) in enumerate(zip(exact, learns, strict=True))
+        },
         max_spout_pending=chance.choice([1, 2, 3, 4]),
-        pins=not all(exact) or any(store.kind is StoreKind.UNFENCED for store in stores),
+        pins=not all(exact) or any(learns) or any(store.kind is StoreKind.UNFENCED for store in stores),
         reads_are_stale=dice.rates["stale read"] > 0,
     )
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -23,6 +23,8 @@ class Source:
 
     Attributes:
         exact: whether a transaction is the same batch for ever.
+        learns: whether only emitting a batch tells what it consists of; then an exact one is the same from its first
+            commit on.
         available: how many rows there are now.
         lost_upto: rows below this can't be read any more.
         extents: for exact ones, what each transaction was when it was first attempted.
@@ -33,8 +35,21 @@ class Source:
     exact: bool
     available: int
     lost_upto: int = 0
-    extents: dict[int, list[int]] = field(factory=dict)
+    extents: dict[int, Any] = field(factory=dict)
     succeeded: int = 0
+    learns: bool = False
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """How many rows there are now, under each name that rows have: one that learns has two partitions."""
+        if not self.learns:
+            return {self.name: self.available}
+        return {f"{self.name}.0": (self.available + 1) // 2, f"{self.name}.1": self.available // 2}
+
+    def committing(self, txid: int, extents: Any) -> None:
+        """S8 for those that learn: what may have been written in part is never another batch."""
+        if self.exact and self.extents.setdefault(txid, extents) != extents:
+            raise Violation("S8", f"{self.name}: {txid} was {self.extents[txid]} at a commit and is now {extents}")
 
     def read(self, txid: int, extent: list[int]) -> Rows:
         """The rows of a batch; S8 and S9: an exact transaction is always the same, and nobody forgets which."""

@@ -10,13 +10,35 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from coordinators.fingerprint import Fingerprint
+
 
 @frozen
 class Extents:
-    """Input that Spark tasks read: one task calls ``read`` for each of ``extents``."""
+    """Input that Spark tasks read: one task calls ``read`` for each of ``extents``.
+
+    Attributes:
+        noting: what ``read`` finds out while it reads decides what the next batch is; its generator returns that as a
+            note. Then it is read once, by a job of its own.
+    """
 
     extents: tuple[Any, ...]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
+    noting: bool = False
+
+
+@frozen
+class Noted:
+    """What is known of a batch that was emitted by a job of its own.
+
+    Attributes:
+        notes: what its tasks found out, one of each.
+        rows: how many rows they gave.
+    """
+
+    notes: tuple[str, ...]
+    rows: int
+    fingerprint: Fingerprint | None = None
 
 
 @frozen
@@ -29,6 +51,12 @@ class EmittedBatch:
 
     schema: StructType
     parts: tuple[pa.Table | DataFrame | Extents, ...] = ()
+    noted: Noted | None = None
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether it has to be read once, by a job of its own, before anything else is emitted."""
+        return any(isinstance(part, Extents) and part.noting for part in self.parts)
 
     @property
     def is_settled(self) -> bool:
@@ -36,9 +64,10 @@ class EmittedBatch:
         return all(isinstance(part, pa.Table) for part in self.parts)
 
     @property
-    def driver_rows(self) -> int:
-        """How many rows were emitted in the driver's process."""
-        return sum(part.num_rows for part in self.parts if isinstance(part, pa.Table))
+    def known_rows(self) -> int:
+        """How many rows it has as far as is known before the job that reads it."""
+        given: int = sum(part.num_rows for part in self.parts if isinstance(part, pa.Table))
+        return given + (self.noted.rows if self.noted else 0)
 
     @property
     def tasks(self) -> int:

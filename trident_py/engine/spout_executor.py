@@ -13,51 +13,23 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
-from trident_py.collector import TridentCollector
+from coordinators.cursors import Cursors
+from coordinators.notices import ExtentsLearned, Fingerprinted
 from trident_py.context import Metrics
-from trident_py.engine.emitted import EmittedBatch, Extents
+from trident_py.engine.emitted import EmittedBatch, Extents, Noted
 from trident_py.errors import FailedException, SpoutError
-from trident_py.schema import arrow_schema, arrow_table
-from trident_py.spouts.base import Committing, Emitter
+from trident_py.spouts.arrow_collector import ArrowCollector
+from trident_py.spouts.base import Committing, Emitter, LearningEmitter
 
 log = logging.getLogger(__name__)
 
 
 @define
-class SpoutCollector(TridentCollector):
+class SpoutCollector(ArrowCollector):
     """Takes what an emitter emits for one attempt; wrong shapes and types are errors at the emitting call."""
 
-    where: str
-    schema: StructType
     metrics: Metrics
-    _rows: list[Sequence[Any]] = field(factory=list, init=False)
-    _parts: list[pa.Table | DataFrame | Extents] = field(factory=list, init=False)
-
-    def emit(self, row: Sequence[Any]) -> None:
-        """Emit one row."""
-        names = self.schema.names
-        if not isinstance(row, tuple | list):
-            raise SpoutError(
-                f"{self.where}: emitted {row!r}; emit a tuple, list or Row with a value for each of {names}"
-            )
-        if len(row) != len(names):
-            raise SpoutError(f"{self.where}: emitted {len(row)} values, {row!r}, for the {len(names)} fields {names}")
-        self._rows.append(row)
-
-    def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Emit the rows of Arrow data; its columns are cast where that loses nothing."""
-        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
-        expected = arrow_schema(self.schema)
-        if sorted(table.column_names) != sorted(expected.names):
-            raise SpoutError(
-                f"{self.where}: emitted Arrow data with the fields {table.column_names}, declared are {expected.names}"
-            )
-        try:
-            table = table.select(expected.names).cast(expected)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
-        self._flush()
-        self._parts.append(table)
+    noting: bool = False
 
     def emit_dataframe(self, frame: DataFrame) -> None:
         """Emit the rows of a DataFrame with the declared fields, in any order."""
@@ -75,7 +47,7 @@ class SpoutCollector(TridentCollector):
         """Emit rows that Spark tasks read, one task per extent."""
         self._flush()
         if extents:
-            self._parts.append(Extents(tuple(extents), read))
+            self._parts.append(Extents(tuple(extents), read, self.noting))
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""
@@ -86,15 +58,6 @@ class SpoutCollector(TridentCollector):
         """All that was emitted."""
         self._flush()
         return EmittedBatch(self.schema, tuple(self._parts))
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        try:
-            self._parts.append(arrow_table(self._rows, self.schema))
-        except (TypeError, ValueError) as error:
-            raise SpoutError(f"{self.where}: emitted a value that is not of its field's type: {error}") from error
-        self._rows = []
 
 
 @define
@@ -115,13 +78,29 @@ class TridentSpoutExecutor:
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Json) -> EmittedBatch:
         """``$batch``: have the emitter emit, and give what it did."""
-        collector = SpoutCollector(
-            f"topology {self.topology!r}, spout {self.tx_id!r}, attempt {attempt}", self.schema, self.metrics
-        )
+        noting = isinstance(self.emitter, LearningEmitter)
+        collector = SpoutCollector(self._where(attempt), self.schema, self.metrics, noting)
         self.emitter.emit_batch(attempt, json_copy(metadata), collector)
         batch = collector.collected()
         self._emitted[attempt.txid] = attempt
         return batch
+
+    def learn(self, attempt: TransactionAttempt, noted: Noted | None) -> Iterator[ExtentsLearned | Fingerprinted]:
+        """Tell an emitter that learns extents what its tasks have noted; gives what follows for the driver."""
+        if noted is None or not isinstance(self.emitter, LearningEmitter):
+            return
+        learned = self.emitter.learn(attempt, noted.notes)
+        for error in learned.errors:
+            log.error("%s: reported %s", self._where(attempt), error)
+            self.metrics.add("reported_errors")
+        yield ExtentsLearned(attempt, self.tx_id, learned.metadata, learned.moved)
+        if noted.fingerprint is not None:
+            yield Fingerprinted(attempt, self.tx_id, noted.fingerprint)
+
+    def restore(self, cursors: Cursors, upto: int) -> None:
+        """Hand an emitter that learns extents its positions after transaction ``upto``; called once, first."""
+        if isinstance(self.emitter, LearningEmitter):
+            self.emitter.restore(dict(cursors.items()), upto)
 
     def commit(self, attempt: TransactionAttempt) -> None:
         """``$commit``: of the attempt that was emitted last for this transaction, and no other."""
@@ -135,3 +114,6 @@ class TridentSpoutExecutor:
         for txid in [txid for txid in self._emitted if txid <= attempt.txid]:
             del self._emitted[txid]
         self.emitter.success(attempt)
+
+    def _where(self, attempt: TransactionAttempt) -> str:
+        return f"topology {self.topology!r}, spout {self.tx_id!r}, attempt {attempt}"

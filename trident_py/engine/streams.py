@@ -18,8 +18,10 @@ from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.cursors import Cursors
 from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
+from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
@@ -59,6 +61,12 @@ class SpoutThreads:
         """The spout's id."""
         return self.executor.tx_id
 
+    def restore(self, record: CoordinatorRecord) -> None:
+        """Hand either half the positions that it goes on from; called once, first."""
+        cursors = record.cursors.get(self.tx_id, Cursors())
+        self.coordinator.restore(cursors)
+        self.executor.restore(cursors, record.current_txid - 1)
+
 
 @frozen
 class CommitStep:
@@ -82,7 +90,8 @@ class TopologyStreams:
         rereads: the spouts that one of them reads more than once.
         process: runs one branch of an attempt as a Spark job and returns the receipt of what it prepared; reports to
             the acker itself. Called on job threads.
-        settle: reads a batch once, for several branches of a spout that may give other rows when it is read again.
+        settle: reads a batch once: for several branches of a spout that may give other rows when it is read again, and
+            where only reading it tells what it consists of.
         cancel_jobs: cancels the Spark jobs of an attempt.
         understood: what to report for an exception, and whether it counts against the batch.
         transaction: an attempt as sinks see it.
@@ -96,7 +105,7 @@ class TopologyStreams:
     rereads: frozenset[str]
     participants: Sequence[Participant]
     process: Callable[[TridentBoltExecutor, int], Any]
-    settle: Callable[[TridentBoltExecutor, EmittedBatch], EmittedBatch]
+    settle: Callable[[TridentBoltExecutor, EmittedBatch, bool], EmittedBatch]
     cancel_jobs: Callable[[TransactionAttempt], None]
     understood: Callable[[BaseException, str], tuple[BaseException, bool]]
     transaction: Callable[[TransactionAttempt], SinkTransaction]
@@ -200,22 +209,24 @@ class TopologyStreams:
         try:
             batch = threads.executor.emit_batch(work.attempt, metadata)
             is_reread = len(readers) > 1 or threads.tx_id in self.rereads
-            if is_reread and not (threads.coordinator.exact or batch.is_settled):
-                batch = self._settled(work, batch)
+            if batch.is_noting or (is_reread and not (threads.coordinator.exact or batch.is_settled)):
+                batch = self._settled(work, threads, batch)
+            for notice in threads.executor.learn(work.attempt, batch.noted):
+                self.post(notice)
         except Exception as error:  # noqa: BLE001 - user code
             self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")
             return
-        work.count_rows(threads.tx_id, "driver", batch.driver_rows)
+        work.count_rows(threads.tx_id, "driver", batch.known_rows)
         inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
         ready = work.deliver(threads.tx_id, inputs)
         self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))
         for branch in ready:
             self._submit(self._jobs, self._run, work, branch)
 
-    def _settled(self, work: TridentBoltExecutor, batch: EmittedBatch) -> EmittedBatch:
+    def _settled(self, work: TridentBoltExecutor, threads: SpoutThreads, batch: EmittedBatch) -> EmittedBatch:
         work.begin_work()
         try:
-            return self.settle(work, batch)
+            return self.settle(work, batch, threads.coordinator.exact)
         finally:
             work.end_work()
 

@@ -21,8 +21,8 @@ from trident_py.planner.queries import StateQuery
 from trident_py.planner.rowwise import Transform
 from trident_py.schema import schema_of
 from trident_py.spark.frames import empty_frame
-from trident_py.spouts.base import IBatchSpout, ITridentSpout
-from trident_py.spouts.batch import BatchSpoutAdapter
+from trident_py.spouts.adapting import as_trident_spout
+from trident_py.spouts.base import ITridentSpout
 
 Ask: TypeAlias = Callable[[StateQuery, Flow], Flow]
 """Has a state answer: runs what leads there, and gives the rows with the answers."""
@@ -158,8 +158,7 @@ def _built(node: Node, frames: Mapping[str, DataFrame], batch_id: TransactionAtt
 
 
 def _spout_plan(source: Source) -> SpoutPlan:
-    spout = BatchSpoutAdapter(source.spout) if isinstance(source.spout, IBatchSpout) else source.spout
-    return SpoutPlan(tx_id=source.tx_id, spout=spout, schema=source.schema)
+    return SpoutPlan(tx_id=source.tx_id, spout=as_trident_spout(source.spout), schema=source.schema)
 
 
 def _branch(graph: Graph, name: str, node: Node) -> Branch:

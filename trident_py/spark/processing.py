@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked
+from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.bolt_executor import TridentBoltExecutor
-from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.participants import Participant
 from trident_py.planner.flow import Flow
 from trident_py.planner.plan import Branch
@@ -24,7 +24,8 @@ from trident_py.row import rows_of
 from trident_py.schema import arrow_table
 from trident_py.sinks.base import SinkTransaction
 from trident_py.spark import jobs
-from trident_py.spark.micro_batch import Reports, frame_of
+from trident_py.spark.micro_batch import frame_of
+from trident_py.spark.reports import Reports
 
 
 @define(kw_only=True, eq=False)
@@ -33,17 +34,19 @@ class MicroBatches:
 
     Attributes:
         session: the topology's own session.
+        exact: the spouts whose batches have to be the same each time.
         tag_prefix: ``trident:<topology>:<epoch>``; the tag of an attempt's jobs is this, ``:``, and the attempt.
         query: asks a state for the rows with these fields; blocks until it may be read.
     """
 
     session: SparkSession
+    exact: frozenset[str]
     tag_prefix: str
     branches: Sequence[Branch]
     participants: Sequence[Participant]
     transaction: Callable[[TransactionAttempt], SinkTransaction]
     draw_edge: Callable[[], int]
-    post: Callable[[Acked], object]
+    post: Callable[[Notice], object]
     query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 
     def process(self, work: TridentBoltExecutor, index: int) -> Any:
@@ -54,7 +57,8 @@ class MicroBatches:
         done = self.draw_edge()
         for spout, given in inputs.items():
             tasks = given.batch.tasks if participant.reads_all else 0
-            heard[spout] = Reports([self.draw_edge() for _ in range(tasks)])
+            edges = [self.draw_edge() for _ in range(tasks)]
+            heard[spout] = Reports(edges, self._verified(branch, spout, given.batch))
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
             made = [*heard[spout].edges, *([done] if spout == next(iter(inputs)) else [])]
             self.post(Acked(work.attempt, StreamId.BATCH, given.edge, tuple(made)))
@@ -70,21 +74,31 @@ class MicroBatches:
             for edge in task_reports(reports, branch):
                 self.post(Acked(work.attempt, StreamId.BATCH, edge))
             work.count_rows(spout, "tasks", reports.rows)
+            if (fingerprint := reports.fingerprint()) is not None:
+                self.post(Fingerprinted(work.attempt, spout, fingerprint))
         self.post(Acked(work.attempt, StreamId.BATCH, done))
         return receipt
 
-    def settle(self, work: TridentBoltExecutor, batch: EmittedBatch) -> EmittedBatch:
-        """The same rows, read once and kept: what several branches read of a spout that may give others next time.
+    def settle(self, work: TridentBoltExecutor, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """The same rows, read once and kept.
 
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
+        reports = Reports(fields=batch.schema if verify else None) if batch.is_noting else None
         with jobs.tagged(self.session, self._tag(work.attempt)):
-            frame = frame_of(self.session, batch, None).localCheckpoint(eager=True)
-        return EmittedBatch(batch.schema, (frame,))
+            frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
+        if reports is None:
+            return EmittedBatch(batch.schema, (frame,))
+        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, reports.fingerprint()))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""
         jobs.cancel(self.session, self._tag(attempt))
+
+    def _verified(self, branch: Branch, spout: str, batch: EmittedBatch) -> StructType | None:
+        # Where a batch is read twice, or not to its end, what is observed isn't the batch.
+        sure = branch.reads_all and spout in self.exact and spout not in branch.rereads
+        return batch.schema if sure else None
 
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
         # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
     from trident_py.spouts.files import FileSpout as FileSpout
     from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+    from trident_py.spouts.partitioned import IOpaquePartitionedTridentSpout as IOpaquePartitionedTridentSpout
+    from trident_py.spouts.partitioned import IPartitionedTridentSpout as IPartitionedTridentSpout
+    from trident_py.spouts.partitioned import ISpoutPartition as ISpoutPartition
+    from trident_py.spouts.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
+    from trident_py.spouts.partitioned import PartitionedCoordinator as PartitionedCoordinator
+    from trident_py.spouts.partitioned import PartitionedEmitter as PartitionedEmitter
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -35,5 +41,13 @@ else:
             "trident_py.spouts.feeder": ["FeederBatchSpout", "FeederCommitterBatchSpout"],
             "trident_py.spouts.files": ["FileSpout"],
             "trident_py.spouts.fixed": ["FixedBatchSpout"],
+            "trident_py.spouts.partitioned": [
+                "IOpaquePartitionedTridentSpout",
+                "IPartitionedTridentSpout",
+                "ISpoutPartition",
+                "OpaquePartitionedEmitter",
+                "PartitionedCoordinator",
+                "PartitionedEmitter",
+            ],
         },
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Generic, Protocol, runtime_checkable
 
+from attrs import frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator, M
+from coordinators.canonical import Json
 from trident_py.collector import TridentCollector
 from trident_py.config import TridentConfig
 from trident_py.context import TopologyContext
@@ -54,6 +57,37 @@ class CommitterEmitter(Emitter[M]):
 
         Called on the commit thread, so beside a later ``emit_batch``. An exception fails the attempt.
         """
+
+
+@frozen
+class Learned:
+    """What an emitter makes of the notes of its tasks.
+
+    Attributes:
+        metadata: the definition of the batch with its extents, from which it can be emitted again.
+        moved: the positions that move once this attempt has committed.
+        errors: what user code in the tasks reported.
+    """
+
+    metadata: Json
+    moved: Mapping[str, Json]
+    errors: Sequence[str] = ()
+
+
+class LearningEmitter(Emitter[M]):
+    """An emitter that learns what a batch consists of by emitting it, in Spark tasks.
+
+    What it emits are extents whose ``read`` returns a note. They are read once, by a job of their own, before the next
+    batch is emitted; the positions are durable with the commit of the batch that moved them.
+    """
+
+    @abstractmethod
+    def restore(self, positions: Mapping[str, Json], upto: int) -> None:
+        """Take up the positions after transaction ``upto``, the last closed one; called once, before anything else."""
+
+    @abstractmethod
+    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> Learned:
+        """The batch of ``attempt`` was emitted; ``notes`` are those of its tasks, in any order."""
 
 
 @runtime_checkable

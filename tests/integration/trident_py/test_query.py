@@ -50,7 +50,7 @@ from trident_py import (
     TridentTopology,
 )
 from trident_py.spark import processing
-from trident_py.spark.micro_batch import Reports
+from trident_py.spark.reports import Reports
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 

@@ -1,0 +1,32 @@
+"""Every kind of spout in the one shape that the engine runs."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from trident_py.spouts.base import IBatchSpout, ITridentSpout
+from trident_py.spouts.batch import BatchSpoutAdapter
+from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
+from trident_py.spouts.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
+
+AnySpout: TypeAlias = (
+    ITridentSpout[Any]
+    | IBatchSpout
+    | IPartitionedTridentSpout[Any, Any, Any]
+    | IOpaquePartitionedTridentSpout[Any, Any, Any]
+)
+"""What ``TridentTopology.new_stream`` takes."""
+
+SPOUTS = (ITridentSpout, IBatchSpout, IPartitionedTridentSpout, IOpaquePartitionedTridentSpout)
+"""The same as classes, in the order in which a class of several kinds is recognised (Storm T6 has another)."""
+
+
+def as_trident_spout(spout: AnySpout) -> ITridentSpout[Any]:
+    """``spout`` as an `ITridentSpout`."""
+    match spout:
+        case ITridentSpout():
+            return spout
+        case IBatchSpout():
+            return BatchSpoutAdapter(spout)
+        case _:
+            return PartitionedSpoutAdapter(spout)

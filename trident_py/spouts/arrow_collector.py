@@ -1,0 +1,64 @@
+"""The collector of what a spout emits, in the driver or in a task: rows and Arrow data, checked as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field
+from pyspark.sql.types import StructType
+
+from trident_py.collector import TridentCollector
+from trident_py.errors import SpoutError
+from trident_py.schema import arrow_schema, arrow_table
+
+
+@define
+class ArrowCollector(TridentCollector):
+    """Turns what is emitted into Arrow tables of the declared fields.
+
+    Attributes:
+        where: for errors.
+        schema: the declared fields.
+    """
+
+    where: str
+    schema: StructType
+    _rows: list[Sequence[Any]] = field(factory=list, init=False)
+    _parts: list[Any] = field(factory=list, init=False)
+
+    def emit(self, row: Sequence[Any]) -> None:
+        """Emit one row."""
+        names = self.schema.names
+        if not isinstance(row, tuple | list):
+            raise SpoutError(
+                f"{self.where}: emitted {row!r}; emit a tuple, list or Row with a value for each of {names}"
+            )
+        if len(row) != len(names):
+            raise SpoutError(f"{self.where}: emitted {len(row)} values, {row!r}, for the {len(names)} fields {names}")
+        self._rows.append(row)
+
+    def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Emit the rows of Arrow data; its columns are cast where that loses nothing."""
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        expected = arrow_schema(self.schema)
+        if sorted(table.column_names) != sorted(expected.names):
+            raise SpoutError(
+                f"{self.where}: emitted Arrow data with the fields {table.column_names}, declared are {expected.names}"
+            )
+        try:
+            table = table.select(expected.names).cast(expected)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
+        self._flush()
+        self._parts.append(table)
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        try:
+            self._parts.append(arrow_table(self._rows, self.schema))
+        except (TypeError, ValueError) as error:
+            raise SpoutError(f"{self.where}: emitted a value that is not of its field's type: {error}") from error
+        self._rows = []

@@ -1,0 +1,173 @@
+"""Partitioned spouts in the shape that the engine runs: Storm's two ``PartitionedTridentSpoutExecutor`` as one.
+
+A batch is emitted by a job of its own, whose tasks return where each partition has come to. That is durable before
+anything of the batch is committed, and the next batch goes on from there, committed or not: emission is in txid order.
+What an exact spout has once emitted and stored is emitted again from the stored metadata, by the same kind of job.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from attrs import define, evolve, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.canonical import Json, json_copy
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import TopologyContext
+from trident_py.errors import SpoutError, StoreBusyException
+from trident_py.schema import schema_of
+from trident_py.spouts.base import ITridentSpout, Learned, LearningEmitter, Replay
+from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
+from trident_py.spouts.partitioned import (
+    IOpaquePartitionedTridentSpout,
+    IPartitionedTridentSpout,
+)
+
+Definition: TypeAlias = dict[str, Any]
+"""``partitions``: what the coordinator said; once emitted also ``extents``: what each partition returned."""
+
+AnyPartitionedSpout: TypeAlias = IPartitionedTridentSpout[Any, Any, Any] | IOpaquePartitionedTridentSpout[Any, Any, Any]
+
+
+class PartitionedSpoutAdapter(ITridentSpout[Definition]):
+    """Runs a partitioned spout as an `ITridentSpout`."""
+
+    def __init__(self, spout: AnyPartitionedSpout) -> None:
+        self.spout = spout
+        self.output_schema = spout.output_schema
+        self.replay = Replay.EXACT if isinstance(spout, IPartitionedTridentSpout) else Replay.OPAQUE
+        self._news = News()
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionsOfBatches:
+        """Asks the spout's coordinator for partitions."""
+        exact = self.replay is Replay.EXACT
+        return PartitionsOfBatches(self.spout.get_coordinator(conf, context), exact, self._news)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionTasksEmitter:
+        """Has the spout's emitters, in tasks, emit."""
+        tasks = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1) if context.spark else 1
+        source = PartitionedSource(
+            topology=context.topology,
+            tx_id=tx_state_id,
+            spout=self.spout,
+            conf=evolve(conf, zookeeper_auth=None, zookeeper_tls=None),  # a worker needs no secret of ours
+            schema=schema_of(self.output_schema),
+            run=secrets.token_hex(8),
+        )
+        return PartitionTasksEmitter(source, self.replay is Replay.EXACT, tasks, self._news)
+
+
+@define
+class News:
+    """Where the partitions have come to: from the emitter's thread to the coordinator's, the latest only."""
+
+    positions: Mapping[str, Json] | None = None
+
+
+class PartitionsOfBatches(BatchCoordinator[Definition]):
+    """Defines a batch by its partitions; what it has of each is learned by emitting it."""
+
+    def __init__(self, coordinator: Any, exact: bool, news: News) -> None:
+        self._coordinator = coordinator
+        self._exact = exact
+        self._news = news
+        self._told: Mapping[str, Json] | None = None
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether the spout's coordinator is, knowing the latest positions."""
+        tell, positions = getattr(self._coordinator, "emitted", None), self._news.positions
+        if tell is not None and positions is not None and positions is not self._told:
+            tell(json_copy(dict(positions)))
+            self._told = positions
+        return bool(self._coordinator.is_ready(txid))
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Definition | None, curr_metadata: Definition | None
+    ) -> Definition:
+        """The partitions of now; of an exact batch, those that it was first defined with (b.7-1, b.8-1)."""
+        if self._exact and curr_metadata is not None:
+            return curr_metadata
+        return {"partitions": self._coordinator.get_partitions_for_batch()}
+
+    def close(self) -> None:
+        """Close the spout's coordinator."""
+        close = getattr(self._coordinator, "close", None)
+        if close is not None:
+            close()
+
+
+@define(eq=False)
+class PartitionTasksEmitter(LearningEmitter[Definition]):
+    """Sends tasks to emit the partitions, and knows where each partition has come to.
+
+    Attributes:
+        exact: whether a batch that was emitted once is emitted the same for ever.
+        tasks: how many share the partitions.
+    """
+
+    source: PartitionedSource
+    exact: bool
+    tasks: int
+    news: News
+    _positions: dict[str, Json] = field(factory=dict, init=False)  # after transaction _upto
+    _upto: int = field(default=0, init=False)
+    _extents: dict[int, dict[str, Json]] = field(factory=dict, init=False)  # by txid, of those after it
+    _emitting: Definition = field(factory=dict, init=False)
+
+    def restore(self, positions: Mapping[str, Json], upto: int) -> None:
+        """Go on from these."""
+        self._positions, self._upto = dict(positions), upto
+        self.news.positions = self._positions_upto_now()
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Definition, collector: TridentCollector) -> None:
+        """Have tasks emit the batch: again, if it is an exact one that is known, or from where the last one ended."""
+        for later in [later for later in self._extents if later >= attempt.txid]:
+            del self._extents[later]
+        self._emitting = metadata
+        again = self.exact and "extents" in metadata
+        known = metadata["extents"] if again else self._before(attempt)
+        task = PartitionTask(
+            source=self.source, attempt=attempt, partitions=metadata["partitions"], known=known, again=again
+        )
+        collector.emit_extents([(number, self.tasks) for number in range(self.tasks)], task)
+
+    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> Learned:
+        """Remember where each partition has come to."""
+        found: dict[str, Json] = {}
+        errors: list[str] = []
+        for note in map(json.loads, notes):
+            for partition in sorted(set(found) & set(note["extents"])):
+                raise SpoutError(
+                    f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: two tasks "
+                    f"emitted partition {partition!r}; get_partitions_for_task must give each to one of them"
+                )
+            found |= note["extents"]
+            errors += note["errors"]
+        self._extents[attempt.txid] = found
+        self.news.positions = self._positions_upto_now()
+        return Learned({**self._emitting, "extents": found}, found, errors)
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        """What the batch moved has moved for good."""
+        for txid in sorted(txid for txid in self._extents if txid <= attempt.txid):
+            self._positions.update(self._extents.pop(txid))
+            self._upto = txid
+
+    def _before(self, attempt: TransactionAttempt) -> dict[str, Json]:
+        """Where the partitions are before this transaction."""
+        if attempt.txid - 1 not in {self._upto, *self._extents}:
+            # It was cancelled or has failed, and this one with it; the driver just hasn't said so yet.
+            raise StoreBusyException(f"transaction {attempt.txid - 1} was not emitted, so {attempt} can't be")
+        return self._positions_upto_now()
+
+    def _positions_upto_now(self) -> dict[str, Json]:
+        positions = dict(self._positions)
+        for txid in sorted(self._extents):
+            positions.update(self._extents[txid])
+        return positions

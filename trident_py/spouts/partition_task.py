@@ -1,0 +1,193 @@
+"""What a Spark task does for a partitioned spout: it emits some of the partitions, and notes how far each has come."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json, canonical_json
+from coordinators.errors import MetadataError
+from trident_py.config import TridentConfig
+from trident_py.context import TopologyContext
+from trident_py.errors import SpoutError
+from trident_py.spouts.arrow_collector import ArrowCollector
+
+ROWS_AT_ONCE = 2048
+"""Rows that are kept as Python objects before they become Arrow's."""
+
+
+@frozen(kw_only=True)
+class PartitionedSource:
+    """A partitioned spout in one run of a topology; it travels to the tasks.
+
+    Attributes:
+        run: tells emitters of this run from those of another in the same worker process.
+    """
+
+    topology: str
+    tx_id: str
+    spout: Any
+    conf: TridentConfig
+    schema: StructType
+    run: str
+
+
+@frozen(kw_only=True)
+class PartitionTask:
+    """Emits a batch, one share of its partitions per task.
+
+    Attributes:
+        partitions: what the coordinator said.
+        known: by partition id: the metadata to emit again, or that of the batch before.
+        again: whether ``known`` is what to emit.
+    """
+
+    source: PartitionedSource
+    attempt: TransactionAttempt
+    partitions: Any
+    known: Mapping[str, Json]
+    again: bool
+
+    @property
+    def where(self) -> str:
+        """For errors."""
+        return f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {self.attempt}"
+
+    def __call__(self, share: tuple[int, int]) -> Generator[pa.RecordBatch, None, str]:
+        """Emit share ``number`` of ``count``; returns the note: what each partition returned, and reported errors."""
+        emitting = Emitting(self, kept_emitter(self.source))
+        mine = emitting.mine(*share)
+        collector = TaskCollector(self.where, self.source.schema)
+        emit = emitting.emitted_again if self.again else emitting.emitted_new
+        extents = emit(mine, collector)
+        yield from collector.batches()
+        return canonical_json({"extents": extents, "errors": collector.errors})
+
+
+@define
+class Emitting:
+    """One task's calls of the user's emitter."""
+
+    task: PartitionTask
+    kept: Kept
+
+    @property
+    def emitter(self) -> Any:
+        """The user's."""
+        return self.kept.emitter
+
+    def mine(self, number: int, count: int) -> dict[str, Any]:
+        """The partitions of this task by id, in order; the emitter hears of it if they are others than before."""
+        ordered = list(self.emitter.get_ordered_partitions(self.task.partitions))
+        ids = [self._id(partition) for partition in ordered]
+        twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
+        if twice:
+            raise SpoutError(f"{self.task.where}: get_ordered_partitions gives partition {twice[0]!r} twice")
+        chosen = getattr(self.emitter, "get_partitions_for_task", None)
+        share = ordered[number::count] if chosen is None else chosen(number, count, ordered)
+        mine = {self._id(partition): partition for partition in share}
+        if self.kept.refreshed != list(mine):
+            refresh = getattr(self.emitter, "refresh_partitions", None)
+            if refresh is not None:
+                refresh(list(mine.values()))
+            self.kept.refreshed = list(mine)
+        return mine
+
+    def emitted_new(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
+        """What comes next in these partitions."""
+        known = {mine[each]: meta for each, meta in self.task.known.items() if each in mine}
+        # A view of a dict's keys: a set, as Storm's, but in order.
+        returned = self.emitter.emit_batch_new(self.task.attempt, collector, dict.fromkeys(mine.values()).keys(), known)
+        if not isinstance(returned, Mapping):
+            raise SpoutError(
+                f"{self.task.where}: emit_batch_new returned {returned!r}; return a dict with each partition's metadata"
+            )
+        return {self._owned(partition, mine): meta for partition, meta in returned.items() if self._stored(meta)}
+
+    def emitted_again(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
+        """What these partitions had in an earlier attempt."""
+        found = {each: self.task.known[each] for each in mine if each in self.task.known}
+        for each, meta in found.items():
+            self.emitter.re_emit_partition_batch(self.task.attempt, collector, mine[each], meta)
+        return found
+
+    def _stored(self, meta: Any) -> bool:
+        try:
+            canonical_json(meta)
+        except MetadataError as error:
+            raise MetadataError(
+                f"{self.task.where}: emit_batch_new returned metadata that can't be stored: {error}"
+            ) from error
+        return meta is not None
+
+    def _owned(self, partition: Any, mine: Mapping[str, Any]) -> str:
+        found = self._id(partition)
+        if found not in mine:
+            raise SpoutError(
+                f"{self.task.where}: emit_batch_new returned metadata of partition {found!r}; given were {list(mine)}"
+            )
+        return found
+
+    def _id(self, partition: Any) -> str:
+        found = partition if isinstance(partition, str) else getattr(partition, "get_id", lambda: None)()
+        if not isinstance(found, str) or not found:
+            raise SpoutError(
+                f"{self.task.where}: {partition!r} is no partition; it is a string, or has a get_id() that gives one"
+            )
+        return found
+
+
+@define
+class TaskCollector(ArrowCollector):
+    """Takes what an emitter emits in a task."""
+
+    errors: list[str] = field(factory=list, init=False)
+
+    def emit(self, row: Sequence[Any]) -> None:
+        """Emit one row."""
+        super().emit(row)
+        if len(self._rows) == ROWS_AT_ONCE:
+            self._flush()
+
+    def report_error(self, error: BaseException) -> None:
+        """Note ``error`` for the driver, which logs and counts it; the attempt goes on."""
+        self.errors.append(f"{type(error).__name__}: {error}")
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All that was emitted."""
+        self._flush()
+        return [batch for table in self._parts for batch in table.to_batches()]
+
+
+@define
+class Kept:
+    """An emitter of this worker process.
+
+    Attributes:
+        refreshed: the partitions that it was told to be its own.
+    """
+
+    run: str
+    emitter: Any
+    refreshed: list[str] | None = None
+
+
+_kept: dict[tuple[str, str], Kept] = {}
+"""By topology and spout; Spark's worker processes live on from task to task, and so do connections."""
+
+
+def kept_emitter(source: PartitionedSource) -> Kept:
+    """This process's emitter for ``source``; one of an earlier run is closed."""
+    key = (source.topology, source.tx_id)
+    found = _kept.get(key)
+    if found is None or found.run != source.run:
+        close = getattr(found.emitter, "close", None) if found else None
+        if close is not None:
+            close()
+        found = _kept[key] = Kept(source.run, source.spout.get_emitter(source.conf, TopologyContext(*key)))
+    return found
