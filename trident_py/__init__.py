@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from trident_py.spouts.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
     from trident_py.spouts.partitioned import PartitionedCoordinator as PartitionedCoordinator
     from trident_py.spouts.partitioned import PartitionedEmitter as PartitionedEmitter
+    from trident_py.spouts.rich import IRichSpout as IRichSpout
+    from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector
     from trident_py.states.backing import CachedMap as CachedMap
     from trident_py.states.backing import IBackingMap as IBackingMap
     from trident_py.states.base import FencedState as FencedState
@@ -176,6 +178,7 @@ else:
                 "PartitionedCoordinator",
                 "PartitionedEmitter",
             ],
+            "trident_py.spouts.rich": ["IRichSpout", "SpoutOutputCollector"],
             "trident_py.states.backing": ["CachedMap", "IBackingMap"],
             "trident_py.states.base": [
                 "FencedState",

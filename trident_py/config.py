@@ -84,6 +84,7 @@ class TridentConfig:
     Attributes:
         max_spout_pending: transactions that may be processed at once; commits are in order in any case.
         batch_interval: at most one new batch per so many seconds; 0: as fast as there is data. Replays don't wait.
+        spout_max_batch_size: rows in a batch of an `IRichSpout`, at most.
         message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
         session_timeout: of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s later.
         retry: what a failing batch is given; see `RetryPolicy`.
@@ -96,6 +97,7 @@ class TridentConfig:
 
     max_spout_pending: int = field(default=1, validator=_whole(1))
     batch_interval: float = field(default=0.0, converter=seconds, validator=_at_least(0))
+    spout_max_batch_size: int = field(default=1000, validator=_whole(1))
     message_timeout: float = field(default=30.0, converter=seconds, validator=_at_least(0.1))
     session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
     retry: RetryPolicy = field(factory=RetryPolicy)
@@ -144,6 +146,7 @@ def _millis(value: Any) -> float:
 _STORM_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "topology.max.spout.pending": ("max_spout_pending", lambda value: value),
     "topology.trident.batch.emit.interval.millis": ("batch_interval", _millis),
+    "topology.spout.max.batch.size": ("spout_max_batch_size", lambda value: value),
     "topology.message.timeout.secs": ("message_timeout", seconds),
     "storm.zookeeper.session.timeout": ("session_timeout", _millis),
     "transactional.zookeeper.root": ("root", str),

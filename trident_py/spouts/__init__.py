@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trident_py.spouts.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
     from trident_py.spouts.partitioned import PartitionedCoordinator as PartitionedCoordinator
     from trident_py.spouts.partitioned import PartitionedEmitter as PartitionedEmitter
+    from trident_py.spouts.rich import IRichSpout as IRichSpout
+    from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -49,5 +51,6 @@ else:
                 "PartitionedCoordinator",
                 "PartitionedEmitter",
             ],
+            "trident_py.spouts.rich": ["IRichSpout", "SpoutOutputCollector"],
         },
     )

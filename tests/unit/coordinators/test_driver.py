@@ -9,10 +9,13 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import FencedError, PoisonBatchError, SpoutError, TridentError
+from coordinators.fingerprint import Fingerprint
 from coordinators.notices import (
     Acked,
     Broken,
+    ExtentsLearned,
     Failed,
+    Fingerprinted,
     IdleWanted,
     PauseRequested,
     ResumeRequested,
@@ -338,6 +341,59 @@ def test_what_no_replay_mends_ends_the_leadership() -> None:
         world.turn(Broken(RuntimeError("defect")))
     with pytest.raises(FencedError, match="newer"):
         world.turn(Failed(attempt("1:0"), FencedError("newer")))
+
+
+# --- what is learned by emitting ------------------------------------------------------------------------------------
+
+
+def learned(text: str, *extent: int) -> ExtentsLearned:
+    return ExtentsLearned(attempt(text), "lines", {"extents": list(extent)}, {"a": extent[-1]})
+
+
+def test_extents_are_durable_before_the_commit_and_move_the_cursors_when_it_is_closed() -> None:
+    world = World().start(max_spout_pending=2, pin_commits=True)
+    world.settle(learned("1:0", 0, 5))
+    world.settle(learned("1:0", 0, 5), learned("2:0", 5, 9))
+    assert world.processed("1:0") == ["COMMIT 1:0"]
+    assert world.driver.record.metadata[1] == {"lines": {"extents": [0, 5]}}
+    assert world.driver.record.cursors == {}
+    world.committed("1:0")
+    assert dict(world.driver.record.cursors["lines"].items()) == {"a": 5}
+    again = World(coordination=world.coordination, spouts={"lines": Numbers(tag="other")}).start(max_spout_pending=2)
+    again.settle()
+    assert again.metadata["2:1"] == {"lines": {"extents": [5, 9]}}
+
+
+def test_what_a_dead_attempt_learned_moves_nothing() -> None:
+    world = World(exact=False).start()
+    world.settle()
+    world.settle(learned("1:0", 0, 5), Failed(attempt("1:0"), ValueError("boom")))
+    assert world.after(0.2) == ["BATCH 1:1"]
+    world.settle(learned("1:0", 0, 7), learned("1:1", 0, 3))
+    world.processed("1:1")
+    world.committed("1:1")
+    assert dict(world.driver.record.cursors["lines"].items()) == {"a": 3}
+
+
+def test_a_replay_of_an_exact_batch_with_other_rows_ends_the_leadership_by_name_also_after_a_restart() -> None:
+    seen = [Fingerprinted(attempt(text), "lines", Fingerprint(3, 7)) for text in ("1:0", "1:1")]
+    world = World().start(pin_commits=True)
+    world.settle()
+    world.settle(seen[0])
+    world.processed("1:0")
+    restarted = World(coordination=world.coordination).start(pin_commits=True)
+    restarted.settle()
+    restarted.settle(seen[1])
+    for other, what in [(Fingerprint(4, 7), "4 rows where .* read 3 rows"), (Fingerprint(3, 8), "other rows")]:
+        with pytest.raises(SpoutError, match=f"spout 'lines', transaction 1: attempt 1:1 read.*{what}"):
+            restarted.turn(Fingerprinted(attempt("1:1"), "lines", other))
+
+
+def test_an_opaque_batch_may_have_other_rows_each_time() -> None:
+    world = World(exact=False).start()
+    world.settle()
+    world.settle(Fingerprinted(attempt("1:0"), "lines", Fingerprint(3, 7)))
+    assert world.settle(Fingerprinted(attempt("1:0"), "lines", Fingerprint(4, 7))) == []
 
 
 def test_nothing_grows_with_the_length_of_a_run() -> None:

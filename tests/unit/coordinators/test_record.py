@@ -11,6 +11,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
 from coordinators.cursors import Cursors
 from coordinators.errors import MetadataError
+from coordinators.fingerprint import Fingerprint
 from coordinators.record import (
     INLINE_BYTES_MAX,
     CommitPin,
@@ -40,6 +41,9 @@ RECORDS = st.builds(
     states=st.dictionaries(TEXT, COUNTS, max_size=2),
     cursors=st.dictionaries(TEXT, CURSORS, max_size=2),
     success_upto=COUNTS,
+    fingerprints=st.dictionaries(
+        COUNTS, st.dictionaries(TEXT, st.builds(Fingerprint, COUNTS, st.integers()), max_size=2), max_size=2
+    ),
 )
 
 

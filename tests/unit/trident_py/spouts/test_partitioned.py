@@ -1,0 +1,246 @@
+"""The executor of partitioned spouts, and what its tasks do, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from attrs import define, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, halves
+from trident_py.collector import TridentCollector
+from trident_py.context import TopologyContext
+from trident_py.errors import MetadataError, SpoutError, StoreBusyException
+from trident_py.spouts.base import LearningEmitter
+from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
+from trident_py.spouts.partitioned import (
+    IOpaquePartitionedTridentSpout,
+    IPartitionedTridentSpout,
+    ISpoutPartition,
+    PartitionedCoordinator,
+    PartitionedEmitter,
+)
+
+CALLS: list[str] = []
+
+
+@frozen
+class Topic(ISpoutPartition):
+    name: str
+
+    def get_id(self) -> str:
+        return self.name
+
+
+class Topics(PartitionedCoordinator[list[str]]):
+    def __init__(self) -> None:
+        self.names, self.positions = ["a", "b"], dict[str, int]()
+
+    def get_partitions_for_batch(self) -> list[str]:
+        return list(self.names)
+
+    def emitted(self, positions: Mapping[str, int]) -> None:
+        self.positions = dict(positions)
+
+    def is_ready(self, txid: int) -> bool:
+        return self.positions.get("a", 0) < 4
+
+
+class TopicEmitter(PartitionedEmitter[list[str], Topic, int]):
+    def get_ordered_partitions(self, all_partition_info: list[str]) -> list[Topic]:
+        return [Topic(name) for name in all_partition_info]
+
+    def emit_batch_new(
+        self, tx: TransactionAttempt, collector: TridentCollector, partitions: Any, last: Mapping[Topic, int]
+    ) -> dict[Topic, int]:
+        CALLS.append(f"new {tx} {[topic.name for topic in partitions]}")
+        for topic in partitions:
+            self.re_emit_partition_batch(tx, collector, topic, last.get(topic, 0) + 2)
+        return {topic: last.get(topic, 0) + 2 for topic in partitions}
+
+    def re_emit_partition_batch(
+        self, tx: TransactionAttempt, collector: TridentCollector, partition: Topic, partition_meta: int
+    ) -> None:
+        for number in (partition_meta - 1, partition_meta):
+            collector.emit((partition.name, number))
+
+    def refresh_partitions(self, partition_responsibilities: Sequence[Topic]) -> None:
+        CALLS.append(f"refresh {[topic.name for topic in partition_responsibilities]}")
+
+
+class Exact(IPartitionedTridentSpout[list[str], Topic, int]):
+    output_schema = "topic string, number int"
+
+    def get_coordinator(self, conf: Any, context: Any) -> Topics:
+        return Topics()
+
+    def get_emitter(self, conf: Any, context: Any) -> TopicEmitter:
+        assert context == TopologyContext("wordcount", "lines", None, context.metrics)
+        CALLS.append("made")
+        return TopicEmitter()
+
+
+class Opaque(IOpaquePartitionedTridentSpout[list[str], Topic, int]):
+    output_schema = "topic string, number int"
+    get_coordinator = Exact.get_coordinator
+    get_emitter = Exact.get_emitter
+
+
+@define
+class Notes(ListCollector):
+    """A collector that also keeps the notes of the tasks."""
+
+    notes: list[str] = field(factory=list)
+
+    def emit_extents(self, extents: Sequence[Any], read: Any) -> None:
+        for extent in extents:
+            reading = read(extent)
+            try:
+                while True:
+                    self.emit_arrow(next(reading))
+            except StopIteration as end:
+                self.notes.append(end.value)
+
+
+@pytest.fixture(autouse=True)
+def calls() -> list[str]:
+    CALLS.clear()
+    return CALLS
+
+
+def run(emitter: LearningEmitter[Any], attempt: str, metadata: Any) -> tuple[list[Any], Any]:
+    collector, (txid, number) = Notes(), map(int, attempt.split(":"))
+    emitter.emit_batch(TransactionAttempt(txid, number), metadata, collector)
+    return collector.rows, emitter.learn(TransactionAttempt(txid, number), collector.notes)
+
+
+def emitter_of(spout: Any) -> Any:
+    return PartitionedSpoutAdapter(spout).get_emitter("lines", CONF, CONTEXT)
+
+
+def test_each_batch_goes_on_where_the_one_before_was_emitted_committed_or_not() -> None:
+    emitter = emitter_of(Exact())
+    rows, learned = run(emitter, "1:0", {"partitions": ["a", "b"]})
+    assert rows == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert learned.metadata == {"partitions": ["a", "b"], "extents": {"a": 2, "b": 2}}
+    assert learned.moved == {"a": 2, "b": 2}
+    assert run(emitter, "2:0", {"partitions": ["b"]})[0] == [("b", 3), ("b", 4)]
+    emitter.success(TransactionAttempt(1, 0))
+    assert run(emitter, "3:0", {"partitions": ["a", "b"]})[0] == [("a", 3), ("a", 4), ("b", 5), ("b", 6)]
+
+
+def test_after_a_restart_it_goes_on_from_what_was_restored() -> None:
+    emitter = emitter_of(Opaque())
+    emitter.restore({"a": 10, "gone": 3}, 6)
+    assert run(emitter, "7:3", {"partitions": ["a", "b"]})[0] == [("a", 11), ("a", 12), ("b", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(("spout", "second"), [(Exact(), 2), (Opaque(), 4)])
+def test_a_replay_with_known_extents_is_the_same_batch_only_for_an_exact_spout(spout: Any, second: int) -> None:
+    emitter = emitter_of(spout)
+    emitter.restore({"a": 2}, 1)
+    metadata = {"partitions": ["a"], "extents": {"a": 2}}
+    assert run(emitter, "2:1", metadata)[0] == [("a", second - 1), ("a", second)]
+
+
+def test_a_batch_whose_predecessor_was_not_emitted_is_refused_for_now() -> None:
+    emitter = emitter_of(Exact())
+    emitter.restore({}, 0)
+    with pytest.raises(StoreBusyException, match="transaction 1 was not emitted, so 2:0 can't be"):
+        run(emitter, "2:0", {"partitions": ["a"]})
+    run(emitter, "1:1", {"partitions": ["a"]})
+    run(emitter, "2:1", {"partitions": ["a"]})
+    run(emitter, "1:2", {"partitions": ["a"]})
+    with pytest.raises(StoreBusyException, match="transaction 2 was not emitted"):
+        run(emitter, "3:0", {"partitions": ["a"]})
+
+
+def test_tasks_share_the_partitions_keep_their_emitter_and_hear_of_changes(calls: list[str]) -> None:
+    adapter = PartitionedSpoutAdapter(Exact())
+    emitter = adapter.get_emitter("lines", CONF, CONTEXT)
+    emitter.tasks = 1
+    run(emitter, "1:0", {"partitions": ["a", "b"]})
+    run(emitter, "2:0", {"partitions": ["a", "b"]})
+    run(emitter, "3:0", {"partitions": ["b"]})
+    assert calls == [
+        "made",
+        "refresh ['a', 'b']",
+        "new 1:0 ['a', 'b']",
+        "new 2:0 ['a', 'b']",
+        "refresh ['b']",
+        "new 3:0 ['b']",
+    ]
+    emitter.tasks = 2
+    run(emitter, "4:0", {"partitions": ["a", "b"]})
+    assert calls[6:] == ["refresh ['a']", "new 4:0 ['a']", "refresh ['b']", "new 4:0 ['b']"]
+
+
+def test_the_coordinator_keeps_the_partitions_of_an_exact_batch_and_asks_anew_for_an_opaque_one() -> None:
+    for spout, expected in ((Exact(), ["old"]), (Opaque(), ["a", "b"])):
+        coordinator = PartitionedSpoutAdapter(spout).get_coordinator("lines", CONF, CONTEXT)
+        assert coordinator.initialize_transaction(1, None, None) == {"partitions": ["a", "b"]}
+        assert coordinator.initialize_transaction(1, None, {"partitions": ["old"]})["partitions"] == expected
+
+
+def test_the_coordinator_hears_how_far_the_partitions_have_come() -> None:
+    adapter = PartitionedSpoutAdapter(Exact())
+    coordinator, emitter = halves(adapter)
+    for txid in (1, 2):
+        assert coordinator.is_ready(txid)
+        run(emitter, f"{txid}:0", {"partitions": ["a"]})
+    assert not coordinator.is_ready(3)
+
+
+def test_two_tasks_with_one_partition_are_an_error_that_names_it() -> None:
+    emitter = emitter_of(Exact())
+    note = json.dumps({"extents": {"a": 1}, "errors": []})
+    with pytest.raises(SpoutError, match=r"'wordcount', spout 'lines', attempt 1:0: two tasks emitted partition 'a'"):
+        emitter.learn(TransactionAttempt(1, 0), [note, note])
+
+
+@pytest.mark.parametrize(
+    ("ordered", "returned", "error", "complaint"),
+    [
+        (["a", "a"], {}, SpoutError, "get_ordered_partitions gives partition 'a' twice"),
+        ([7], {}, SpoutError, r"7 is no partition; it is a string, or has a get_id\(\)"),
+        (["a"], None, SpoutError, "emit_batch_new returned None; return a dict"),
+        (["a"], {"x": 1}, SpoutError, "metadata of partition 'x'; given were"),
+        (["a"], {"a": (1, 2)}, MetadataError, "returned .*would not come back equal from JSON"),
+    ],
+)
+def test_what_an_emitter_does_wrong_is_named(
+    ordered: Any, returned: Any, error: type[Exception], complaint: str
+) -> None:
+    class Careless(TopicEmitter):
+        def refresh_partitions(self, partition_responsibilities: Any) -> None:
+            assert partition_responsibilities is not None
+
+        def get_ordered_partitions(self, all_partition_info: list[str]) -> Any:
+            return ordered
+
+        def emit_batch_new(self, tx: Any, collector: TridentCollector, partitions: Any, last: Any) -> Any:
+            return returned
+
+    class Wrong(Exact):
+        def get_emitter(self, conf: Any, context: Any) -> TopicEmitter:
+            return Careless()
+
+    with pytest.raises(error, match=f"'wordcount', spout 'lines', attempt 1:0: .*{complaint}"):
+        run(emitter_of(Wrong()), "1:0", {"partitions": ["a"]})
+
+
+def test_what_tasks_report_and_leave_out_reaches_the_driver() -> None:
+    class Reporting(TopicEmitter):
+        def emit_batch_new(self, tx: Any, collector: TridentCollector, partitions: Any, last: Any) -> Any:
+            collector.report_error(ValueError("odd"))
+            return {topic: None if topic.name == "a" else 5 for topic in partitions}
+
+    class Quiet(Exact):
+        def get_emitter(self, conf: Any, context: Any) -> TopicEmitter:
+            return Reporting()
+
+    _, learned = run(emitter_of(Quiet()), "1:0", {"partitions": ["a", "b"]})
+    assert (learned.moved, learned.errors) == ({"b": 5}, ["ValueError: odd"])
