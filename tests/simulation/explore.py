@@ -68,16 +68,16 @@ class Explorer:
     def _start(self) -> tuple[bytes, Any]:
         scope = self.scope
         world = World(
-            chance=Choices(dict(scope.budgets), scope.any_size or not scope.exact),
+            chance=Choices(dict(scope.budgets), scope.any_size or not scope.exact or scope.learns, scope.gathers),
             rules=self.rules,
             stores={
                 f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks)
                 for n, kind in enumerate(scope.stores)
             },
-            sources={"spout": Source("spout", scope.exact, scope.rows)},
+            sources={"spout": Source("spout", scope.exact, scope.rows, learns=scope.learns)},
             max_spout_pending=scope.max_spout_pending,
             backoff=0.0,
-            pins=not scope.exact,
+            pins=scope.learns or not scope.exact,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

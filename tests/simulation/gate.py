@@ -35,6 +35,10 @@ SCOPES = {
         Scope("opaque: a silence", {"timeout": 1}, exact=False),
         Scope("opaque: a crash at any step", {"crash at a step": 1}, exact=False),
         Scope("opaque: a commit that lands late", {**LATE}, exact=False),
+        Scope("several notices in a turn, and a crash", {"crash at a step": 1}, rows=2, gathers=True),
+        Scope("learned: a silence", {"timeout": 1}, learns=True),
+        Scope("learned: a crash at any step", {"crash at a step": 1}, learns=True),
+        Scope("learned, opaque: a crash at any step", {"crash at a step": 1}, learns=True, exact=False),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(UNDO, COMPARE)),
     )
 }
@@ -52,6 +56,9 @@ GATE = {
     "owed successes": "a crash at any step",
     "standing definitions": "batches of any size, and a silence",
     "all reports": "two silences",
+    "stored extents": "learned: a crash at any step",
+    "moved cursors": "learned: a crash at any step",
+    "written successes": "several notices in a turn, and a crash",
     "unknown is not done": "a commit that lands late, and a silence",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""

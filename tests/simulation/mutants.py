@@ -11,6 +11,7 @@ from coordinators.acker import Acker, Completed, Outcome
 from coordinators.driver import CoordinatorDriver
 from coordinators.leadership import ZooKeeperRecordStore
 from coordinators.master import MasterBatchCoordinator
+from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask, Definitions
@@ -87,18 +88,58 @@ class DefiningAnew(Definitions):
             yield spout, evolve(ask, curr_metadata=None)
 
 
+class ForgettingExtents(Definitions):
+    """Doesn't keep what was found out by emitting; positions move all the same."""
+
+    __slots__ = ()
+
+    def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
+        before = dict(self.known[notice.attempt.txid])
+        super().take_emission(topology, notice)
+        self.known[notice.attempt.txid] = before
+
+
+class LeavingCursors(Definitions):
+    """Doesn't move positions when a transaction is closed."""
+
+    __slots__ = ()
+
+    def close_before(self, txid: int) -> None:
+        self._learned.clear()
+
+
+class CountingAhead(CoordinatorDriver):
+    """Takes a transaction that is closed in this very turn for one whose success was delivered."""
+
+    __slots__ = ()
+
+    def _delivered(self, txid: int) -> None:
+        self._owed.pop(txid, None)
+        self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
+
+
+DRIVERS: dict[str, type[CoordinatorDriver]] = {
+    "store, then announce": AnnouncingFirst,
+    "owed successes": Forgetful,
+    "written successes": CountingAhead,
+}
+
+DEFINITIONS: dict[str, type[Definitions]] = {
+    "standing definitions": DefiningAnew,
+    "stored extents": ForgettingExtents,
+    "moved cursors": LeavingCursors,
+}
+
+
 def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
     """Take from ``driver`` the rules that are off."""
-    if not rules.has("store, then announce"):
-        driver.__class__ = AnnouncingFirst
-    if not rules.has("owed successes"):
-        driver.__class__ = Forgetful
+    for rule in rules.off:
+        driver.__class__ = DRIVERS.get(rule, driver.__class__)
+        driver.definitions.__class__ = DEFINITIONS.get(rule, driver.definitions.__class__)
     if not rules.has("tail replays"):
         driver.machine.__class__ = FailingAlone
     if not rules.has("all reports"):
         driver.acker = Trusting()
-    if not rules.has("standing definitions"):
-        driver.definitions.__class__ = DefiningAnew
 
 
 def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any]) -> CoordinatorRecord:

@@ -86,4 +86,4 @@ def emitted(world: World, source: Source, task: PartitionTask) -> tuple[Rows, st
 
 def _next(world: World, source: Source, name: str, start: int) -> list[int]:
     most = min(BATCH_ROWS, source.inputs[name] - start)
-    return [start, start + world.chance.pick("batch size", range(most + 1)) if most > 0 else start]
+    return [start, start + world.chance.pick("batch size", range(1, most + 1)) if most > 0 else start]

@@ -70,9 +70,10 @@ def settle(world: World) -> None:
 
 
 def take(world: World, event: Event) -> None:
-    """``event`` happens, and the turn that it leads to."""
+    """``event`` happens, and the turn that it leads to, unless turns come when they come."""
     _happen(world, event)
-    settle(world)
+    if not choices_of(world).gathers:
+        settle(world)
 
 
 def _happen(world: World, event: Event) -> None:

@@ -22,6 +22,8 @@ class Scope:
         inline: whether rows travel with a commit, or are staged in the store.
         locks: whether a commit takes a lock first, and lands later.
         exact: whether the source gives every transaction again as it was.
+        learns: whether only emitting a batch tells what it consists of.
+        gathers: whether a turn may come late, and find several notices; otherwise each notice has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         lives: how often processes may be started, all in all.
     """
@@ -34,6 +36,8 @@ class Scope:
     inline: bool = True
     locks: bool = False
     exact: bool = True
+    learns: bool = False
+    gathers: bool = False
     any_size: bool = False
     processes: int = 2
     lives: int = 2
@@ -51,6 +55,7 @@ class Choices:
 
     budgets: dict[str, int]
     any_size: bool
+    gathers: bool = False
     planned: list[int] = field(factory=list)
     made: list[int] = field(factory=list)
 
