@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from attrs import define, field
 
@@ -72,6 +72,7 @@ class DriverLoop:
     clock: Callable[[], float] = time.monotonic
     ended: threading.Event = field(factory=threading.Event, init=False)
     error: BaseException | None = field(default=None, init=False)
+    _taken: Iterator[Notice] = field(factory=lambda: iter(()), init=False)
 
     def start(self) -> None:
         """Take the first turn, and go on from there."""
@@ -98,10 +99,11 @@ class DriverLoop:
         driver.start(self.clock())
         while not driver.finished:
             now = self.clock()
-            driver.turn(self.inbox.take(driver.next_turn_at(now) - now), self.clock())
+            self._taken = iter(self.inbox.take(driver.next_turn_at(now) - now))
+            driver.turn(self._taken, self.clock())
 
     def _end(self) -> None:
-        unread = self.inbox.close()
+        unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended in the middle
         if self.driver is not None:
             self.driver.end(self.error, unread)
             return

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 from coordinators.errors import TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, IdleWanted, StopRequested
+from coordinators.notices import Broken, IdleWanted, Notice, StopRequested
 from tests.unit.coordinators.world import Numbers, World
 
 PATIENCE_SECS = 30
 
 
-def started(upto: int = 0) -> tuple[DriverLoop, list[BaseException | None]]:
-    """A running loop over a world with nothing to do, and what its end was told."""
+def started(upto: int = 0, first: Sequence[Notice] = ()) -> tuple[DriverLoop, list[BaseException | None]]:
+    """A running loop over a world with nothing to do, and what its end was told; ``first`` meet its first turn."""
     world = World(spouts={"lines": Numbers(upto=upto)})
     world.start()
     inbox = Inbox()
     object.__setattr__(world, "inbox", _Posting(inbox))
+    for notice in first:
+        inbox.post(notice)
     ends: list[BaseException | None] = []
     loop = DriverLoop("test", inbox, ends.append, world.driver)
     loop.start()
@@ -69,3 +72,11 @@ def test_a_question_that_comes_with_the_end_is_answered() -> None:
     assert loop.ended.wait(PATIENCE_SECS)
     assert len(answers) == 1
     assert "was stopped" in str(answers[0])
+
+
+def test_a_question_behind_an_error_in_the_same_turn_is_answered() -> None:
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+    error = TridentError("enough")
+    loop, _ = started(first=[Broken(error), IdleWanted(answers.put)])
+    assert loop.ended.wait(PATIENCE_SECS)
+    assert answers.get(timeout=PATIENCE_SECS) is error
