@@ -88,8 +88,8 @@ class Part:
             return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
         return select(source, self.in_fields or source.names), schema_of(self.out)
 
-    def fold(self, batch_id: TransactionAttempt | None, title: str) -> Fold[Any]:
-        """How rows become results."""
+    def fold(self, batch_id: TransactionAttempt | int | None, title: str) -> Fold[Any]:
+        """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
         match self.aggregator:
             case CombinerAggregator():
                 return CombineFold(self.aggregator)

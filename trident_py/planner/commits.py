@@ -14,6 +14,7 @@ from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink
 from trident_py.planner.flow import project_step
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.rowwise import RowOperation
+from trident_py.planner.windowing import WindowState
 from trident_py.row import Row
 from trident_py.schema import select
 from trident_py.sinks.base import TransactionalSink
@@ -67,7 +68,7 @@ class PersistentAggregate:
 
 @frozen(kw_only=True)
 class PartitionPersist:
-    """Hands a batch to a user's updater.
+    """Hands a batch to a user's updater, or to that of a window.
 
     Attributes:
         name: under which it is known, durably.
@@ -107,7 +108,7 @@ def committer(graph: Graph, node: Node) -> Committer:
     match operation:
         case AggregateState():
             return _persistent_aggregate(operation, source, _new_values(graph, node))
-        case UpdatedState():
+        case UpdatedState() | WindowState():
             return _partition_persist(operation, source, _new_values(graph, node))
         case WrittenSink():
             return SinkWrite(name=operation.name, sink=operation.sink, fields=source)
@@ -133,8 +134,17 @@ def _persistent_aggregate(
 
 
 def _partition_persist(
-    operation: UpdatedState, source: StructType, new_values: CommitStream | None
+    operation: UpdatedState | WindowState, source: StructType, new_values: CommitStream | None
 ) -> PartitionPersist:
+    if isinstance(operation, WindowState):
+        return PartitionPersist(
+            name=operation.name,
+            factory=operation.typed(source),
+            updater=operation.updater(source),
+            fields=operation.kept(source),
+            out_schema=operation.output([source]),
+            new_values=new_values,
+        )
     return PartitionPersist(
         name=operation.name,
         factory=operation.factory,
@@ -164,7 +174,7 @@ def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
     operation, source = node.operation, pipeline.target
     if isinstance(operation, RowOperation):
         return _commit_stream(graph, node, pipeline.then(operation.step(source)))
-    if not isinstance(operation, UpdatedState):
+    if not isinstance(operation, UpdatedState | WindowState):
         raise AssertionError(f"{operation.title} can't run in the commit phase")
     persist = _partition_persist(operation, source, _new_values(graph, node))
-    return CommitStream(pipeline=pipeline.then(project_step(source, operation.in_fields)), persist=persist)
+    return CommitStream(pipeline=pipeline.then(project_step(source, persist.fields.names)), persist=persist)

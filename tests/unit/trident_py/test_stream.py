@@ -223,7 +223,8 @@ def test_new_values_take_row_operations_and_updaters_only(words: Stream) -> None
         lambda: values.transform(nothing),
         lambda: values.aggregate(Count(), "c"),
         lambda: values.persistent_aggregate(memory(), Count(), "c"),
-        lambda: values.group_by("word"),
+        lambda: values.group_by("word").aggregate(Count(), "c"),
+        lambda: values.group_by("word").persistent_aggregate(memory(), Count(), "c"),
         lambda: values.write_to(Nowhere()),
     ):
         with pytest.raises(TopologyError, match=SPARK):

@@ -137,7 +137,7 @@ def test_w2_windows_by_time_have_the_rows_that_came_in_their_time(
     fed = Fed(SlidingDuration(length, slide) if slide < length else TumblingDuration(length))
     came: list[int] = []  # when each row did
     expected: list[tuple[int, list[int]]] = []
-    clock = highest = start
+    clock, highest = start, 0
     for rows, later in batches:
         clock = max(0, clock + later)
         for end in range(highest + 1, clock + 1):
