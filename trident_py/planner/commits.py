@@ -8,15 +8,18 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql.types import StructField, StructType
 
+from coordinators.attempt import TransactionAttempt
 from trident_py.graph import Graph, Node
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink, renamed_keys
 from trident_py.planner.flow import project_step
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.rowwise import RowOperation
+from trident_py.planner.steps import ProjectStep
 from trident_py.planner.windowing import WindowState
-from trident_py.row import Row
-from trident_py.schema import select
+from trident_py.row import Row, rows_of
+from trident_py.schema import arrow_table, select
 from trident_py.sinks.base import TransactionalSink
 from trident_py.states.base import StateFactory, StateUpdater
 
@@ -26,18 +29,24 @@ class CommitStream:
     """What follows ``new_values_stream()``: rows on the driver, in the commit phase.
 
     Attributes:
-        pipeline: the row operations up to where the stream ends or forks.
+        pipeline: the row operations up to where the stream ends, forks or is aggregated.
+        aggregation: of what the pipeline gives, if it is aggregated there.
         persist: the state that takes the rows there, if one does.
-        streams: the ways on, where the stream forks.
+        streams: the ways on, where the stream forks or was aggregated.
     """
 
     pipeline: RowPipeline
-    persist: PartitionPersist | None = None
+    aggregation: Aggregation | None = None
+    persist: PartitionPersist | PersistentAggregate | None = None
     streams: tuple[CommitStream, ...] = ()
 
-    def rows(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+    def rows(self, values: Sequence[Sequence[Any]], batch_id: TransactionAttempt | None = None) -> list[Row]:
         """What becomes of ``values``: the rows for ``persist``, or for each of ``streams``."""
-        return self.pipeline.rows(values)
+        if self.aggregation is None:
+            return self.pipeline.rows(values)
+        stage = self.aggregation.on_driver(self.pipeline, batch_id)
+        batches = arrow_table(values, self.pipeline.source).to_batches()
+        return [row for batch in stage(batches) for row in rows_of(batch)]
 
 
 @frozen(kw_only=True)
@@ -174,7 +183,26 @@ def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
     operation, source = node.operation, pipeline.target
     if isinstance(operation, RowOperation):
         return _commit_stream(graph, node, pipeline.then(operation.step(source)))
+    if isinstance(operation, Aggregation):
+        onward = _commit_stream(graph, node, RowPipeline(operation.output([source])))
+        return CommitStream(pipeline=pipeline, aggregation=operation, streams=(onward,))
+    if isinstance(operation, AggregateState):
+        return _aggregated(operation, pipeline, _new_values(graph, node))
     if not isinstance(operation, UpdatedState | WindowState):
         raise AssertionError(f"{operation.title} can't run in the commit phase")
     persist = _partition_persist(operation, source, _new_values(graph, node))
     return CommitStream(pipeline=pipeline.then(project_step(source, persist.fields.names)), persist=persist)
+
+
+def _aggregated(operation: AggregateState, pipeline: RowPipeline, new_values: CommitStream | None) -> CommitStream:
+    """Rows on the driver into the frame that `PersistentAggregate` describes."""
+    persist = _persistent_aggregate(operation, pipeline.target, new_values)
+    if isinstance(operation.aggregator, CombinerAggregator):
+        return CommitStream(pipeline=pipeline, aggregation=operation.aggregation, persist=persist)
+    step = ProjectStep(
+        title=operation.title,
+        source=tuple(pipeline.target.names),
+        in_fields=(*persist.keys.names, *persist.inputs.names),
+        target=persist.fields,
+    )
+    return CommitStream(pipeline=pipeline.then(step), persist=persist)

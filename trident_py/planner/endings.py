@@ -33,6 +33,7 @@ class AggregateState(Operation):
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     aggregation: Aggregation
 
+    runs_on_driver: ClassVar[bool] = True
     changes_states: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
