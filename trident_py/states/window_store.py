@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ KEYS = StructType([StructField("window", StringType(), False), StructField("slot
 
 _HEAD = 0
 _NAME_CHARS = 24
+_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 Fired: TypeAlias = tuple[int, Sequence[Row]]
 """The trigger of a window that fired, and its rows."""
@@ -92,6 +94,11 @@ class WindowRows:
 
     window: Window
     schema: StructType
+    _arrow: pa.Schema = field(init=False, repr=False, eq=False)
+
+    @_arrow.default
+    def _arrow_schema(self) -> pa.Schema:
+        return arrow_schema(self.schema)
 
     @property
     def value(self) -> StructField:
@@ -118,15 +125,24 @@ class WindowRows:
         sealed = self._sealed(state, held, steps)
         fired: dict[str, list[Fired]] = {}
         entries: _Entries = {}
-        for key, rows in batch.items():
+        for key, new in self._tables(batch).items():
             before, step = held[key], steps[key]
-            new = arrow_table(rows, self.schema).to_batches() if rows else []
-            fired[key] = self._fired(before, step, [*sealed[key], *([before.loose] if before.loose else []), *new])
-            if rows or step.after != before.progress:
-                entries |= self._kept(key, before, step, new)
+            loose = [*([before.loose] if before.loose else []), *new]
+            fired[key] = self._fired(step, [*sealed[key], *loose])
+            if new or step.after != before.progress:
+                entries |= self._kept(key, before, step, loose)
         if entries:
             state.multi_put(list(entries), list(entries.values()))
         return fired
+
+    def _tables(self, batch: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[pa.RecordBatch]]:
+        """The rows of each key in Arrow, turned at once: for a few rows each it takes a third of the time."""
+        whole = arrow_table(list(chain.from_iterable(batch.values())), self.schema)
+        found, start = {}, 0
+        for key, rows in batch.items():
+            found[key] = whole.slice(start, len(rows)).to_batches() if rows else []
+            start += len(rows)
+        return found
 
     def _heads(self, state: MapState[bytes], keys: Sequence[str]) -> dict[str, _Held]:
         stored = state.multi_get([(key, _HEAD) for key in keys])
@@ -159,7 +175,7 @@ class WindowRows:
             found[key].append(self._batch(value))
         return found
 
-    def _fired(self, before: _Held, step: Advance, batches: list[pa.RecordBatch]) -> list[Fired]:
+    def _fired(self, step: Advance, batches: list[pa.RecordBatch]) -> list[Fired]:
         """The rows of the windows that fire; ``batches`` end with the last row of all."""
         if not step.fired:
             return []
@@ -167,11 +183,11 @@ class WindowRows:
         first = step.after.seen - len(rows)
         return [(each.trigger, rows[each.start - first : each.stop - first]) for each in step.fired]
 
-    def _kept(self, key: str, before: _Held, step: Advance, new: Iterable[pa.RecordBatch]) -> _Entries:
-        """What is to be stored for ``key``."""
+    def _kept(self, key: str, before: _Held, step: Advance, batches: list[pa.RecordBatch]) -> _Entries:
+        """What is to be stored for ``key``; ``batches`` are its loose rows, and the new ones."""
         entries: _Entries = {}
         chunks = tuple(chunk for chunk in before.chunks if chunk.stop > step.keep)
-        loose = self._joined([*([before.loose] if before.loose else []), *new], step.keep - before.loose_start)
+        loose = self._joined(batches, step.keep - before.loose_start)
         after = _Held(step.after, chunks, before.slots, loose)
         if loose is not None and loose.nbytes > SEAL_BYTES:
             chunk = _Chunk(after.free_slot, after.loose_start, step.after.seen)
@@ -182,11 +198,11 @@ class WindowRows:
 
     def _joined(self, batches: list[pa.RecordBatch], drop: int) -> pa.RecordBatch | None:
         """All rows but the first ``drop`` in one batch; None if there are none."""
-        table = pa.Table.from_batches(batches, arrow_schema(self.schema)).slice(max(0, drop)).combine_chunks()
+        table = pa.Table.from_batches(batches, self._arrow).slice(max(0, drop)).combine_chunks()
         return table.to_batches()[0] if table.num_rows else None
 
     def _batch(self, value: bytes) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(value), arrow_schema(self.schema))
+        return pa.ipc.read_record_batch(pa.py_buffer(value), self._arrow)
 
 
 def _stored(held: _Held) -> bytes:
@@ -199,7 +215,7 @@ def _stored(held: _Held) -> bytes:
         "slots": held.slots,
     }
     rows = _bytes(held.loose) if held.loose is not None else b""
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n" + rows
+    return _JSON.encode(line).encode() + b"\n" + rows
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:

@@ -26,7 +26,7 @@ from trident_py.errors import StateError, TopologyError
 from trident_py.operations.base import Aggregator
 from trident_py.operations.builtin import Count, Max, Sum
 from trident_py.planner.aggregation import AnyAggregator
-from trident_py.planner.guarantees import guarantee
+from trident_py.planner.guarantees import guarantee, warnings
 from trident_py.planner.windowing import WindowState, window_state
 from trident_py.row import row_class
 from trident_py.schema import schema_of
@@ -36,7 +36,7 @@ from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states import window_store
 from trident_py.states.backing import IBackingMap
 from trident_py.states.base import FencedState, StateFactory, StateKind, StateUpdater
-from trident_py.states.maps import OpaqueMap
+from trident_py.states.maps import OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sqlite import SQLiteState
 from trident_py.states.window_store import LocalWindows
@@ -77,7 +77,7 @@ def declared(
     keys: tuple[str, ...] = (),
     factory: StateFactory | None = None,
 ) -> WindowState:
-    factory = factory or LocalWindows("windows", "some")
+    factory = factory or LocalWindows("windows", "-".join(["some", *keys]))
     return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out)
 
 
@@ -222,6 +222,12 @@ def test_values_of_every_type_come_back_as_they_were(kind: str, tmp_path: Path) 
         first, last = VALUES[kind][0], VALUES[kind][-1]
         assert driver.commit([(first,), (None,), (last,)]) == []
         assert driver.commit([(first,)]) == [(1, [(first,), (None,), (last,), (first,)])]
+    with driven(declared(TumblingCount(3), keys=("key",)), f"key int, n {kind}", tmp_path, epoch=2) as driver:
+        assert driver.commit([(1, first), (2, None), (1, last), (2, first)]) == []
+        assert driver.commit([(2, last), (1, None)]) == [
+            (2, 1, [(None,), (first,), (last,)]),
+            (1, 1, [(first,), (last,), (None,)]),
+        ]
 
 
 def test_rows_are_counted_where_no_field_is_asked_for() -> None:
@@ -305,6 +311,14 @@ def test_a_window_that_was_kept_otherwise_is_refused_at_the_start(tmp_path: Path
             raise AssertionError("it is refused")
 
 
+def test_what_waits_takes_no_more_room_than_its_rows() -> None:
+    """Also where it is a part of a large batch."""
+    with driven(declared(TumblingCount(2), keys=("key",), in_fields="word"), "key int, word string") as driver:
+        driver.commit([(key, "w" * 100) for key in range(1000)])
+        assert isinstance(driver.state, MemoryMapState)
+        assert max(len(value) for *_, value in driver.state.get_tuples()) < 700
+
+
 def test_each_name_has_a_table_of_its_own() -> None:
     names = ["words-window", "words.window", "Words-Window", "wörter", "x" * 200, "x" * 201]
     tables = {LocalWindows("t", name).table for name in names}
@@ -348,6 +362,23 @@ def test_explain_shows_windows_with_their_guarantee() -> None:
         "      exactly-once: data and commit token change in one atomic step, and older tokens are refused",
         "      windows that fire",
     ]
+
+
+def test_c_what_windows_give_makes_a_stream_opaque() -> None:
+    """When a window fires again in a replay, others may, and their rows may come in another order."""
+    topology = TridentTopology("trends")
+    words = topology.new_stream("words", FixedBatchSpout("word string", 2))
+    fired = words.window(TumblingCount(3), "word", Count(), "count").group_by("count")
+    fired.persistent_aggregate(MemoryMapState.factory(), Count(), "n")
+    fired.persistent_aggregate(TransactionalMap.factory(directory), Count(), "n")
+    (warning,) = warnings(topology._graph)
+    assert "behind spout 'words' and window(TumblingCount(length=3), Count()): not exactly-once" in warning
+
+
+def test_a_request_has_no_windows() -> None:
+    requests = TridentTopology("trends").new_drpc_stream("ask")
+    with pytest.raises(TopologyError, match="a request is no transaction"):
+        requests.window(TumblingCount(3), "args", Count(), "c")
 
 
 WRONG: Mapping[str, tuple[Any, str]] = {
