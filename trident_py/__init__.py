@@ -111,6 +111,10 @@ if TYPE_CHECKING:
     from trident_py.stream import Stream as Stream
     from trident_py.stream import TridentState as TridentState
     from trident_py.topology import TridentTopology as TridentTopology
+    from trident_py.windows import SlidingCount as SlidingCount
+    from trident_py.windows import SlidingDuration as SlidingDuration
+    from trident_py.windows import TumblingCount as TumblingCount
+    from trident_py.windows import TumblingDuration as TumblingDuration
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -212,5 +216,6 @@ else:
             ],
             "trident_py.stream": ["GroupedStream", "Stream", "TridentState"],
             "trident_py.topology": ["TridentTopology"],
+            "trident_py.windows": ["SlidingCount", "SlidingDuration", "TumblingCount", "TumblingDuration"],
         },
     )

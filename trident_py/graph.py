@@ -158,7 +158,8 @@ class Graph:
         if phase is Phase.COMMIT and not operation.runs_on_driver:
             raise TopologyError(
                 "it needs Spark, and what follows new_values_stream() runs on the driver, in the commit phase; there "
-                "are each, map, flat_map, filter with a Filter or a function, peek, project and partition_persist"
+                "are each, map, flat_map, filter with a Filter or a function, peek, project, group_by, aggregate, "
+                "window, persistent_aggregate and partition_persist"
             )
         schemas = [node.schema for node in inputs if node.schema is not None]
         schema = operation.output(schemas) if len(schemas) == len(inputs) else None

@@ -175,6 +175,12 @@ def described(thing: object) -> str:
     return repr(thing) if type(thing).__repr__ is not object.__repr__ else type(thing).__name__
 
 
+def check_instance(thing: object, kind: type, what: str) -> None:
+    """``thing`` is a ``kind``, else a `TopologyError` says that ``what`` is."""
+    if not isinstance(thing, kind):
+        raise TopologyError(f"{what} is an instance of {kind.__name__}, not {shown(thing)}")
+
+
 def _filter_seeing(title: str, names: tuple[str, ...], condition: Filter, out_schema: object) -> RowOperation:
     if out_schema is not None:
         raise TopologyError("a Filter emits no fields; leave out_schema out")

@@ -10,17 +10,27 @@ from pyspark.sql.types import StructType
 
 from trident_py.chain import ChainedAggregatorDeclarer, chained
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Phase
+from trident_py.graph import Graph, Node
 from trident_py.operations.base import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Max, Min
 from trident_py.planner.aggregation import AnyAggregator, Scope, aggregation
-from trident_py.planner.endings import AggregateState, NewValues, UpdatedState, WrittenSink, state_names, unused
+from trident_py.planner.endings import (
+    AggregateState,
+    NewValues,
+    UpdatedState,
+    WrittenSink,
+    check_unshared,
+    state_name,
+)
 from trident_py.planner.extremes import BestRow, ExtremeRow
 from trident_py.planner.queries import StateQuery, StaticState
-from trident_py.row_stream import RowStream
+from trident_py.planner.windowing import partition_fields, window_state
+from trident_py.row_stream import RowStream, check_instance
 from trident_py.schema import names_of, schema_of, select, shown
 from trident_py.sinks.base import TransactionalSink
 from trident_py.states.base import QueryFunction, StateFactory, StateUpdater
+from trident_py.states.window_store import LocalWindows
+from trident_py.windows import Window
 
 _States = AggregateState | UpdatedState | StaticState
 
@@ -62,7 +72,7 @@ class Stream(RowStream):
         with self._declaring("state_query", getattr(state, "name", state), function) as title:
             if not isinstance(state, TridentState) or state._graph is not self._graph:  # noqa: SLF001 - one concept
                 raise TopologyError(f"the state is a TridentState of this topology, not {shown(state)}")
-            _check_instance(function, QueryFunction, "a query")
+            check_instance(function, QueryFunction, "a query")
             names = names_of(in_fields)
             if not names:
                 raise TopologyError("name at least one field for the query to see")
@@ -77,8 +87,6 @@ class Stream(RowStream):
             names = names_of(fields)
             if not names:
                 raise TopologyError("name the fields to group by; without any, aggregate the stream itself")
-            if self._node.phase is Phase.COMMIT:
-                raise TopologyError("it needs Spark, and what follows new_values_stream() runs on the driver")
             if self._node.schema is not None:
                 select(self._node.schema, names)
             return GroupedStream(self, names)
@@ -129,7 +137,7 @@ class Stream(RowStream):
         """What an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
         with self._declaring("apply", assembly):
             made = assembly.apply(self) if isinstance(assembly, Assembly) else assembly(self)
-            _check_instance(made, Stream, "what an assembly gives")
+            check_instance(made, Stream, "what an assembly gives")
             return made
 
     def persistent_aggregate(
@@ -141,6 +149,38 @@ class Stream(RowStream):
     ) -> TridentState:
         """Aggregates all batches into one value of a state; the arguments are those of `aggregate`."""
         return self._persistent_aggregate((), state_factory, aggregator, out_field, in_fields)
+
+    def window(
+        self,
+        window: Window,
+        in_fields: str | Sequence[str],
+        aggregator: AnyAggregator,
+        out_schema: str | StructType,
+        *,
+        store: StateFactory | None = None,
+    ) -> Stream:
+        """Aggregates windows over the rows of all batches (Storm S23-S27); a row for each window that fires.
+
+        The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token:
+        over crashes and replays no row is lost or comes twice, and each window fires in one transaction. What follows
+        is in that transaction, and runs on the driver; see `TridentState.new_values_stream`.
+
+        It is one window over the whole stream; within a batch, rows come as Spark gives them. Directly behind
+        `partition_by` it is one for each value of those fields (Storm has one for each task), and with `group_by` too.
+        Windows by time fire with the first batch, be it empty, that is committed after their end: without batches
+        nothing fires. Windows without rows never fire.
+
+        Args:
+            window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.
+            in_fields: what the aggregator may see of each row.
+            aggregator: of any kind; runs on the driver, over all rows of a window. `Aggregator.init` is told the number
+                of the window, from 1; of a window by time its end, in microseconds since the epoch.
+            out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.
+            store: where the rows are kept, for this window only: a fenced state such as `PostgresState`. None: in a
+                SQLite database in the ``state_dir``, under the name of the stream; give it one by `name`.
+        """
+        keys = partition_fields(self._node.operation)
+        return self._window(keys, False, window, in_fields, aggregator, out_schema, store)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -161,7 +201,7 @@ class Stream(RowStream):
         """
         with self._declaring("partition_persist", updater) as title:
             self._check_factory(state_factory)
-            _check_instance(updater, StateUpdater, "a state updater")
+            check_instance(updater, StateUpdater, "a state updater")
             names = names_of(in_fields)
             if not names:
                 raise TopologyError("name at least one field for the updater to see")
@@ -178,7 +218,7 @@ class Stream(RowStream):
     def write_to(self, sink: TransactionalSink[Any]) -> None:
         """Writes each batch to a two-phase sink."""
         with self._declaring("write_to", sink) as title:
-            _check_instance(sink, TransactionalSink, "a sink")
+            check_instance(sink, TransactionalSink, "a sink")
             for node in self._graph.nodes:
                 if isinstance(node.operation, WrittenSink) and node.operation.sink is sink:
                     raise TopologyError(f"this sink is {node.operation.name!r} already; a sink takes one stream")
@@ -220,6 +260,25 @@ class Stream(RowStream):
             )
             return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
 
+    def _window(
+        self,
+        keys: tuple[str, ...],
+        emits_keys: bool,
+        window: Window,
+        in_fields: str | Sequence[str],
+        aggregator: AnyAggregator,
+        out_schema: str | StructType,
+        store: StateFactory | None,
+    ) -> Stream:
+        with self._declaring("window", window, aggregator, *keys) as title:
+            if store is not None:
+                self._check_factory(store)
+            name = self._state_name("window", store)
+            factory = store or LocalWindows(self._graph.topology, name)
+            operation = window_state(title, name, factory, window, keys, emits_keys, in_fields, aggregator, out_schema)
+            state = self._graph.add(operation, self._node, label=self._label)
+            return Stream(self._graph, self._graph.add(NewValues("windows that fire"), state))
+
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _extreme(self, method: str, extreme: Min | Max, key: Callable[[Any], Any] | None) -> Stream:
@@ -233,21 +292,11 @@ class Stream(RowStream):
             return self.partition_aggregate(best, self.schema).aggregate(best, self.schema)
 
     def _check_factory(self, factory: StateFactory) -> None:
-        _check_instance(factory, StateFactory, "a state factory")
-        states = [
-            each.operation for each in self._graph.nodes if isinstance(each.operation, AggregateState | UpdatedState)
-        ]
-        if factory.name and any(state.factory == factory for state in states):
-            raise TopologyError(f"there is a state {factory!r} already; it takes one stream, give this one its own")
+        check_instance(factory, StateFactory, "a state factory")
+        check_unshared(self._graph, factory)
 
     def _state_name(self, kind: str, thing: object) -> str:
-        """The stream's name, else the state's own, else the spout's and ``kind``; numbered where it is taken.
-
-        It is written into the record, so it must not depend on anything but the declaration.
-        """
-        own = thing.name if isinstance(thing, StateFactory) else ""
-        wanted = self._label or own or f"{'-'.join(self._node.spouts)}-{kind}"
-        return unused(wanted, state_names(self._graph))
+        return state_name(self._graph, self._node, self._label, kind, thing)
 
 
 @frozen
@@ -302,6 +351,24 @@ class GroupedStream:
             self.group_fields, state_factory, aggregator, out_field, in_fields
         )
 
+    def window(
+        self,
+        window: Window,
+        in_fields: str | Sequence[str],
+        aggregator: AnyAggregator,
+        out_schema: str | StructType,
+        *,
+        store: StateFactory | None = None,
+    ) -> Stream:
+        """Aggregates windows of each group's own rows, over all batches: the group fields and the result.
+
+        A window by count waits for rows of its group, as long as it takes; a group is never forgotten. The arguments
+        are those of `Stream.window`.
+        """
+        return self._stream._window(  # noqa: SLF001 - one concept
+            self.group_fields, True, window, in_fields, aggregator, out_schema, store
+        )
+
 
 @frozen
 class TridentState:
@@ -320,7 +387,7 @@ class TridentState:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
 
         Its rows are the driver's, and its operations run there: each, map, flat_map, filter with a Filter or a
-        function, peek, project and partition_persist.
+        function, peek, project, group_by, aggregate, window, persistent_aggregate and partition_persist.
         """
         with self._graph.declaring("new_values_stream()") as title:
             operation = self._node.operation
@@ -329,8 +396,3 @@ class TridentState:
             if isinstance(operation, UpdatedState) and operation.out_schema is None:
                 raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
             return Stream(self._graph, self._graph.add(NewValues(title), self._node))
-
-
-def _check_instance(thing: object, kind: type, what: str) -> None:
-    if not isinstance(thing, kind):
-        raise TopologyError(f"{what} is an instance of {kind.__name__}, not {shown(thing)}")

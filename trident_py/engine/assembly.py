@@ -27,7 +27,7 @@ def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> P
         case SinkWrite(name=name, sink=sink):
             return SinkParticipant(name, sink)
         case PersistentAggregate() as aggregate:
-            return _aggregating(aggregate, config, metrics)
+            return _aggregating(aggregate, config, metrics, by_tasks=True)
         case PartitionPersist() as persist:
             return _updating(persist, config, metrics)
 
@@ -70,10 +70,12 @@ def is_torn(participants: list[Participant], record: CoordinatorRecord) -> bool:
     return unknown or (any(ahead) and not all(ahead))
 
 
-def _aggregating(aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics) -> StateParticipant:
+def _aggregating(
+    aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics, *, by_tasks: bool
+) -> StateParticipant:
     tail, fed = _tail(aggregate.new_values, config, metrics)
     state, aggregator = _made(aggregate.factory, config, metrics), aggregate.aggregator
-    if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None:
+    if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None and by_tasks:
         return StagedParticipant(name=aggregate.name, state=state, aggregator=aggregator)
     return AggregateParticipant(
         name=aggregate.name,
@@ -99,6 +101,12 @@ def _updating(persist: PartitionPersist, config: TridentConfig, metrics: Metrics
     )
 
 
+def _fed(persist: PartitionPersist | PersistentAggregate, config: TridentConfig, metrics: Metrics) -> StateParticipant:
+    if isinstance(persist, PersistentAggregate):
+        return _aggregating(persist, config, metrics, by_tasks=False)
+    return _updating(persist, config, metrics)
+
+
 def _made(factory: StateFactory, config: TridentConfig, metrics: Metrics) -> State:
     return factory.make_state(config, metrics, 0, 1)
 
@@ -111,17 +119,17 @@ def _tail(
     fed: list[StateParticipant] = []
     ways: list[Tail] = []
     if stream.persist is not None:
-        updating = _updating(stream.persist, config, metrics)
-        fed.append(updating)
+        state = _fed(stream.persist, config, metrics)
+        fed.append(state)
         width = len(stream.persist.fields.names)
-        ways.append(lambda tx, rows: updating.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
+        ways.append(lambda tx, rows: state.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
     for each in stream.streams:
         way, below = _tail(each, config, metrics)
         fed.extend(below)
         ways.extend([way] if way else [])
 
     def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
-        rows: list[Any] = list(stream.rows(values))
+        rows: list[Any] = list(stream.rows(values, tx.attempt))
         for way in ways:
             way(tx, rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
@@ -88,8 +88,8 @@ class Part:
             return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
         return select(source, self.in_fields or source.names), schema_of(self.out)
 
-    def fold(self, batch_id: TransactionAttempt | None, title: str) -> Fold[Any]:
-        """How rows become results."""
+    def fold(self, batch_id: TransactionAttempt | int | None, title: str) -> Fold[Any]:
+        """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
         match self.aggregator:
             case CombinerAggregator():
                 return CombineFold(self.aggregator)
@@ -128,6 +128,8 @@ class Aggregation(Operation):
         check_comparable(keys)
         return AggregatedFields(keys, tuple(part.fields(source) for part in self.parts))
 
+    runs_on_driver: ClassVar[bool] = True
+
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
         """The group fields, then the results."""
         return self.fields(inputs[0]).target
@@ -148,6 +150,10 @@ class Aggregation(Operation):
             folds, fields = [MergeFold(combiner) for combiner in combiners], fields.combined()
         gathered = self._gathered(flow.select(fields.needed))
         return gathered.staged(self._stage(gathered.rows, fields, folds), fields.target)
+
+    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> GroupStage:
+        """The same in one pass over all rows of a batch, for the commit phase; there it is one partition."""
+        return self._stage(rows, self.fields(rows.target), [part.fold(batch_id, self.title) for part in self.parts])
 
     def _gathered(self, flow: Flow) -> Flow:
         if not self.keys:

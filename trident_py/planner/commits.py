@@ -8,14 +8,18 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql.types import StructField, StructType
 
+from coordinators.attempt import TransactionAttempt
 from trident_py.graph import Graph, Node
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink, renamed_keys
 from trident_py.planner.flow import project_step
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.rowwise import RowOperation
-from trident_py.row import Row
-from trident_py.schema import select
+from trident_py.planner.steps import ProjectStep
+from trident_py.planner.windowing import WindowState
+from trident_py.row import Row, rows_of
+from trident_py.schema import arrow_table, select
 from trident_py.sinks.base import TransactionalSink
 from trident_py.states.base import StateFactory, StateUpdater
 
@@ -25,18 +29,24 @@ class CommitStream:
     """What follows ``new_values_stream()``: rows on the driver, in the commit phase.
 
     Attributes:
-        pipeline: the row operations up to where the stream ends or forks.
+        pipeline: the row operations up to where the stream ends, forks or is aggregated.
+        aggregation: of what the pipeline gives, if it is aggregated there.
         persist: the state that takes the rows there, if one does.
-        streams: the ways on, where the stream forks.
+        streams: the ways on, where the stream forks or was aggregated.
     """
 
     pipeline: RowPipeline
-    persist: PartitionPersist | None = None
+    aggregation: Aggregation | None = None
+    persist: PartitionPersist | PersistentAggregate | None = None
     streams: tuple[CommitStream, ...] = ()
 
-    def rows(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+    def rows(self, values: Sequence[Sequence[Any]], batch_id: TransactionAttempt | None = None) -> list[Row]:
         """What becomes of ``values``: the rows for ``persist``, or for each of ``streams``."""
-        return self.pipeline.rows(values)
+        if self.aggregation is None:
+            return self.pipeline.rows(values)
+        stage = self.aggregation.on_driver(self.pipeline, batch_id)
+        batches = arrow_table(values, self.pipeline.source).to_batches()
+        return [row for batch in stage(batches) for row in rows_of(batch)]
 
 
 @frozen(kw_only=True)
@@ -67,7 +77,7 @@ class PersistentAggregate:
 
 @frozen(kw_only=True)
 class PartitionPersist:
-    """Hands a batch to a user's updater.
+    """Hands a batch to a user's updater, or to that of a window.
 
     Attributes:
         name: under which it is known, durably.
@@ -107,7 +117,7 @@ def committer(graph: Graph, node: Node) -> Committer:
     match operation:
         case AggregateState():
             return _persistent_aggregate(operation, source, _new_values(graph, node))
-        case UpdatedState():
+        case UpdatedState() | WindowState():
             return _partition_persist(operation, source, _new_values(graph, node))
         case WrittenSink():
             return SinkWrite(name=operation.name, sink=operation.sink, fields=source)
@@ -133,8 +143,17 @@ def _persistent_aggregate(
 
 
 def _partition_persist(
-    operation: UpdatedState, source: StructType, new_values: CommitStream | None
+    operation: UpdatedState | WindowState, source: StructType, new_values: CommitStream | None
 ) -> PartitionPersist:
+    if isinstance(operation, WindowState):
+        return PartitionPersist(
+            name=operation.name,
+            factory=operation.typed(source),
+            updater=operation.updater(source),
+            fields=operation.kept(source),
+            out_schema=operation.output([source]),
+            new_values=new_values,
+        )
     return PartitionPersist(
         name=operation.name,
         factory=operation.factory,
@@ -164,7 +183,26 @@ def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
     operation, source = node.operation, pipeline.target
     if isinstance(operation, RowOperation):
         return _commit_stream(graph, node, pipeline.then(operation.step(source)))
-    if not isinstance(operation, UpdatedState):
+    if isinstance(operation, Aggregation):
+        onward = _commit_stream(graph, node, RowPipeline(operation.output([source])))
+        return CommitStream(pipeline=pipeline, aggregation=operation, streams=(onward,))
+    if isinstance(operation, AggregateState):
+        return _aggregated(operation, pipeline, _new_values(graph, node))
+    if not isinstance(operation, UpdatedState | WindowState):
         raise AssertionError(f"{operation.title} can't run in the commit phase")
     persist = _partition_persist(operation, source, _new_values(graph, node))
-    return CommitStream(pipeline=pipeline.then(project_step(source, operation.in_fields)), persist=persist)
+    return CommitStream(pipeline=pipeline.then(project_step(source, persist.fields.names)), persist=persist)
+
+
+def _aggregated(operation: AggregateState, pipeline: RowPipeline, new_values: CommitStream | None) -> CommitStream:
+    """Rows on the driver into the frame that `PersistentAggregate` describes."""
+    persist = _persistent_aggregate(operation, pipeline.target, new_values)
+    if isinstance(operation.aggregator, CombinerAggregator):
+        return CommitStream(pipeline=pipeline, aggregation=operation.aggregation, persist=persist)
+    step = ProjectStep(
+        title=operation.title,
+        source=tuple(pipeline.target.names),
+        in_fields=(*persist.keys.names, *persist.inputs.names),
+        target=persist.fields,
+    )
+    return CommitStream(pipeline=pipeline.then(step), persist=persist)

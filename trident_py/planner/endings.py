@@ -10,11 +10,13 @@ from attrs import frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.graph import Graph, Operation, Phase
+from trident_py.errors import TopologyError
+from trident_py.graph import Graph, Node, Operation, Phase
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
 from trident_py.planner.aggregation import AggregatedFields, Aggregation
 from trident_py.planner.flow import Flow
 from trident_py.planner.queries import StaticState
+from trident_py.planner.windowing import WindowState
 from trident_py.schema import select
 from trident_py.sinks.base import TransactionalSink
 from trident_py.spark.frames import column
@@ -31,6 +33,7 @@ class AggregateState(Operation):
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     aggregation: Aggregation
 
+    runs_on_driver: ClassVar[bool] = True
     changes_states: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
@@ -118,13 +121,13 @@ class WrittenSink(Operation):
         return inputs[0]
 
 
-Ending = AggregateState | UpdatedState | WrittenSink
+Ending = AggregateState | UpdatedState | WindowState | WrittenSink
 """What ends a branch."""
 
 
 @frozen
 class NewValues(Operation):
-    """``new_values_stream``: the rows that a state gives while it commits."""
+    """``new_values_stream``: the rows that a state gives while it commits; what windows give when they fire."""
 
     title: str
 
@@ -149,3 +152,25 @@ def unused(wanted: str, taken: Collection[str]) -> str:
     """``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
     names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
+
+
+def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: object) -> str:
+    """What a state or sink on the stream of ``node`` is called, which may have the name ``label``.
+
+    The stream's name, else the state's own, else the spout's and ``kind``; numbered where it is taken. It is written
+    into the record, so it must not depend on anything but the declaration.
+    """
+    own = thing.name if isinstance(thing, StateFactory) else ""
+    return unused(label or own or f"{'-'.join(node.spouts)}-{kind}", state_names(graph))
+
+
+def check_unshared(graph: Graph, factory: StateFactory) -> None:
+    """No other state keeps its data where ``factory`` does.
+
+    Raises:
+        TopologyError: one does.
+    """
+    states = [node.operation for node in graph.nodes if isinstance(node.operation, Ending)]
+    used = [state.factory for state in states if not isinstance(state, WrittenSink)]
+    if factory.name and factory in used:
+        raise TopologyError(f"there is a state {factory!r} already; it takes one stream, give this one its own")

@@ -14,6 +14,7 @@ from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import ends_of
 from trident_py.planner.queries import StateQuery, requests, static_states
 from trident_py.planner.rowwise import RowOperation
+from trident_py.planner.windowing import WindowState
 from trident_py.spouts.base import Replay
 from trident_py.states.base import StateFactory
 
@@ -81,7 +82,7 @@ def _engine(node: Node) -> str:
         return "Spark" if operation.native and not after_python else "Python"
     if isinstance(operation, StateQuery):
         return "driver"
-    return "" if isinstance(operation, UpdatedState | WrittenSink | RequestSource) else "Spark"
+    return "" if isinstance(operation, UpdatedState | WindowState | WrittenSink | RequestSource) else "Spark"
 
 
 def _commit(graph: Graph, node: Node) -> Iterator[str]:
@@ -90,7 +91,7 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
         case WrittenSink():
             yield f"{operation.name}: {type(operation.sink).__name__}"
             yield f"    {guarantee_of(node)}"
-        case AggregateState() | UpdatedState():
+        case AggregateState() | UpdatedState() | WindowState():
             yield f"{operation.name}: {_kind(operation.factory)}, {operation.title}"
             yield f"    {guarantee_of(node)}"
         case _:

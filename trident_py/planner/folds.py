@@ -124,7 +124,7 @@ class AggregatorFold(Fold[Emitting]):
     """Rows to whatever an `Aggregator` emits."""
 
     aggregator: Aggregator[Any]
-    batch_id: TransactionAttempt | None
+    batch_id: TransactionAttempt | int | None
     out: t.StructType
     title: str
 

@@ -11,7 +11,8 @@ non-transactional  none                   none                 none             
 (1) unless a leader that was paused in mid-write wakes up: data and txid are not written under a fence. (2) also unless
 the process dies in mid-commit and the replay lacks a key that was written.
 
-A stream behind a ``state_query`` is opaque, whatever its spout: what a state answers depends on when it is asked.
+A stream behind a ``state_query`` is opaque, whatever its spout: what a state answers depends on when it is asked. So is
+one behind a ``window``: which windows a batch fires depends on when it is committed, and on the order of its rows.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from trident_py.graph import Graph, Node, Source
-from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
+from trident_py.planner.endings import Ending, WrittenSink
 from trident_py.planner.queries import StateQuery
+from trident_py.planner.windowing import WindowState
 from trident_py.spouts.base import Replay
 from trident_py.states.base import StateFactory, StateKind
 
@@ -93,7 +95,7 @@ def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
 def guarantee_of(node: Node) -> Guarantee:
     """What holds for the state or sink of ``node``."""
     replay, operation = replay_of(node), node.operation
-    if not isinstance(operation, AggregateState | UpdatedState):
+    if not isinstance(operation, Ending) or isinstance(operation, WrittenSink):
         return guarantee(replay, None)
     found, own = guarantee(replay, operation.factory.kind), operation.factory.guarantee
     says_more = own not in (_PAUSED, "exactly-once")
@@ -105,8 +107,16 @@ def replay_of(node: Node) -> Replay:
     found = {each.operation.spout.replay for each in _before(node) if isinstance(each.operation, Source)}
     if Replay.NON_TRANSACTIONAL in found:
         return Replay.NON_TRANSACTIONAL
-    asks = any(isinstance(each.operation, StateQuery) for each in _before(node))
-    return Replay.OPAQUE if asks or Replay.OPAQUE in found else Replay.EXACT
+    return Replay.OPAQUE if _depending(node) or Replay.OPAQUE in found else Replay.EXACT
+
+
+def _depending(node: Node) -> list[str]:
+    """What gives other rows, when a batch is given to it again, than it gave before."""
+    return [
+        each.operation.title
+        for each in _before(node)
+        if isinstance(each.operation, StateQuery | WindowState) and each is not node
+    ]
 
 
 def warnings(graph: Graph) -> Iterator[str]:
@@ -115,8 +125,7 @@ def warnings(graph: Graph) -> Iterator[str]:
         operation = node.operation
         if isinstance(operation, Ending) and (found := guarantee_of(node)).instead:
             kind = "sink" if isinstance(operation, WrittenSink) else "state"
-            asked = [each.operation.title for each in _before(node) if isinstance(each.operation, StateQuery)]
-            behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(asked)])
+            behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(_depending(node))])
             where = f"topology {graph.topology!r}: {kind} {operation.name!r} behind {behind}"
             yield f"{where}: {found}; use {found.instead}, instead"
 

@@ -23,6 +23,7 @@ from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.states.memory import MemoryMapState
 from trident_py.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
+from trident_py.windows import TumblingCount
 
 
 class Lengths(Function):
@@ -213,17 +214,19 @@ def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, topology: 
 SPARK = "it needs Spark, and what follows new_values_stream.. runs on the driver"
 
 
-def test_new_values_take_row_operations_and_updaters_only(words: Stream) -> None:
+def test_new_values_take_what_needs_no_spark(words: Stream) -> None:
     values = words.group_by("word").persistent_aggregate(memory(), Count(), "count").new_values_stream()
     row_wise = values.filter(IsLong()).each("count", Lengths(), "x int").map(tuple, "y int").flat_map(list, "z int")
     assert row_wise.peek(print).project("z").filter(bool)._node.phase is Phase.COMMIT
     assert isinstance(values.partition_persist(memory(), Append(), "word"), TridentState)
+    assert fields(values.aggregate(Count(), "c")) == "c bigint"
+    assert fields(values.group_by("word").aggregate(Sum("count"), "c")) == "word string, c bigint"
+    state = values.group_by("count").persistent_aggregate(memory(), Total(), "n int", in_fields="count")
+    assert fields(state.new_values_stream().window(TumblingCount(2), "n", Max("n"), "max")) == "max int"
     for declare in (
         lambda: values.filter("count > 1"),
         lambda: values.transform(nothing),
-        lambda: values.aggregate(Count(), "c"),
-        lambda: values.persistent_aggregate(memory(), Count(), "c"),
-        lambda: values.group_by("word"),
+        lambda: values.min_by("count"),
         lambda: values.write_to(Nowhere()),
     ):
         with pytest.raises(TopologyError, match=SPARK):

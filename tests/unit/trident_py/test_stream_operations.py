@@ -156,8 +156,6 @@ def test_new_values_take_none_of_them(words: Stream) -> None:
         lambda: values.shuffle(),
         lambda: values.partition_by("word"),
         lambda: values.parallelism_hint(2),
-        lambda: values.partition_aggregate(Count(), "c"),
-        lambda: values.chained_agg().aggregate(Count(), "c").chain_end(),
         lambda: values.min_by("count"),
         lambda: values.apply(FirstN(1, "count")),
     ]

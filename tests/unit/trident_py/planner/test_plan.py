@@ -198,6 +198,30 @@ def test_several_streams_of_new_values_are_ways_of_one(declared: Declared) -> No
     assert (rows, [way.rows(rows) for way in stream.streams]) == ([("a", 1)], [[("a",)], [(1,)]])
 
 
+def test_new_values_are_aggregated_on_the_driver_over_the_whole_batch(declared: Declared) -> None:
+    state = declared.words.partition_persist(memory(), Append(), "word", "word string, n int")
+    values = state.new_values_stream().filter(lambda row: row.n >= 0)
+    values.aggregate(Count(), "count").map(lambda row: (-row.count,), "minus bigint")
+    values.group_by("word").aggregate(Sum("n"), "sum")
+    values.group_by("word").persistent_aggregate(memory(), Sum("n"), "sum")
+    values.group_by("word").persistent_aggregate(memory(), Total(), "total int")
+    values.persistent_aggregate(memory(), Longest(), "longest string").new_values_stream().project("longest")
+    stream = commit_stream(declared.plan.branches[0])
+    rows = stream.rows([("a", -1), *[(word, n) for n in range(3000) for word in ("a", "bb")]])
+    counted, summed, kept, reduced, longest = stream.streams
+    assert counted.streams[0].rows(counted.rows(rows)) == [(-6000,)]
+    assert counted.streams[0].rows(counted.rows([])) == [(0,)]
+    total = 3000 * 2999 // 2
+    assert summed.rows(rows) == kept.rows(rows) == [("a", total), ("bb", total)]
+    assert summed.rows([]) == kept.rows([]) == []
+    assert isinstance(reduced.persist, PersistentAggregate)
+    assert reduced.persist.fields == fields("_key_word string, word string, n int")
+    assert reduced.rows([("a", 1), ("b", 2)]) == [("a", "a", 1), ("b", "b", 2)]
+    assert (longest.rows(rows), longest.rows([])) == ([("bb",)], [("",)])
+    assert isinstance(longest.persist, PersistentAggregate)
+    assert longest.persist.new_values is not None
+
+
 def test_what_is_wrong_with_new_values_names_the_field(declared: Declared) -> None:
     state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
     state.new_values_stream()

@@ -1,0 +1,418 @@
+"""Windows over states: what is kept of them, what comes back, and what a crash in between may change: nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from tests.unit.trident_py.planner.aggregators import Longest, Total
+from trident_py.collector import TridentCollector
+from trident_py.config import TridentConfig
+from trident_py.context import Metrics
+from trident_py.engine.states import UpdateCollector
+from trident_py.errors import StateError, TopologyError
+from trident_py.operations.base import Aggregator
+from trident_py.operations.builtin import Count, Max, Sum
+from trident_py.planner.aggregation import AnyAggregator
+from trident_py.planner.guarantees import guarantee, warnings
+from trident_py.planner.windowing import WindowState, window_state
+from trident_py.row import row_class
+from trident_py.schema import schema_of
+from trident_py.sinks.base import SinkTransaction, TopologyKey, TransactionKey
+from trident_py.spouts.base import Replay
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states import window_store
+from trident_py.states.backing import IBackingMap
+from trident_py.states.base import FencedState, StateFactory, StateKind, StateUpdater
+from trident_py.states.maps import OpaqueMap, TransactionalMap
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
+from trident_py.states.window_store import LocalWindows
+from trident_py.stream import Stream
+from trident_py.topology import TridentTopology
+from trident_py.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window
+
+TOPOLOGY = TopologyKey("windows", "8d1f", 1)
+
+
+class Appending(StateUpdater[Any]):
+    def update_state(self, state: Any, tuples: Sequence[Any], collector: TridentCollector) -> None: ...
+
+
+def directory() -> IBackingMap[Any]:
+    raise AssertionError("nothing is started here")
+
+
+class All(Aggregator[list[Any]]):
+    """Emits the window's id and its rows."""
+
+    def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
+        return [batch_id]
+
+    def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:
+        value.append(tuple(row))
+
+    def complete(self, value: list[Any], collector: TridentCollector) -> None:
+        collector.emit((value[0], value[1:]))
+
+
+def declared(
+    window: Window,
+    aggregator: AnyAggregator | None = None,
+    out: str = "id bigint, rows array<string>",
+    *,
+    in_fields: str | Sequence[str] = "n",
+    keys: tuple[str, ...] = (),
+    factory: StateFactory | None = None,
+) -> WindowState:
+    factory = factory or LocalWindows("windows", "-".join(["some", *keys]))
+    return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out)
+
+
+@define
+class Driver:
+    """Commits batches into a window's state, as the engine does, at a time of ours."""
+
+    state: FencedState[Any]
+    operation: WindowState
+    source: StructType
+    now: float = 0
+    epoch: int = 1
+    txid: int = 0
+
+    def commit(self, rows: Sequence[Any], *, attempt: int = 0, again: bool = False) -> list[Any]:
+        """One transaction; ``again``: the last one once more."""
+        self.txid += not again
+        tx = self.transaction(attempt)
+        assert self.state.begin_transaction(tx)
+        emitted = self.change(rows)
+        self.state.end_transaction(tx)
+        return emitted
+
+    def fail(self, rows: Sequence[Any], *, attempt: int = 0) -> None:
+        """An attempt that is given up in mid-commit."""
+        self.txid += 1
+        assert self.state.begin_transaction(self.transaction(attempt))
+        self.change(rows)
+        self.state.rollback()
+        self.txid -= 1
+
+    def change(self, rows: Sequence[Any]) -> list[Any]:
+        updater = evolve(self.operation, clock=lambda: self.now).updater(self.source)
+        kept = self.operation.kept(self.source)
+        positions = [self.source.names.index(name) for name in kept.names]
+        make = row_class(tuple(kept.names))._make
+        collector = UpdateCollector("here", self.operation.output([self.source]).names)
+        updater.update_state(self.state, [make([row[at] for at in positions]) for row in rows], collector)
+        return collector.rows
+
+    def transaction(self, attempt: int) -> SinkTransaction:
+        key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, self.txid)
+        return SinkTransaction(key, TransactionAttempt(self.txid, attempt), self.epoch)
+
+    def size(self) -> int:
+        """How many values are stored."""
+        return len(self.state.get_tuples()) if isinstance(self.state, MemoryMapState) else 0
+
+
+@contextmanager
+def driven(operation: WindowState, schema: str, directory: Path | None = None, epoch: int = 1) -> Iterator[Driver]:
+    """A driver over SQLite in ``directory``, else over memory."""
+    source = schema_of(schema)
+    conf = TridentConfig(state_dir=directory) if directory else TridentConfig()
+    state: Any = MemoryMapState() if directory is None else operation.typed(source).make_state(conf, Metrics(), 0, 1)
+    state.recover(TOPOLOGY, epoch)
+    driver = Driver(state, operation, source, epoch=epoch)
+    try:
+        yield driver
+    finally:
+        state.close()
+
+
+# --- what fires -------------------------------------------------------------------------------------------------------
+
+
+def test_w2_one_batch_may_fire_many_windows_and_ids_go_on(tmp_path: Path) -> None:
+    with driven(declared(SlidingCount(5, 2)), "n int", tmp_path) as driver:
+        assert driver.commit([(1,)]) == []
+        assert driver.commit([(n,) for n in range(2, 6)]) == [(1, [(1,), (2,)]), (2, [(1,), (2,), (3,), (4,)])]
+        assert driver.commit([]) == []
+        assert driver.commit([(6,)]) == [(3, [(n,) for n in range(2, 7)])]
+
+
+def test_windows_by_count_are_kept_for_each_key_and_have_its_fields_in_front(tmp_path: Path) -> None:
+    operation = declared(TumblingCount(2), Sum("n"), "sum", keys=("word",), in_fields=["n", "extra"])
+    with driven(operation, "extra string, n int, word string", tmp_path) as driver:
+        assert driver.commit([("", 1, "a"), ("", 2, "b"), ("", 3, None), ("", 4, "a")]) == [("a", 5)]
+        assert driver.commit([("", 5, None), ("", 6, "b")]) == [(None, 8), ("b", 8)]
+    assert operation.kept(driver.source).names == ["word", "n"]
+
+
+def test_windows_by_time_fire_for_keys_that_get_no_more_rows_and_forget_them() -> None:
+    with driven(declared(TumblingDuration(10), Count(), "count", keys=("word",)), "word string, n int") as driver:
+        driver.now = 1001
+        assert driver.commit([(word, 1) for word in "abca"]) == []
+        driver.now = 1012
+        assert driver.commit([("d", 1)]) == [("a", 2), ("b", 1), ("c", 1)]
+        driver.now = 1025
+        assert driver.commit([]) == [("d", 1)]
+        driver.now = 1100
+        assert driver.commit([]) == []
+        assert driver.size() == 1
+
+
+def test_every_kind_of_aggregator_sees_its_own_fields() -> None:
+    rows = [("to", 1), ("be", 2), ("longer", 3)]
+    for aggregator, out, result in (
+        (Longest(), "longest string", ("longer",)),
+        (Total(), "total int", (6,)),
+        (Max("n"), "max", (3,)),
+        (Count(), "count", (3,)),
+    ):
+        with driven(declared(TumblingCount(3), aggregator, out, in_fields=["word", "n"]), "word string, n int") as own:
+            assert own.commit(rows) == [result], aggregator
+
+
+def test_an_aggregator_is_told_the_end_of_a_window_by_time() -> None:
+    with driven(declared(TumblingDuration(60)), "n int") as driver:
+        driver.now = 119.5
+        driver.commit([(1,)])
+        driver.now = 120
+        assert driver.commit([]) == [(120_000_000, [(1,)])]
+
+
+def test_what_an_aggregator_raises_is_noted_with_the_window() -> None:
+    with driven(declared(TumblingCount(1), Total(), "total int"), "n string") as driver, pytest.raises(TypeError) as at:
+        driver.commit([("one",)])
+    assert at.value.__notes__ == ["in window, over the 1 rows of window 1"]
+
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    "boolean": [True],
+    "tinyint": [-128],
+    "bigint": [2**62],
+    "double": [0.1, float("inf")],
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789")],
+    "string": ["wörd", ""],
+    "binary": [b"\x00\n\xff"],
+    "date": [date(1582, 10, 4)],
+    "timestamp": [datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)],
+    "timestamp_ntz": [datetime(1969, 7, 20, 20, 17, 40)],  # noqa: DTZ001
+    "array<int>": [[1, None], []],
+    "map<string, int>": [{"a": 1, "b": None}],
+    "struct<a: int, b: array<timestamp>>": [(1, [datetime(2026, 1, 1, tzinfo=UTC)])],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_of_every_type_come_back_as_they_were(kind: str, tmp_path: Path) -> None:
+    with driven(declared(TumblingCount(4)), f"n {kind}", tmp_path) as driver:
+        first, last = VALUES[kind][0], VALUES[kind][-1]
+        assert driver.commit([(first,), (None,), (last,)]) == []
+        assert driver.commit([(first,)]) == [(1, [(first,), (None,), (last,), (first,)])]
+    with driven(declared(TumblingCount(3), keys=("key",)), f"key int, n {kind}", tmp_path, epoch=2) as driver:
+        assert driver.commit([(1, first), (2, None), (1, last), (2, first)]) == []
+        assert driver.commit([(2, last), (1, None)]) == [
+            (2, 1, [(None,), (first,), (last,)]),
+            (1, 1, [(first,), (last,), (None,)]),
+        ]
+
+
+def test_rows_are_counted_where_no_field_is_asked_for() -> None:
+    operation = declared(TumblingCount(2), Count(), "count", in_fields=["word", "n"])
+    with driven(operation, "n int, word string") as driver:
+        assert driver.commit([(1, "a")] * 5) == [(2,), (2,)]
+        assert operation.kept(driver.source).names == ["word"]
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_a_long_window_is_written_once_and_its_slots_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_store, "SEAL_BYTES", 100)
+    with driven(declared(SlidingCount(1000, 50), Sum("n"), "sum"), "n bigint") as driver:
+        sizes, sums = [], []
+        for batch in range(100):
+            sums += driver.commit([(30 * batch + n,) for n in range(30)])
+            sizes.append(driver.size())
+        assert sums == [(sum(range(max(0, end - 1000), end)),) for end in range(50, 3001, 50)]
+        assert max(sizes) <= 1000 // 13 + 5
+        assert sizes[-1] == max(sizes) == sizes[50]
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+windows = st.sampled_from(
+    [TumblingCount(3), SlidingCount(7, 2), SlidingCount(4, 3), TumblingDuration(3), SlidingDuration(5, 2)]
+)
+words = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99)), max_size=5)
+fates = st.sampled_from(["commits", "fails", "is replayed", "crashes"])
+batches = st.lists(st.tuples(words, fates, words, st.integers(0, 4)), max_size=10)
+
+
+@pytest.mark.parametrize("keys", [(), ("word",)])
+@pytest.mark.parametrize("seal", [0, 10**6], ids=["sealed", "loose"])
+@given(windows, batches)
+@settings(max_examples=15, deadline=None)
+def test_storm_3280_storm_1628_no_crash_and_no_replay_changes_what_fires(
+    keys: tuple[str, ...], seal: int, window: Window, batches: list[Any]
+) -> None:
+    """Attempts are given up in mid-commit, or replayed after it with other rows; the process comes and goes."""
+    operation = declared(window, keys=keys, in_fields=["word", "n"])
+    schema = "word string, n int"
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_store, "SEAL_BYTES", seal)
+        with driven(operation, schema) as plain, driven(operation, schema, Path(directory)) as driver:
+            for rows, fate, others, later in batches:
+                plain.now += later
+                driver.now += later
+                expected = plain.commit(rows)
+                if fate == "commits":
+                    assert driver.commit(rows) == expected
+                    continue
+                if fate == "fails":
+                    driver.fail(others)
+                else:
+                    driver.commit(others)
+                if fate == "crashes":
+                    driver.epoch += 1
+                    driver.state.close()
+                    driver.state.recover(TOPOLOGY, driver.epoch)
+                assert driver.commit(rows, attempt=1, again=fate != "fails") == expected
+
+
+# --- how they are declared --------------------------------------------------------------------------------------------
+
+
+def test_a_window_that_was_kept_otherwise_is_refused_at_the_start(tmp_path: Path) -> None:
+    with driven(declared(SlidingCount(5, 2)), "n int", tmp_path) as driver:
+        driver.commit([(1,)])
+    for operation, schema in (
+        (declared(SlidingCount(5, 3)), "n int"),
+        (declared(SlidingCount(5, 2)), "n bigint"),
+        (declared(SlidingDuration(5, 2)), "n int"),
+    ):
+        with (
+            pytest.raises(StateError, match=r"window string, slot bigint, sliding_count_5_2_\w+ binary, declared are"),
+            driven(operation, schema, tmp_path, epoch=2),
+        ):
+            raise AssertionError("it is refused")
+
+
+def test_what_waits_takes_no_more_room_than_its_rows() -> None:
+    """Also where it is a part of a large batch."""
+    with driven(declared(TumblingCount(2), keys=("key",), in_fields="word"), "key int, word string") as driver:
+        driver.commit([(key, "w" * 100) for key in range(1000)])
+        assert isinstance(driver.state, MemoryMapState)
+        assert max(len(value) for *_, value in driver.state.get_tuples()) < 700
+
+
+def test_each_name_has_a_table_of_its_own() -> None:
+    names = ["words-window", "words.window", "Words-Window", "wörter", "x" * 200, "x" * 201]
+    tables = {LocalWindows("t", name).table for name in names}
+    assert len(tables) == len(names)
+    for table in tables:
+        assert SQLiteState("a.db", table=table).table.startswith("w_")
+
+
+@pytest.fixture
+def words_stream() -> Stream:
+    spout = FixedBatchSpout("word string, n int, tags map<string, int>", 2)
+    return TridentTopology("trends").new_stream("words", spout)
+
+
+def test_a_window_is_a_stream_with_the_results_and_behind_group_by_with_the_keys(words_stream: Stream) -> None:
+    every = words_stream.window(TumblingCount(3), "n", Sum("n"), "sum")
+    keyed = words_stream.group_by("word").window(TumblingDuration(3), ["n"], Total(), "total int")
+    parted = words_stream.partition_by("word").window(SlidingCount(3, 1), "n", Count(), "count")
+    found = [stream.schema.simpleString() if stream.schema else "" for stream in (every, keyed, parted)]
+    assert found == ["struct<sum:bigint>", "struct<word:string,total:int>", "struct<count:bigint>"]
+    assert isinstance(every.window(TumblingCount(2), "sum", Sum("sum"), "sum"), Stream)
+    assert isinstance(keyed.group_by("word").window(TumblingCount(2), "total", Count(), "n"), Stream)
+
+
+def test_explain_shows_windows_with_their_guarantee() -> None:
+    topology = TridentTopology("trends")
+    words = topology.new_stream("words", FixedBatchSpout("word string, n int", 2))
+    fired = words.name("recent").group_by("word").window(SlidingCount(3, 1), "n", Count(), "count")
+    fired.partition_persist(OpaqueMap.factory(directory), Appending(), "count")
+    words.window(TumblingCount(2), "n", Count(), "count", store=SQLiteState("own.db", table="own"))
+    text = topology.explain()
+    at = text.index("commit phase")
+    assert text[at:].splitlines()[1:] == [
+        "  recent: SQLiteState(trends-windows.db in the state_dir, table='w_recent_034a7e52'), "
+        "window(SlidingCount(length=3, slide=1), Count(), 'word')",
+        "      exactly-once: data and commit token change in one atomic step, and older tokens are refused",
+        "      windows that fire",
+        "          words-state: OpaqueMap over directory, partition_persist(Appending)",
+        f"              {guarantee(Replay.OPAQUE, StateKind.OPAQUE)}",
+        "  own: SQLiteState(path=PosixPath('own.db'), table='own'), window(TumblingCount(length=2), Count())",
+        "      exactly-once: data and commit token change in one atomic step, and older tokens are refused",
+        "      windows that fire",
+    ]
+
+
+def test_c_what_windows_give_makes_a_stream_opaque() -> None:
+    """When a window fires again in a replay, others may, and their rows may come in another order."""
+    topology = TridentTopology("trends")
+    words = topology.new_stream("words", FixedBatchSpout("word string", 2))
+    fired = words.window(TumblingCount(3), "word", Count(), "count").group_by("count")
+    fired.persistent_aggregate(MemoryMapState.factory(), Count(), "n")
+    fired.persistent_aggregate(TransactionalMap.factory(directory), Count(), "n")
+    (warning,) = warnings(topology._graph)
+    assert "behind spout 'words' and window(TumblingCount(length=3), Count()): not exactly-once" in warning
+
+
+def test_a_request_has_no_windows() -> None:
+    requests = TridentTopology("trends").new_drpc_stream("ask")
+    with pytest.raises(TopologyError, match="a request is no transaction"):
+        requests.window(TumblingCount(3), "args", Count(), "c")
+
+
+WRONG: Mapping[str, tuple[Any, str]] = {
+    "no window": (lambda words: words.window(3, "n", Count(), "c"), "a window is a TumblingCount, .* not 3"),
+    "no fields": (lambda words: words.window(TumblingCount(3), [], Count(), "c"), "at least one field"),
+    "unknown field": (lambda words: words.window(TumblingCount(3), "m", Count(), "c"), "there is no field 'm'"),
+    "unseen field": (
+        lambda words: words.window(TumblingCount(3), "word", Sum("n"), "c"),
+        "there is no field 'n'; there are 'word'",
+    ),
+    "a name twice": (
+        lambda words: words.group_by("word").window(TumblingCount(3), "n", Count(), "Word"),
+        "there is a field 'Word' already",
+    ),
+    "no aggregator": (lambda words: words.window(TumblingCount(3), "n", sum, "c"), "an aggregator is an instance"),
+    "no type": (lambda words: words.window(TumblingCount(3), "n", Total(), "c"), "window"),
+    "maps as keys": (lambda words: words.group_by("tags").window(TumblingCount(3), "n", Count(), "c"), "maps don't"),
+    "no fence": (
+        lambda words: words.window(TumblingCount(3), "n", Count(), "c", store=OpaqueMap.factory(directory)),
+        "needs a fenced state",
+    ),
+    "shared": (
+        lambda words: [
+            words.window(TumblingCount(3), "n", Count(), "c", store=SQLiteState("a.db", table="a")),
+            words.window(TumblingCount(4), "n", Count(), "c", store=SQLiteState("a.db", table="a")),
+        ],
+        "there is a state SQLiteState.* already",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, words_stream: Stream) -> None:
+    declare, message = WRONG[case]
+    with pytest.raises(TopologyError, match=message) as raised:
+        declare(words_stream)
+    assert str(raised.value).startswith("topology 'trends', window(")

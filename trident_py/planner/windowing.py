@@ -1,0 +1,192 @@
+"""``window``, as it is declared and as it is run: a state that keeps rows, and gives the results of what fires."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from decimal import localcontext
+from typing import ClassVar
+
+from attrs import field, frozen
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.collector import TridentCollector
+from trident_py.errors import TopologyError
+from trident_py.graph import Operation
+from trident_py.planner.aggregation import AnyAggregator, Part, part_of
+from trident_py.planner.flow import Flow
+from trident_py.planner.partitioning import Repartition
+from trident_py.planner.steps import Values
+from trident_py.row import Row, row_class
+from trident_py.schema import append, check_comparable, names_of, select, shown
+from trident_py.states.base import MapState, StateFactory, StateKind, StateUpdater
+from trident_py.states.fenced import EXACT_DECIMALS
+from trident_py.states.keys import UNGROUPED, encode_key
+from trident_py.states.window_store import KEYS, WindowRows
+from trident_py.windows import MICROS, Window
+
+
+@frozen(kw_only=True)
+class WindowUpdater(StateUpdater[MapState[bytes]]):
+    """Adds the rows of a batch to windows, and emits what the aggregator makes of those that fire.
+
+    Windows by time fire for all keys at once, so they are kept as one, and taken apart when they fire: a key that gets
+    no more rows fires too, and is then forgotten. Windows by count are kept for each key.
+
+    Attributes:
+        rows: how rows are kept; their fields are what it is given.
+        keys: the fields with a window for each of their values; none: one window in all.
+        emits_keys: whether results have the values of ``keys`` in front.
+        seen: what the aggregator sees of a row.
+        clock: seconds since the epoch.
+    """
+
+    title: str
+    rows: WindowRows
+    keys: tuple[str, ...]
+    emits_keys: bool
+    part: Part
+    seen: tuple[str, ...]
+    clock: Callable[[], float]
+
+    def update_state(self, state: MapState[bytes], tuples: Sequence[Row], collector: TridentCollector) -> None:
+        """Feed the rows of a batch, none perhaps, at this moment."""
+        now = round(self.clock() * MICROS)
+        if self.rows.window.is_timed:
+            batch = {UNGROUPED: list(tuples)}
+        else:
+            batch = {key: rows for key, (_, rows) in self._by_key(tuples).items()}
+        for fired in self.rows.feed(state, batch, now).values():
+            for trigger, rows in fired:
+                for key, group in self._by_key(rows).values():
+                    for result in self._results(trigger, group):
+                        collector.emit((*key, *result) if self.emits_keys else result)
+
+    def _by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
+        found: dict[str, tuple[Values, list[Row]]] = {}
+        for row in rows:
+            key = [row[name] for name in self.keys]
+            found.setdefault(encode_key(key), (key, []))[1].append(row)
+        return found
+
+    def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
+        fold, make = self.part.fold(trigger, self.title), row_class(self.seen)._make
+        views = (make([row[name] for name in self.seen]) for row in rows)
+        try:
+            with localcontext(EXACT_DECIMALS):
+                value = fold.first(next(views))
+                for view in views:
+                    value = fold.following(value, view)
+                return fold.results(value)
+        except Exception as error:
+            error.add_note(f"in {self.title}, over the {len(rows)} rows of window {trigger}")
+            raise
+
+
+@frozen(kw_only=True)
+class WindowState(Operation):
+    """``window``: the state in which rows wait; its new values are the results of the windows that fire.
+
+    Attributes:
+        name: under which it is known, durably.
+        factory: makes the state.
+        keys: the fields with a window for each of their values; none: one window in all.
+        emits_keys: whether results have the values of ``keys`` in front.
+        in_fields: what the aggregator may see.
+        part: the aggregator.
+        clock: seconds since the epoch.
+    """
+
+    title: str
+    name: str
+    factory: StateFactory
+    window: Window
+    keys: tuple[str, ...]
+    emits_keys: bool
+    in_fields: tuple[str, ...]
+    part: Part
+    clock: Callable[[], float] = field(default=time.time)
+
+    runs_on_driver: ClassVar[bool] = True
+    changes_states: ClassVar[bool] = True
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The results of the aggregator, behind the keys where these are emitted."""
+        (source,) = inputs
+        keys, (_, results) = select(source, self.keys), self._fields(source)
+        check_comparable(keys)
+        self.typed(source)
+        return append(keys, results) if self.emits_keys else results
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """The fields that are kept."""
+        return inputs[0].select(self.kept(inputs[0].schema).names)
+
+    def kept(self, source: StructType) -> StructType:
+        """The fields of the rows that wait."""
+        seen, _ = self._fields(source)
+        # Rows without any field couldn't be counted.
+        return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
+
+    def typed(self, source: StructType) -> StateFactory:
+        """The factory that knows what is stored.
+
+        Raises:
+            StateError: the state can't hold it.
+        """
+        return self.factory.for_fields(KEYS, WindowRows(self.window, self.kept(source)).value)
+
+    def updater(self, source: StructType) -> WindowUpdater:
+        """What feeds the state with rows that have the fields `kept`."""
+        seen, _ = self._fields(source)
+        return WindowUpdater(
+            title=self.title,
+            rows=WindowRows(self.window, self.kept(source)),
+            keys=self.keys,
+            emits_keys=self.emits_keys,
+            part=self.part,
+            seen=tuple(seen.names),
+            clock=self.clock,
+        )
+
+    def _fields(self, source: StructType) -> tuple[StructType, StructType]:
+        return self.part.fields(select(source, self.in_fields))
+
+
+def window_state(
+    title: str,
+    name: str,
+    factory: StateFactory,
+    window: Window,
+    keys: tuple[str, ...],
+    emits_keys: bool,
+    in_fields: str | Sequence[str],
+    aggregator: AnyAggregator,
+    out: str | StructType,
+) -> WindowState:
+    """A window; checks what can be checked without knowing the input."""
+    if not isinstance(window, Window):
+        raise TopologyError(
+            f"a window is a TumblingCount, SlidingCount, TumblingDuration or SlidingDuration, not {shown(window)}"
+        )
+    if factory.kind is not StateKind.FENCED:
+        raise TopologyError(f"a window needs a fenced state, as SQLiteState or PostgresState, and {factory!r} is none")
+    names = names_of(in_fields)
+    if not names:
+        raise TopologyError("name at least one field for the aggregator to see")
+    return WindowState(
+        title=title,
+        name=name,
+        factory=factory,
+        window=window,
+        keys=keys,
+        emits_keys=emits_keys,
+        in_fields=names,
+        part=part_of(aggregator, out, None),
+    )
+
+
+def partition_fields(operation: Operation) -> tuple[str, ...]:
+    """The fields that ``operation`` spreads rows by; none for anything but ``partition_by``."""
+    return operation.fields if isinstance(operation, Repartition) else ()

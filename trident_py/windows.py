@@ -1,0 +1,268 @@
+"""Windows: which rows of a stream are aggregated together, across batches, by count or by time.
+
+All of it is arithmetic: the rows of a stream are numbered from 0 as they come, and a window that fires is a range of
+them. It reads no clock and keeps nothing; rows are kept by `trident_py.states.window_store`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from datetime import timedelta
+
+from attrs import Attribute, field, frozen
+
+from trident_py.errors import TopologyError
+
+MICROS = 1_000_000
+"""Microseconds in a second. Times are ints, in microseconds since the epoch."""
+
+_SHORTEST_SECS = 0.001
+
+
+@frozen
+class WindowProgress:
+    """How far a window is; with its rows, all that it has to remember.
+
+    Attributes:
+        seen: how many rows it was given; the next has this number.
+        time: the highest time that it was given, rounded down as far as makes no difference. Windows by time only.
+        panes: time and number of the first of the rows that came at a time, for each such run; ascending. Windows by
+            time only. Rows that no future window has are left out.
+    """
+
+    seen: int = 0
+    time: int = 0
+    panes: tuple[tuple[int, int], ...] = ()
+
+
+@frozen
+class Firing:
+    """A window that fires: the rows with the numbers ``start`` to ``stop`` - 1, at least one.
+
+    Attributes:
+        trigger: what it is known by, in ascending order. By count: 1 for the first, 2 for the second, …; by time: the
+            end of the window, in microseconds since the epoch.
+    """
+
+    trigger: int
+    start: int
+    stop: int
+
+
+@frozen
+class Advance:
+    """What more rows, or a later time, make of a window.
+
+    Attributes:
+        fired: in order.
+        after: the progress then.
+        keep: the number of the first row that a future window may have.
+    """
+
+    fired: tuple[Firing, ...]
+    after: WindowProgress
+    keep: int
+
+
+class Window(ABC):
+    """Which rows are aggregated together, and when: one of the four kinds."""
+
+    @property
+    @abstractmethod
+    def is_timed(self) -> bool:
+        """Whether it fires by time, whoever's rows it has: then the windows of all keys fire at once."""
+
+    @property
+    @abstractmethod
+    def slug(self) -> str:
+        """Kind and sizes as an identifier, under which its rows are stored."""
+
+    @abstractmethod
+    def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
+        """Take ``rows`` more rows, none perhaps, at the time ``now``."""
+
+
+def _check_count(_: object, attribute: Attribute[int], value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise TopologyError(f"the {attribute.name} of a window is a number of rows from 1, not {value!r}")
+
+
+def _seconds(value: float | timedelta) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise TopologyError(f"a duration is a finite number of seconds or a timedelta, not {value!r}")
+    return float(seconds)
+
+
+def _check_duration(_: object, attribute: Attribute[float], value: float) -> None:
+    if value < _SHORTEST_SECS:
+        raise TopologyError(f"the {attribute.name} of a window is {_SHORTEST_SECS} s or longer, not {value} s")
+
+
+def _check_slide(window: SlidingCount | SlidingDuration, _: object, slide: float) -> None:
+    if slide > window.length:
+        raise TopologyError(
+            f"a window of length {window.length} can't slide by {slide}: rows would be in none; slide by at most its "
+            f"length"
+        )
+
+
+class _CountWindow(Window):
+    @property
+    @abstractmethod
+    def _sizes(self) -> tuple[int, int]:
+        """Length and slide, in rows."""
+
+    @property
+    def is_timed(self) -> bool:
+        """By rows."""
+        return False
+
+    def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
+        """Fire after each ``slide`` rows, on the last ``length`` of all, or as many as there are (Storm W2)."""
+        length, slide = self._sizes
+        seen = progress.seen + rows
+        done, due = progress.seen // slide, seen // slide
+        fired = tuple(
+            Firing(trigger, max(0, trigger * slide - length), trigger * slide) for trigger in range(done + 1, due + 1)
+        )
+        return Advance(fired, WindowProgress(seen), max(0, (due + 1) * slide - length))
+
+
+class _DurationWindow(Window):
+    @property
+    @abstractmethod
+    def _sizes(self) -> tuple[int, int]:
+        """Length and slide, in microseconds."""
+
+    @property
+    def is_timed(self) -> bool:
+        """By the clock."""
+        return True
+
+    def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
+        """Fire for each multiple of ``slide`` that has passed; then take the rows, which come at ``now``.
+
+        The window that ends at ``e`` has the rows that came from ``e`` - ``length`` until before ``e``.
+        """
+        length, slide = self._sizes
+        time, panes = max(progress.time, self._pane(now)), progress.panes
+        fired: list[Firing] = []
+        end = _next(progress.time, slide)
+        # All rows came before this end, as none came after the last time: a window has all from its first on.
+        while panes and end <= time and end - length <= panes[-1][0]:
+            first = bisect_left(panes, (end - length,))
+            fired.append(Firing(end, panes[first][1], progress.seen))
+            end += slide
+        panes = panes[bisect_left(panes, (_next(time, slide) - length,)) :]
+        if rows and not (panes and panes[-1][0] == time):
+            panes = (*panes, (time, progress.seen))
+        after = WindowProgress(progress.seen + rows, time, panes)
+        return Advance(tuple(fired), after, panes[0][1] if panes else after.seen)
+
+    def _pane(self, time: int) -> int:
+        """The last time up to ``time`` at which a window begins or ends: what came since is in the same windows."""
+        length, slide = self._sizes
+        return max(time // slide * slide, (time + length) // slide * slide - length)
+
+
+def _next(time: int, slide: int) -> int:
+    return (time // slide + 1) * slide
+
+
+@frozen
+class TumblingCount(_CountWindow):
+    """Each ``length`` rows are a window, each row is in one.
+
+    Raises:
+        TopologyError: ``length`` is no number from 1.
+    """
+
+    length: int = field(validator=_check_count)
+
+    @property
+    def slug(self) -> str:
+        """As in ``tumbling_count_5``."""
+        return f"tumbling_count_{self.length}"
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.length, self.length
+
+
+@frozen
+class SlidingCount(_CountWindow):
+    """After each ``slide`` rows, the last ``length`` rows are a window.
+
+    Until there are so many it has those that there are: with length 5 and slide 2, the rows 1–2, 1–4, 2–6, 4–8, ….
+
+    Raises:
+        TopologyError: one is no number from 1, or ``slide`` is above ``length``.
+    """
+
+    length: int = field(validator=_check_count)
+    slide: int = field(validator=[_check_count, _check_slide])
+
+    @property
+    def slug(self) -> str:
+        """As in ``sliding_count_5_2``."""
+        return f"sliding_count_{self.length}_{self.slide}"
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.length, self.slide
+
+
+@frozen
+class TumblingDuration(_DurationWindow):
+    """The rows of each ``length`` of time are a window, each row is in one.
+
+    Time is the driver's clock when a row's batch is committed. Windows begin at the multiples of ``length`` since the
+    epoch (1970, UTC), wherever and whenever the topology is started: those of an hour at full hours.
+
+    Args:
+        length: in seconds, or a `timedelta`; a millisecond or longer.
+
+    Raises:
+        TopologyError: ``length`` is no such duration.
+    """
+
+    length: float = field(converter=_seconds, validator=_check_duration)
+
+    @property
+    def slug(self) -> str:
+        """With the microseconds, as in ``tumbling_micros_60000000``."""
+        return f"tumbling_micros_{self._sizes[0]}"
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return round(self.length * MICROS), round(self.length * MICROS)
+
+
+@frozen
+class SlidingDuration(_DurationWindow):
+    """After each ``slide`` of time, the rows of the last ``length`` of time are a window.
+
+    Windows end at the multiples of ``slide`` since the epoch; the rest is as with `TumblingDuration`.
+
+    Args:
+        length: in seconds, or a `timedelta`; a millisecond or longer.
+        slide: likewise; at most ``length``.
+
+    Raises:
+        TopologyError: one is no such duration, or ``slide`` is above ``length``.
+    """
+
+    length: float = field(converter=_seconds, validator=_check_duration)
+    slide: float = field(converter=_seconds, validator=[_check_duration, _check_slide])
+
+    @property
+    def slug(self) -> str:
+        """With the microseconds, as in ``sliding_micros_60000000_1000000``."""
+        return "sliding_micros_{}_{}".format(*self._sizes)
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return round(self.length * MICROS), round(self.slide * MICROS)
