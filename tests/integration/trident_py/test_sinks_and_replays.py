@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.trident_py.test_query import PATIENCE_SECS, CommitterSpout, Numbered
+from tests.integration.trident_py.test_query import PATIENCE_SECS, CommitterSpout, FailingOnce, Numbered
 from trident_py import (
     CommitToken,
     Count,
@@ -18,6 +20,7 @@ from trident_py import (
     MemoryMapState,
     Replay,
     SinkTransaction,
+    SpoutError,
     TopologyContext,
     TransactionalSink,
     TransactionAttempt,
@@ -103,3 +106,63 @@ def test_several_states_see_the_same_rows_of_a_spout_that_draws_them_anew(
         query.process_all_available(PATIENCE_SECS)
     assert len(drawn.values()) == 10
     assert largest.values()[()] == max(number for (number,) in drawn.values())
+
+
+class Unfaithful(RandomSpout):
+    """Says that it gives the same again, and doesn't: rows, Arrow data or none at all."""
+
+    replay = Replay.EXACT
+
+    def __init__(self, given: list[list[tuple[Any, ...]]]) -> None:
+        self.given = given
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
+        class Changing(Emitter[int]):
+            def emit_batch(changing, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:  # noqa: N805
+                for row in self.given[min(attempt.attempt_id, len(self.given) - 1)]:
+                    collector.emit(row)
+
+        return Changing()
+
+
+WIDE = "n int, d decimal(20,3), at timestamp, a array<int>, m map<string,int>, s struct<x:double,y:string>"
+
+
+def wide(number: int) -> tuple[Any, ...]:
+    moment = datetime(2026, 11, 22, tzinfo=UTC)
+    return (number, Decimal("0.5"), moment, [number, None], {"ü": number}, {"x": -0.0, "y": None})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "complaint"),
+    [
+        ([wide(1), wide(2)], [wide(2), wide(1)], None),
+        ([wide(1), wide(1)], [wide(2), wide(2)], "read other rows, as many, where an earlier one read 2 rows"),
+        ([wide(1), wide(2)], [wide(1)], "read 1 rows where an earlier one read 2 rows"),
+        ([wide(1)], [(*wide(1)[:4], {"ü": 2}, wide(1)[5])], "read other rows"),
+        ([], [wide(1)], "read 1 rows where an earlier one read 0 rows"),
+        ([wide(1)], [], "read 0 rows where an earlier one read 1 rows"),
+    ],
+)
+def test_a_replay_of_an_exact_spout_is_the_same_rows_in_any_order_or_an_error_that_names_it(
+    first: Any, second: Any, complaint: str | None, spark: SparkSession, config: TridentConfig
+) -> None:
+    class Failing(FailingOnce):
+        def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
+            assert len(tuples) in (len(first), len(second))
+
+    spout, failing, counts = Unfaithful([first, second]), Failing(), MemoryMapState.factory()
+    spout.output_schema = WIDE
+    topology = TridentTopology("unfaithful")
+    stream = topology.new_stream("numbers", spout)
+    stream.partition_persist(failing, failing, "n")
+    stream.persistent_aggregate(counts, Count(), "count")
+    query = topology.start(config, spark=spark)
+    if complaint is None:
+        with query:
+            query.process_all_available(PATIENCE_SECS)
+        assert counts.values() == {(): 2 * len(first)}
+        return
+    where = r"'unfaithful', spout 'numbers', transaction (\d): attempt \1:1"
+    with query, pytest.raises(SpoutError, match=f"{where} {complaint}"):
+        query.process_all_available(PATIENCE_SECS)
