@@ -132,11 +132,11 @@ class EachStep(Step):
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """One copy of the row for each emitted tuple, with its values behind."""
-        collector = RowCollector(self.title, self.out)
+        collector, execute = RowCollector(self.title, self.out), self.function.execute
         made: list[Values] = []
         for row, view in zip(rows, views, strict=True):
-            self.function.execute(view, collector)
-            made.extend([(*row, *emitted) for emitted in collector.take()])
+            execute(view, collector)
+            made += [(*row, *emitted) for emitted in collector.take()]
         return made
 
 
@@ -156,10 +156,18 @@ class RowCollector(TridentCollector):
     title: str
     schema: StructType
     _emitted: list[Values] = field(factory=list, init=False)
+    _width: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Count the fields once, not for every row."""
+        self._width = len(self.schema.fields)
 
     def emit(self, row: Values) -> None:
         """Keep ``row``."""
-        self._emitted.extend(checked([row], self.schema, self.title))
+        if type(row) is tuple and len(row) == self._width:
+            self._emitted.append(row)
+        else:
+            self._emitted.extend(checked([row], self.schema, self.title))
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error``; the attempt goes on."""
