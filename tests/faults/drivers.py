@@ -131,10 +131,11 @@ class Driver:
         self.bury(family)
 
     def close(self) -> None:
-        """Close our end of what a dead driver was told by."""
+        """Close our end of what a dead driver was told by, and see that nothing of it lives on."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
+        self.bury([process for process in psutil.process_iter() if _session(process) == self.pid])
 
     def bury(self, family: list[psutil.Process]) -> None:
         """Return when the JVM of a dead driver, and its workers, are gone; they end by themselves, or are ended."""
@@ -172,6 +173,13 @@ class Driver:
     def terminate(self) -> None:
         """SIGTERM."""
         os.kill(self.pid, signal.SIGTERM)
+
+
+def _session(process: psutil.Process) -> int | None:
+    """Whose session it is of: that of a driver, for all that it has started, also when it is dead."""
+    with suppress(ProcessLookupError):
+        return os.getsid(process.pid)
+    return None
 
 
 def _command_line(process: psutil.Process) -> str:
