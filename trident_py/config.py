@@ -129,18 +129,41 @@ class TridentConfig:
         settings: dict[str, Any] = {}
         for key, value in conf.items():
             if key not in _STORM_KEYS:
-                raise ConfigError(f"{key!r} has no counterpart here; known are {', '.join(sorted(_STORM_KEYS))}")
+                raise ConfigError(f"{key!r} has no counterpart here; {_way_out(key)}")
             name, convert = _STORM_KEYS[key]
             if value is not None:
                 settings[name] = convert(value)
-        servers, port = settings.pop("servers", None), settings.pop("port", 2181)
+        own, shared = (
+            {name: settings.pop(f"{kind}{name}", None) for name in ("servers", "port")} for kind in ("", "storm_")
+        )
+        servers = own["servers"] or shared["servers"]
         if servers:
+            port = own["port"] or shared["port"] or 2181
             settings["zookeeper"] = ",".join(f"{server}:{port}" for server in servers)
         return cls(**settings)
 
 
 def _millis(value: Any) -> float:
     return seconds(value) / 1000
+
+
+def _servers(value: Any) -> list[str]:
+    if isinstance(value, str) or not all(isinstance(each, str) and each for each in value):
+        raise ConfigError(f"ZooKeeper servers are a list of host names, not {value!r}")
+    return list(value)
+
+
+def _port(value: Any) -> int:
+    if type(value) is not int or not 0 < value < 1 << 16:
+        raise ConfigError(f"a ZooKeeper port is a number from 1 to 65535, not {value!r}")
+    return value
+
+
+def _way_out(key: str) -> str:
+    for start, instead in _INSTEAD.items():
+        if key.startswith(start):
+            return instead
+    return f"known are {', '.join(sorted(_STORM_KEYS))}"
 
 
 _STORM_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -150,8 +173,24 @@ _STORM_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "topology.message.timeout.secs": ("message_timeout", seconds),
     "storm.zookeeper.session.timeout": ("session_timeout", _millis),
     "transactional.zookeeper.root": ("root", str),
-    "transactional.zookeeper.servers": ("servers", list),
-    "transactional.zookeeper.port": ("port", int),
-    "storm.zookeeper.servers": ("servers", list),
-    "storm.zookeeper.port": ("port", int),
+    "transactional.zookeeper.servers": ("servers", _servers),
+    "transactional.zookeeper.port": ("port", _port),
+    "storm.zookeeper.servers": ("storm_servers", _servers),
+    "storm.zookeeper.port": ("storm_port", _port),
 }
+"""``transactional.…`` go before ``storm.…``, which Storm takes where those are null."""
+
+_INSTEAD: dict[str, str] = {
+    "storm.zookeeper.": "connections are retried as long as the session can live; session_timeout says how long",
+    "topology.enable.message.timeouts": "silence always ends; raise message_timeout",
+    "topology.acker.": "every batch is tracked, by the driver itself; leave the key out",
+    "topology.workers": "Spark's executors do the work: spark.executor.instances and spark.executor.cores",
+    "topology.max.task.parallelism": "parallelism_hint says how many partitions there are",
+    "topology.tick.tuple.freq.secs": "nothing ticks in tasks; leave the key out",
+    "topology.spout.wait.strategy": "the driver waits for events; leave the key out",
+    "topology.component.": "Spark gives out memory and cores: spark.executor.memory, spark.task.cpus",
+    "drpc.": "requests need no servers: TridentQuery.execute, which takes a timeout",
+    "topology.transactional.id": "the topology's name is the key of what is stored",
+    "topology.spout.max.batch.size": "each spout says how large its batches are: max_batch_size, max_bytes_per_batch",
+}
+"""What to use for other keys that begin like this."""

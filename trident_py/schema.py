@@ -42,6 +42,8 @@ def schema_of(schema: str | t.StructType) -> t.StructType:
 
 def names_of(fields: str | Sequence[str]) -> tuple[str, ...]:
     """One field name, or several."""
+    if not isinstance(fields, Iterable):
+        raise TopologyError(f"fields are a name or a list of names, not {shown(fields)}")
     names = (fields,) if isinstance(fields, str) else tuple(fields)
     for name in names:
         if not isinstance(name, str):

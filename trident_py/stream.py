@@ -77,6 +77,7 @@ class Stream(RowStream):
             if not names:
                 raise TopologyError("name at least one field for the query to see")
             out = schema_of(out_schema)
+            function.check(None if self.schema is None else select(self.schema, names), state.keys, out)
             return self._next(StateQuery(title=title, state=state.name, function=function, in_fields=names, out=out))
 
     # --- aggregates ---------------------------------------------------------------------------------------------------
@@ -202,6 +203,8 @@ class Stream(RowStream):
         with self._declaring("partition_persist", updater) as title:
             self._check_factory(state_factory)
             check_instance(updater, StateUpdater, "a state updater")
+            if state_factory.lacks_fields:
+                raise TopologyError(f"{state_factory!r} keeps typed columns; use it with persistent_aggregate")
             names = names_of(in_fields)
             if not names:
                 raise TopologyError("name at least one field for the updater to see")
@@ -332,6 +335,16 @@ class GroupedStream:
             "partition_aggregate", self.group_fields, aggregator, out, in_fields
         )
 
+    def state_query(
+        self,
+        state: TridentState,
+        in_fields: str | Sequence[str],
+        function: QueryFunction[Any, Any],
+        out_schema: str | StructType,
+    ) -> Stream:
+        """As `Stream.state_query`: a state is one partition here, so there is nothing to bring together (Storm G5)."""
+        return self._stream.state_query(state, in_fields, function, out_schema)
+
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
         """Several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
         return chained(self._stream, self.group_fields)
@@ -382,6 +395,15 @@ class TridentState:
         """Under which it is known in the record, in errors and in ``explain()``."""
         operation = self._node.operation
         return operation.name if isinstance(operation, _States) else operation.title
+
+    @property
+    def keys(self) -> StructType | None:
+        """The group fields that its values are kept by, none if it is not grouped; None where nothing knows them."""
+        operation = self._node.operation
+        source = self._node.inputs[0].schema if self._node.inputs else None
+        if source is None or not isinstance(operation, AggregateState):
+            return None
+        return select(source, operation.aggregation.keys)
 
     def new_values_stream(self) -> Stream:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from trident_py.errors import TopologyError
 from trident_py.operations.base import Assembly
-from trident_py.schema import select, shown
+from trident_py.schema import check_comparable, select, shown
 
 
 class FirstN(Assembly):
@@ -37,7 +37,7 @@ class FirstN(Assembly):
     def apply(self, stream: Any) -> Any:
         """Those rows, in order."""
         if stream.schema is not None and self.in_field is not None:
-            select(stream.schema, [self.in_field])
+            check_comparable(select(stream.schema, [self.in_field]))
         return stream.transform(self, stream.schema)
 
     def __call__(self, frame: DataFrame) -> DataFrame:

@@ -252,6 +252,11 @@ class Negate(Filter):
         """Whether the other one drops it."""
         return not self.inner.is_keep(row)
 
+    def check(self, source: t.StructType) -> None:
+        """The other one looks at what it will see."""
+        if isinstance(self.inner, NativeFilter | Negate):
+            self.inner.check(source)
+
 
 def _only(source: t.StructType) -> t.StructField:
     (field,) = source.fields

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import types as t
+from pyspark.sql.types import StructField, StructType
+
 from trident_py.collector import TridentCollector
+from trident_py.errors import TopologyError
 from trident_py.states.base import (
     ITupleCollection,
     QueryFunction,
@@ -22,6 +26,19 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
 
     needs = (ReadOnlyMapState,)
 
+    def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
+        """The input fields are a key of the state."""
+        _check_one_value(self, out)
+        if keys is None or seen is None:
+            return
+        if not keys.names:
+            raise TopologyError("the state is not grouped, so it has no keys; ask it with SnapshotGet()")
+        if list(map(_kind, seen.fields)) != list(map(_kind, keys.fields)):
+            raise TopologyError(
+                f"the keys of the state are {keys.simpleString()}, and what is asked for is {seen.simpleString()}; "
+                f"name a field for each part of the key, of its type"
+            )
+
     def batch_retrieve(self, state: ReadOnlyMapState[Any], args: Sequence[Any]) -> Sequence[Any]:
         """All keys at once."""
         return state.multi_get([list(row) for row in args])
@@ -35,6 +52,12 @@ class SnapshotGet(QueryFunction[Any, Any]):
     """The one value of a state that is not grouped, for every row: one output field (Storm B5)."""
 
     needs = (ReadOnlySnapshottable, ReadOnlyMapState)
+
+    def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
+        """The state has one value."""
+        _check_one_value(self, out)
+        if keys is not None and keys.names:
+            raise TopologyError(f"the state has a value for each {keys.simpleString()}; ask it with MapGet()")
 
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
         """One read for all; what is not grouped has the empty key in a map."""
@@ -54,6 +77,11 @@ class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
 
     needs = (ITupleCollection,)
 
+    def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
+        """There is a field for each part of a key, and one for the value."""
+        if keys is not None and len(out.names) != len(keys.names) + 1:
+            raise TopologyError(f"the state holds {keys.names} and a value: so many fields come out, not {out.names}")
+
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """One read for all."""
         return [list(state.get_tuples())] * len(args)
@@ -62,3 +90,16 @@ class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
         """One tuple after the other."""
         for values in result:
             collector.emit(values)
+
+
+def _check_one_value(function: QueryFunction[Any, Any], out: StructType) -> None:
+    if len(out.fields) != 1:
+        raise TopologyError(f"{type(function).__name__} gives one value: one field, not {out.names}")
+
+
+def _kind(field: StructField) -> str:
+    """What a value's type is in a key, where integers of all sizes are alike, and so are floats and decimals."""
+    for kind in (t.IntegralType, t.DecimalType, t.FractionalType, t.StringType):
+        if isinstance(field.dataType, kind):
+            return kind.__name__
+    return field.dataType.typeName()

@@ -13,7 +13,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph import Operation
 from trident_py.operations.base import Filter, Function
-from trident_py.operations.builtin import NativeFilter
+from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.planner.flow import Flow, project_step
 from trident_py.planner.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step
 from trident_py.row import Row
@@ -83,7 +83,7 @@ def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fiel
 
     def step(source: StructType) -> Step:
         seen = select(source, in_fields or source.names)
-        if isinstance(condition, NativeFilter):
+        if isinstance(condition, NativeFilter | Negate):
             condition.check(seen)
         names = tuple(seen.names)
         return FilterStep(title=title, source=tuple(source.names), in_fields=names, target=source, keep=keep)

@@ -72,6 +72,11 @@ class StateFactory(ABC):
     kind: StateKind = StateKind.TRANSACTIONAL
     name: str = ""
 
+    @property
+    def lacks_fields(self) -> bool:
+        """Whether it keeps typed columns and wasn't told their types, as ``persistent_aggregate`` does."""
+        return False
+
     @abstractmethod
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
         """The state of one partition; called once per run, with partition 0 of 1."""
@@ -103,6 +108,18 @@ class QueryFunction(ABC, Generic[S, R]):
     """
 
     needs: tuple[type, ...] = (State,)
+
+    def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
+        """Look at what it is declared with.
+
+        Args:
+            seen: the input fields; None where only Spark can tell.
+            keys: the group fields of the state; None where the topology doesn't know them.
+            out: the output fields.
+
+        Raises:
+            TopologyError: that can't work.
+        """
 
     @abstractmethod
     def batch_retrieve(self, state: S, args: Sequence[Any]) -> Sequence[R]:

@@ -57,6 +57,11 @@ class PostgresState(StateFactory):
         check_table(self.table)
         Target(self.dsn)
 
+    @property
+    def lacks_fields(self) -> bool:
+        """Whether nothing has told it the types of its columns yet."""
+        return self._schema is None
+
     def for_fields(self, keys: StructType, value: StructField) -> PostgresState:
         """This factory for values of these types.
 

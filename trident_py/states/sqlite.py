@@ -73,6 +73,11 @@ class SQLiteState(StateFactory):
     def _check_table(self, _: object, table: str) -> None:
         check_name(table, "table")
 
+    @property
+    def lacks_fields(self) -> bool:
+        """Whether nothing has told it the types of its columns yet."""
+        return self._schema is None
+
     def for_fields(self, keys: StructType, value: StructField) -> SQLiteState:
         """This factory for values of these types.
 

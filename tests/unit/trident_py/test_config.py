@@ -114,9 +114,43 @@ def test_storms_nulls_are_our_defaults() -> None:
     assert TridentConfig.from_storm(conf) == TridentConfig()
 
 
-def test_a_key_of_storm_without_counterpart_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"'topology\.workers' has no counterpart here; known are .*max\.spout"):
-        TridentConfig.from_storm({"topology.workers": 4})
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("topology.workers", "spark.executor.instances"),
+        ("topology.acker.executors", "leave the key out"),
+        ("topology.component.resources.onheap.memory.mb", "spark.executor.memory"),
+        ("drpc.request.timeout.secs", "TridentQuery.execute, which takes a timeout"),
+        ("storm.zookeeper.retry.times", "session_timeout says how long"),
+        ("topology.debug", r"known are .*max\.spout"),
+    ],
+)
+def test_a_key_of_storm_without_counterpart_is_named_with_what_to_use(key: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=rf"'{key}' has no counterpart here; .*{instead}"):
+        TridentConfig.from_storm({key: 4})
+
+
+def test_the_servers_of_transactional_go_before_those_of_storm() -> None:
+    shared = {"storm.zookeeper.servers": ["a", "b"], "storm.zookeeper.port": 2182}
+    own = {"transactional.zookeeper.servers": ["c"], "transactional.zookeeper.port": 2183}
+    for conf in ({**shared, **own}, {**own, **shared}):
+        assert TridentConfig.from_storm(conf).zookeeper == "c:2183"
+    assert TridentConfig.from_storm({**shared, "transactional.zookeeper.servers": None}).zookeeper == "a:2182,b:2182"
+    assert TridentConfig.from_storm({"storm.zookeeper.servers": ["a"]}).zookeeper == "a:2181"
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"storm.zookeeper.servers": "zk1"},
+        {"transactional.zookeeper.servers": [1]},
+        {"storm.zookeeper.port": "2181"},
+        {"transactional.zookeeper.port": 0},
+    ],
+)
+def test_servers_are_names_and_ports_are_numbers(conf: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"ZooKeeper (servers are a list of host names|port is a number from 1 to"):
+        TridentConfig.from_storm(conf)
 
 
 def test_storms_keys_are_validated_as_ours() -> None:
