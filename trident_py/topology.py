@@ -120,6 +120,8 @@ class TridentTopology:
         right_keys: str | Sequence[str],
         fields: str | Sequence[str],
         how: Literal["inner", "left", "outer"] = "inner",
+        *,
+        preserve: bool = False,
     ) -> Stream:
         """The pairs of rows with equal keys, within each batch (Storm T13); a null equals a null, as in ``group_by``.
 
@@ -132,13 +134,15 @@ class TridentTopology:
             right_keys: its keys, as many, of the same types.
             fields: the names of the result: of the keys, of the other fields of ``left``, of those of ``right``.
             how: which rows without a partner stay, with nulls for it: none, those of ``left``, or all.
+            preserve: the result has all fields of ``left`` and then all of ``right``, keys too; those of a partner that
+                is missing are null, its keys as well. Storm's ``JoinOutFieldsMode.PRESERVE`` (T16).
 
         Raises:
             TopologyError: a field doesn't exist, keys differ in number or type, ``fields`` are too many or too few.
         """
         with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r})") as title:
             nodes = self._nodes(left, right)
-            joined = join_of(title, left_keys, right_keys, fields, how)
+            joined = join_of(title, left_keys, right_keys, fields, how, preserve=preserve)
             return Stream(self._graph, self._graph.add(joined, *nodes))
 
     def join_all(
@@ -147,6 +151,8 @@ class TridentTopology:
         keys: Sequence[str | Sequence[str]],
         fields: str | Sequence[str],
         how: Literal["inner", "outer"] | Sequence[Literal["inner", "outer"]] = "inner",
+        *,
+        preserve: bool = False,
     ) -> Stream:
         """The combinations of rows of two or more streams with equal keys, within each batch (Storm T13, T14).
 
@@ -156,6 +162,7 @@ class TridentTopology:
             fields: the names of the result: of the keys, then of the other fields of each stream.
             how: for each stream, or for all: ``"inner"`` if it must have such a key, ``"outer"`` if nulls stand for it
                 where it has none.
+            preserve: the result has all fields of each stream, keys too, as in `join`.
 
         Raises:
             TopologyError: as `join`.
@@ -164,7 +171,9 @@ class TridentTopology:
             nodes = self._nodes(*streams)
             if len(nodes) < 2 or len(nodes) != len(keys):
                 raise TopologyError(f"name two streams or more, and keys for each, not {len(nodes)} and {len(keys)}")
-            return Stream(self._graph, self._graph.add(join_all_of(title, keys, fields, how), *nodes))
+            return Stream(
+                self._graph, self._graph.add(join_all_of(title, keys, fields, how, preserve=preserve), *nodes)
+            )
 
     def multi_reduce(
         self,

@@ -69,26 +69,33 @@ class Join(Operation):
     Attributes:
         sides: two or more, with as many keys each, of the same types.
         fields: the names of the result: of the keys, then of the other fields of each side.
+        preserve: the result has all fields of each side instead, keys too (Storm T16).
     """
 
     title: str
     sides: tuple[Side, ...]
     fields: tuple[str, ...]
+    preserve: bool = False
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The keys once, then what else there is; nullable where a partner may be missing."""
         rest = [
             StructField(field.name, field.dataType, field.nullable or side.is_optional)
             for side, source in zip(self.sides, inputs, strict=True)
-            for field in side.rest(source)
+            for field in self._rest(side, source)
         ]
-        found = [*self._keys(inputs), *rest]
+        keys = self._keys(inputs)
+        found = rest if self.preserve else [*keys, *rest]
         if len(found) != len(self.fields):
+            first = "" if self.preserve else f"the keys {list(self.sides[0].keys)} and then "
             raise TopologyError(
-                f"the result has {len(found)} fields, the keys {list(self.sides[0].keys)} and then "
+                f"the result has {len(found)} fields, {first}"
                 f"{[field.name for field in rest]}; named are {len(self.fields)}, {list(self.fields)}"
             )
         return schema_of(_renamed(StructType(found), self.fields))
+
+    def _rest(self, side: Side, source: StructType) -> list[StructField]:
+        return source.fields if self.preserve else side.rest(source)
 
     def _keys(self, inputs: Sequence[StructType]) -> list[StructField]:
         all_keys = [select(source, side.keys) for side, source in zip(self.sides, inputs, strict=True)]
@@ -118,9 +125,9 @@ class Join(Operation):
         rest = [
             of[field.name]
             for side, flow, of in zip(self.sides, inputs, at, strict=True)
-            for field in side.rest(flow.schema)
+            for field in self._rest(side, flow.schema)
         ]
-        return Flow.of(joined.select(*keys, *rest).toDF(*schema.names), schema)
+        return Flow.of(joined.select(*([] if self.preserve else keys), *rest).toDF(*schema.names), schema)
 
 
 _HOW = {(False, False): "inner", (False, True): "left", (True, False): "right", (True, True): "full"}
@@ -153,15 +160,22 @@ def join_of(
     right_keys: str | Sequence[str],
     fields: str | Sequence[str],
     how: str,
+    *,
+    preserve: bool,
 ) -> Join:
     """A join of two streams; checks what can be checked without knowing the inputs."""
     if how not in _SIDES:
         raise TopologyError(f"how is one of {', '.join(map(repr, _SIDES))}, not {shown(how)}")
-    return _join(title, [left_keys, right_keys], fields, _SIDES[how])
+    return _join(title, [left_keys, right_keys], fields, _SIDES[how], preserve)
 
 
 def join_all_of(
-    title: str, keys: Sequence[str | Sequence[str]], fields: str | Sequence[str], how: str | Sequence[str]
+    title: str,
+    keys: Sequence[str | Sequence[str]],
+    fields: str | Sequence[str],
+    how: str | Sequence[str],
+    *,
+    preserve: bool,
 ) -> Join:
     """A join of several streams; checks what can be checked without knowing the inputs."""
     sides = [how] * len(keys) if isinstance(how, str) else list(how)
@@ -170,17 +184,21 @@ def join_all_of(
             raise TopologyError(f"how is 'inner' or 'outer', or one of them for each stream, not {shown(each)}")
     if len(sides) != len(keys):
         raise TopologyError(f"say 'inner' or 'outer' for each of {len(keys)} streams, not {sides}")
-    return _join(title, keys, fields, [each == "outer" for each in sides])
+    return _join(title, keys, fields, [each == "outer" for each in sides], preserve)
 
 
 def _join(
-    title: str, keys: Sequence[str | Sequence[str]], fields: str | Sequence[str], is_optional: Sequence[bool]
+    title: str,
+    keys: Sequence[str | Sequence[str]],
+    fields: str | Sequence[str],
+    is_optional: Sequence[bool],
+    preserve: bool,
 ) -> Join:
     named = [names_of(each) for each in keys]
     if not named[0] or len({len(each) for each in named}) > 1:
         raise TopologyError(f"name as many keys on each side, at least one, not {' and '.join(map(repr, named))}")
     sides = tuple(Side(each, optional) for each, optional in zip(named, is_optional, strict=True))
-    return Join(title, sides, names_of(fields))
+    return Join(title, sides, names_of(fields), preserve)
 
 
 def _renamed(schema: StructType, names: Sequence[str]) -> StructType:

@@ -73,6 +73,17 @@ def test_t15_a_join_has_the_keys_once_then_the_other_fields_of_each_side(two: Tw
     ).schema is None  # fmt: skip
 
 
+def test_t16_a_join_that_preserves_has_all_fields_of_each_side(two: Two) -> None:
+    names = ["id", "customer", "amount", "name", "city", "tags"]
+    joined = two.topology.join(two.orders, "customer", two.customers, "name", names, "left", preserve=True)
+    assert fields(joined) == "id int, customer string, amount double, name string, city string, tags map<string,int>"
+    again = two.topology.join_all([two.orders] * 3, ["id"] * 3, [f"f{n}" for n in range(9)], preserve=True)
+    assert again.schema is not None
+    assert again.schema.names == [f"f{n}" for n in range(9)]
+    with pytest.raises(TopologyError, match=r"the result has 6 fields, \['id', .*'tags'\]; named are 1, \['x'\]"):
+        two.topology.join(two.orders, "customer", two.customers, "name", "x", preserve=True)
+
+
 def test_t14_a_field_may_be_null_where_a_partner_may_be_missing(two: Two) -> None:
     strict = [StructType([StructField(name, IntegerType(), False) for name in names]) for names in ("kl", "kr")]
     streams = [two.topology.new_stream(str(n), FixedBatchSpout(schema, 1)) for n, schema in enumerate(strict)]
