@@ -132,6 +132,18 @@ class RowStream:
                 raise TopologyError("name the fields to partition by")
             return self._next(Repartition(title=title, kind=Partitioning.BY_FIELDS, fields=names))
 
+    def partition(self, number: Column | str) -> Self:
+        """Each row into the partition whose number an expression of Spark's gives: a grouping of your own (Storm S7).
+
+        Args:
+            number: a ``Column`` or SQL such as ``"length(word)"``: an integer, taken modulo the number of partitions;
+                null is 0. What only Python can tell is given a field first, by `map` or `each`.
+        """
+        with self._declaring("partition", number) as title:
+            if not isinstance(number, Column | str):
+                raise TopologyError(f"the number of a partition is a Column or SQL, not {shown(number)}")
+            return self._next(Repartition(title=title, kind=Partitioning.BY_NUMBER, number=number))
+
     def shuffle(self) -> Self:
         """Deals the rows out evenly to all partitions (Storm S8)."""
         with self._declaring("shuffle") as title:

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from enum import Enum
 
 from attrs import evolve, frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph import Node, Operation
 from trident_py.planner.flow import Flow
+from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.rowwise import ColumnFilter, RowOperation, Transform
 from trident_py.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
 from trident_py.spark.jobs import parallelism
 
 _COPY = "_copy"
+_NUMBER = "_number"
 
 
 class Partitioning(Enum):
@@ -27,6 +29,9 @@ class Partitioning(Enum):
 
     BY_FIELDS = "partition_by"
     """Rows with the same values in the same partition (Storm S6)."""
+
+    BY_NUMBER = "partition"
+    """Each row where an expression says (Storm S7)."""
 
     SHUFFLE = "shuffle"
     """Dealt out evenly (Storm S8)."""
@@ -44,12 +49,14 @@ class Repartition(Operation):
 
     Attributes:
         fields: for `Partitioning.BY_FIELDS`.
+        number: for `Partitioning.BY_NUMBER`.
         partitions: how many; None: as many as Spark runs tasks at once, for a broadcast one.
     """
 
     title: str
     kind: Partitioning
     fields: tuple[str, ...] = ()
+    number: Column | str = ""
     partitions: int | None = None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
@@ -59,7 +66,14 @@ class Repartition(Operation):
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """A shuffle."""
-        return inputs[0].parted(self._spread)
+        flow = inputs[0]
+        if self.kind is not Partitioning.BY_NUMBER:
+            return flow.parted(self._spread)
+        number = F.expr(self.number) if isinstance(self.number, str) else self.number
+        frame = flow.native().withColumn(_NUMBER, number.cast("int"))
+        numbered = Flow.of(frame, StructType([*flow.schema.fields, StructField(_NUMBER, IntegerType())]))
+        placed = numbered.parted(self._spread)
+        return evolve(placed, frame=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
 
     def _spread(self, frame: DataFrame) -> DataFrame:
         match self.kind:
@@ -70,6 +84,8 @@ class Repartition(Operation):
                 copies = frame.crossJoin(frame.sparkSession.range(count).toDF(_COPY))
                 return copies.repartitionById(count, F.col(_COPY).cast("int")).drop(_COPY)
         count = self.partitions or parallelism(frame.sparkSession)
+        if self.kind is Partitioning.BY_NUMBER:
+            return frame.repartitionById(count, F.coalesce(F.col(_NUMBER), F.lit(0)))
         return frame.repartition(count, *map(column, self.fields))
 
 
