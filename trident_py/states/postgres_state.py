@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import Key, StagingState, ValueUpdater, combiner_updater
+from trident_py.states.base import ITupleCollection, Key, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
 from trident_py.states.keys import encode_key
@@ -36,7 +36,7 @@ _DROP_SECS = 0.2  # a cancelled task may go on copying for a while; its table ca
 _RAISING, _COMMITTING, _STAGING = "FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"
 
 
-class PostgresMapState(StagingState[Any]):
+class PostgresMapState(StagingState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, target: Target, table: Table) -> None:
@@ -298,6 +298,14 @@ class PostgresMapState(StagingState[Any]):
             with explained(self._name, self._target), self._others.transaction() as connection:
                 stored = self._read(connection, texts)
         return [stored.get(text) for text in texts]
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        """The committed values: for each key its values, then the value."""
+        columns = (*self._table.keys, self._table.value)
+        self._check_recovered()
+        with explained(self._name, self._target), self._others.transaction() as connection:
+            rows = connection.execute(self._table.read_all).fetchall()
+        return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""

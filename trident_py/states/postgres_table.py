@@ -223,6 +223,13 @@ class Table:
             sql.Identifier(self.value.name), self.there
         )
 
+    @property
+    def read_all(self) -> sql.Composed:
+        """Key columns and value of every row that has a value."""
+        names = _names(*(column.name for column in (*self.keys, self.value)))
+        value = sql.Identifier(self.value.name)
+        return sql.SQL("SELECT {} FROM {} WHERE {} IS NOT NULL").format(names, self.there, value)
+
     def upsert(self, merge: str | None) -> sql.Composed:
         """Set or merge one value; bound are key columns, value, ``_key``, txid, txid."""
         marks = sql.SQL(", ").join([sql.Placeholder()] * (len(self.keys) + 4))

@@ -23,7 +23,7 @@ from trident_py.context import Metrics
 from trident_py.errors import FailedException, StateError
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import FencedState, Key, StateFactory, StateKind, ValueUpdater
+from trident_py.states.base import FencedState, ITupleCollection, Key, StateFactory, StateKind, ValueUpdater
 from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
 from trident_py.states.keys import encode_key
@@ -98,7 +98,7 @@ class SQLiteState(StateFactory):
         return SQLiteMapState(self.path.absolute(), self._schema)
 
 
-class SQLiteMapState(FencedState[Any]):
+class SQLiteMapState(FencedState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -201,6 +201,13 @@ class SQLiteMapState(FencedState[Any]):
             with self._reading:
                 stored = self._read(self._committed(), texts)
         return [stored.get(text) for text in texts]
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        """The committed values: for each key its values, then the value."""
+        columns = (*self._table.keys, self._table.value)
+        with self._reading, self._explained():
+            rows = self._committed().execute(self._table.read_all).fetchall()
+        return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""

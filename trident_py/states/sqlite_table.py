@@ -167,6 +167,12 @@ class Table:
             f'CROSS JOIN "{self.name}" AS s ON s."_key" = wanted.value'
         )
 
+    @property
+    def read_all(self) -> str:
+        """Key columns and value of every row that has a value."""
+        names = ", ".join(column.quoted for column in (*self.keys, self.value))
+        return f'SELECT {names} FROM "{self.name}" WHERE {self.value.quoted} IS NOT NULL'
+
     def upsert(self, merge: str | None) -> str:
         """Set or merge one value; bound are key columns, value, ``_key``, txid, txid."""
         value = self.value.quoted
