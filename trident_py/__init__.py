@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector
     from trident_py.states.backing import CachedMap as CachedMap
     from trident_py.states.backing import IBackingMap as IBackingMap
+    from trident_py.states.backing import MicroBatchIBackingMap as MicroBatchIBackingMap
     from trident_py.states.base import FencedState as FencedState
     from trident_py.states.base import ITupleCollection as ITupleCollection
     from trident_py.states.base import MapState as MapState
@@ -183,7 +184,7 @@ else:
                 "PartitionedEmitter",
             ],
             "trident_py.spouts.rich": ["IRichSpout", "SpoutOutputCollector"],
-            "trident_py.states.backing": ["CachedMap", "IBackingMap"],
+            "trident_py.states.backing": ["CachedMap", "IBackingMap", "MicroBatchIBackingMap"],
             "trident_py.states.base": [
                 "FencedState",
                 "ITupleCollection",

@@ -9,6 +9,7 @@ from trident_py._lazy import lazy
 if TYPE_CHECKING:
     from trident_py.states.backing import CachedMap as CachedMap
     from trident_py.states.backing import IBackingMap as IBackingMap
+    from trident_py.states.backing import MicroBatchIBackingMap as MicroBatchIBackingMap
     from trident_py.states.base import FencedState as FencedState
     from trident_py.states.base import ITupleCollection as ITupleCollection
     from trident_py.states.base import MapState as MapState
@@ -42,7 +43,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "trident_py.states.backing": ["CachedMap", "IBackingMap"],
+            "trident_py.states.backing": ["CachedMap", "IBackingMap", "MicroBatchIBackingMap"],
             "trident_py.states.base": [
                 "FencedState",
                 "ITupleCollection",

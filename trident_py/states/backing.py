@@ -7,8 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Generic
 
-from attrs import define, field, validators
+from attrs import Attribute, define, field, validators
 
+from trident_py.errors import StateError, TopologyError
 from trident_py.states.base import Key, T
 from trident_py.states.keys import encode_key
 
@@ -29,6 +30,39 @@ class IBackingMap(ABC, Generic[T]):
     @abstractmethod
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Store ``values[i]`` for ``keys[i]``; each key comes once."""
+
+
+def _not_negative(_: object, attribute: Attribute[Any], value: object) -> None:
+    if type(value) is not int or value < 0:
+        raise TopologyError(f"{attribute.name} is a number of keys, 0 for no limit, not {value!r}")
+
+
+@define
+class MicroBatchIBackingMap(IBackingMap[T]):
+    """Calls a backing map with no more than so many keys at once; 0: with all (Storm ST23)."""
+
+    delegate: IBackingMap[T]
+    max_multi_get: int = field(default=0, kw_only=True, validator=_not_negative)
+    max_multi_put: int = field(default=0, kw_only=True, validator=_not_negative)
+
+    def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
+        """What is stored, asked for piece by piece."""
+        return [value for part in _pieces(len(keys), self.max_multi_get) for value in self._got(keys[part])]
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        """Store it piece by piece; what raises leaves the pieces before it stored."""
+        for part in _pieces(len(keys), self.max_multi_put):
+            self.delegate.multi_put(keys[part], values[part])
+
+    def _got(self, keys: Sequence[Key]) -> Sequence[T | None]:
+        found = self.delegate.multi_get(keys)
+        if len(found) != len(keys):
+            raise StateError(f"{type(self.delegate).__name__}.multi_get gave {len(found)} values for {len(keys)} keys")
+        return found
+
+
+def _pieces(count: int, size: int) -> list[slice]:
+    return [slice(start, start + (size or count)) for start in range(0, count, size or count or 1)]
 
 
 @define
