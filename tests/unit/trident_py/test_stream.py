@@ -21,6 +21,7 @@ from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, Tra
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.states.memory import MemoryMapState
+from trident_py.states.sqlite import SQLiteState
 from trident_py.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
 from trident_py.windows import TumblingCount
@@ -134,6 +135,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "each that adds a field twice": (lambda s: s.each("word", Lengths(), "n int"), "there is a field 'n' already"),
     "each of a field twice": (lambda s: s.each(["n", "n"], Lengths(), "a int"), "'n' is named twice"),
+    "each of a number": (lambda s: s.each(3, Lengths(), "a int"), "fields are a name or a list of names, not 3"),
     "each of nothing": (lambda s: s.each([], Lengths(), "a int"), "name at least one field"),
     "each of a function without fields": (lambda s: s.each("word", Lengths()), "needs out_schema"),
     "each of a filter with fields": (lambda s: s.each("word", IsLong(), "a int"), "a Filter emits no fields"),
@@ -196,6 +198,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "persist in no factory": (
         lambda s: s.partition_persist(Append(), Append(), "word"),
         "a state factory is an instance",
+    ),
+    "persist in typed columns": (
+        lambda s: s.partition_persist(SQLiteState("counts.db", table="counts"), Append(), "word"),
+        r"SQLiteState\(.*\) keeps typed columns; use it with persistent_aggregate",
     ),
     "persist nothing": (lambda s: s.partition_persist(memory(), Append(), []), "at least one field for the updater"),
     "write to no sink": (lambda s: s.write_to("out.parquet"), "a sink is an instance of TransactionalSink"),

@@ -12,7 +12,7 @@ from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
 from trident_py.errors import TopologyError
 from trident_py.operations.assemblies import FirstN
 from trident_py.operations.base import Assembly
-from trident_py.operations.builtin import Count, Equals, Max, Sum
+from trident_py.operations.builtin import Count, Equals, Max, Negate, Sum
 from trident_py.planner.partitioning import Partitioning, Repartition
 from trident_py.planner.plan import ancestry, plan
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -117,6 +117,12 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda s: s.apply(lambda stream: None),
         r"what an assembly gives is an instance of Stream, not None",
     ),
+    "the first of maps": (lambda s: s.apply(FirstN(3, "tags")), "'tags' is map<string,int>, and maps don't compare"),
+    "partition by a function": (lambda s: s.partition(len), "the number of a partition is a Column or SQL, not <built"),
+    "unequal things of two types": (
+        lambda s: s.filter(Negate(Negate(Equals("word", "n")))),
+        r"filter\(Negate\): Equals compares .* of one type, .* \['string', 'int'\]",
+    ),
     "equal things of two types": (
         lambda s: s.filter(Equals("word", "n")),
         r"filter\(Equals\): Equals compares .* of one type, .* \['string', 'int'\]",
@@ -154,6 +160,7 @@ def test_new_values_take_none_of_them(words: Stream) -> None:
     values = state.new_values_stream()
     declarations: list[Callable[[], object]] = [
         lambda: values.shuffle(),
+        lambda: values.partition("count"),
         lambda: values.partition_by("word"),
         lambda: values.parallelism_hint(2),
         lambda: values.min_by("count"),

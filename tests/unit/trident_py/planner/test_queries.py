@@ -111,6 +111,45 @@ def test_s15_mistakes_are_errors_where_they_are_declared(topology: TridentTopolo
         counts.new_values_stream().state_query(state, "word", MapGet(), "n int")
 
 
+def test_s15_what_a_state_can_t_be_asked_is_an_error_where_it_is_declared(topology: TridentTopology) -> None:
+    stream = topology.new_stream("lines", FixedBatchSpout("word string, n int, at timestamp", 1))
+    total = stream.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    by_two = stream.group_by("word", "n").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    unknown = stream.transform(lambda frame: frame).group_by("word").persistent_aggregate(
+        MemoryMapState.factory(), Count(), "count"
+    )  # fmt: skip
+    asked: list[tuple[Any, Any, QueryFunction[Any, Any], str, str]] = [
+        (
+            by_two,
+            "word",
+            MapGet(),
+            "c long",
+            "keys of the state are struct<word:string,n:int>, and what is asked for is",
+        ),
+        (by_two, ["n", "word"], MapGet(), "c long", "is struct<n:int,word:string>; name a field for each part of the"),
+        (by_two, ["word", "at"], MapGet(), "c long", "a field for each part of the key, of its type"),
+        (by_two, ["word", "n"], MapGet(), "c long, d long", r"MapGet gives one value: one field, not \['c', 'd'\]"),
+        (total, "word", MapGet(), "c long", r"the state is not grouped, so it has no keys; ask it with SnapshotGet"),
+        (by_two, "word", SnapshotGet(), "c long", r"a value for each struct<word:string,n:int>; ask it with MapGet"),
+        (total, "word", SnapshotGet(), "c long, d long", "SnapshotGet gives one value"),
+        (
+            by_two,
+            "word",
+            TupleCollectionGet(),
+            "w string, c long",
+            r"holds \['word', 'n'\] and a value: so many fields",
+        ),
+        (unknown, "word", MapGet(), "c long, d long", "MapGet gives one value"),
+    ]
+    for state, names, function, out, message in asked:
+        with pytest.raises(TopologyError, match=message):
+            stream.state_query(state, names, function, out)
+    small = stream.map(lambda row: (row.word, 1), "w string, s smallint")
+    assert small.state_query(by_two, ["w", "s"], MapGet(), "c long").schema == schema_of("w string, s smallint, c long")
+    assert stream.state_query(unknown, "at", SnapshotGet(), "c long").schema is not None
+    assert stream.state_query(by_two, "at", TupleCollectionGet(), "a string, b int, c long").schema is not None
+
+
 def test_t9_mistakes_with_static_states_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
     with pytest.raises(TopologyError, match="a state factory is an instance of StateFactory"):
         topology.new_static_state(LengthsFactory)  # type: ignore[arg-type]
