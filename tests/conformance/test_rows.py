@@ -1,0 +1,53 @@
+"""The table of rows itself: complete, about tests that exist, and in the documentation as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from tests.conformance.rows import DOCUMENT, IDS, Verdict, documented, known_tests, rendered, rows
+
+AHEAD = re.compile(r"(b\d+_\d+|[A-Z]+\d+)_")
+"""An id at the beginning of a test's name: ``S12`` for a row, ``b1_8`` for a rule."""
+
+
+def test_every_row_and_every_rule_is_there_once() -> None:
+    assert Counter(row.id for row in rows()) == Counter(IDS)
+
+
+def test_what_works_or_differs_has_a_test_and_what_is_missing_has_none() -> None:
+    for row in rows():
+        if row.verdict in (Verdict.WORKS, Verdict.DIFFERS):
+            assert row.test, row.id
+        if row.verdict is Verdict.NOT_YET:
+            assert not row.test, row.id
+        assert row.here or row.verdict is Verdict.WORKS, row.id
+
+
+def test_tests_are_called_after_their_rows() -> None:
+    named: dict[str, set[str]] = {}
+    for row in rows():
+        named.setdefault(row.test.rpartition("::")[2], set()).add(row.id.replace("b.", "b").replace("-", "_"))
+    for name, (place, *_) in known_tests().items():
+        if place.startswith("tests/conformance/") and not place.endswith("/test_rows.py"):
+            ids = _ids(name.removeprefix("test_"))
+            assert ids, f"{name} begins with no id of a row"
+            assert ids <= named.get(name, set()), f"{name} is named by {named.get(name)}"
+
+
+def _ids(name: str) -> set[str]:
+    found = AHEAD.match(name)
+    return {found[1]} | _ids(name[found.end() :]) if found else set()
+
+
+def test_the_documentation_has_the_rows_as_they_are() -> None:
+    assert documented() == rendered(), "run `python -m tests.conformance`"
+
+
+def test_the_word_count_of_the_documentation_can_be_declared() -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.partition("\nwith topology.start")[0], names)  # noqa: S102 - ours
+    assert names["counts"].name == "counts"
+    assert "new_drpc_stream('count')" in names["topology"].explain()

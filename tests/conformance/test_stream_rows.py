@@ -1,0 +1,175 @@
+"""Rows of Stream, GroupedStream and of operations."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from functools import cache
+from inspect import isabstract
+from operator import itemgetter
+from typing import Any
+
+import pytest
+
+from tests.integration.trident_py.test_streams import PLACE, WORDS, Batch, Place, places, same
+from trident_py import (
+    Aggregator,
+    Assembly,
+    CombinerAggregator,
+    Count,
+    Filter,
+    FixedBatchSpout,
+    Function,
+    GroupedMultiReducer,
+    MapGet,
+    MemoryMapState,
+    MultiReducer,
+    QueryFunction,
+    ReducerAggregator,
+    StateUpdater,
+    Stream,
+    TridentCollector,
+    TridentTopology,
+)
+from trident_py.planner.pipeline import RowPipeline
+from trident_py.planner.plan import plan
+from trident_py.planner.rowwise import RowOperation
+
+
+@pytest.fixture
+def topology() -> TridentTopology:
+    return TridentTopology("rows")
+
+
+@pytest.fixture
+def words(topology: TridentTopology) -> Stream:
+    return topology.new_stream("lines", FixedBatchSpout(WORDS, 2))
+
+
+def by_hand(stream: Stream, rows: list[Any]) -> list[tuple[Any, ...]]:
+    """What the last operation of ``stream``, a row operation, makes of ``rows``."""
+    operation, source = stream._node.operation, stream._node.inputs[0].schema
+    assert isinstance(operation, RowOperation)
+    assert source is not None
+    return [tuple(row) for row in RowPipeline(source).then(operation.step(source)).rows(rows)]
+
+
+def test_S1_a_name_makes_another_stream_of_the_same_fields(words: Stream) -> None:
+    named = words.name("by-hand")
+    assert named != words
+    assert named.schema == words.schema
+    assert named.schema is not None
+    assert named.schema.names == ["word", "n"]
+    assert named.persistent_aggregate(MemoryMapState.factory(), Count(), "c").name == "by-hand"
+    assert words.persistent_aggregate(MemoryMapState.factory(), Count(), "c").name == "lines-state"
+
+
+@pytest.mark.spark
+def test_S7_an_expression_says_which_partition_a_row_is_in(batch: Batch) -> None:
+    def spread(change: Callable[[Stream], Stream], rows: list[Any]) -> list[list[Any]]:
+        return places(batch(lambda s: change(s).partition_aggregate(Place(), PLACE), (WORDS, rows)))
+
+    rows = [("a", 0), ("b", 1), ("c", 2), ("d", 4), (None, None)]
+    found = spread(lambda s: s.filter(bool).partition("n").filter(bool).parallelism_hint(3), rows)
+    assert [sorted(place, key=repr) for place in found] == [[("a", 0), (None, None)], [("b", 1), ("d", 4)], [("c", 2)]]
+    assert spread(lambda s: s.partition("length(word)").parallelism_hint(2), []) == [[], []]
+    assert same(batch(lambda s: s.partition("n").filter("n > 1").project("n"), (WORDS, rows)), [(2,), (4,)])
+
+
+class Busy(Assembly):
+    """Words that come more than once."""
+
+    def apply(self, stream: Any) -> Any:
+        return stream.group_by("word").aggregate(Count(), "count").filter("count > 1")
+
+
+def test_S11_O10_an_assembly_is_what_its_operations_are(topology: TridentTopology, words: Stream) -> None:
+    made = words.apply(Busy())
+    by_function = words.apply(lambda stream: stream.apply(Busy()).project("word"))
+    assert made.schema == words.group_by("word").aggregate(Count(), "count").schema
+    assert by_function.schema == words.project("word").schema
+    assert [node.operation.title for node in topology._graph.nodes][1:3] == [
+        "aggregate(Count(), 'word')",
+        "filter('count > 1')",
+    ]
+
+
+def test_G1_a_grouped_stream_knows_its_fields_and_its_stream(topology: TridentTopology, words: Stream) -> None:
+    grouped = words.name("named").group_by("n", "word")
+    assert grouped.group_fields == ("n", "word")
+    assert grouped.to_stream() == words.name("named")
+    assert grouped.to_stream().schema == words.schema
+    assert len(topology._graph.nodes) == 1  # as in Storm, nothing is made of it yet
+    assert grouped.persistent_aggregate(MemoryMapState.factory(), Count(), "c").name == "named"
+
+
+def test_G5_a_grouped_stream_asks_a_state_as_its_stream_does(topology: TridentTopology, words: Stream) -> None:
+    counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    get = MapGet()
+    asked = words.group_by("word").state_query(counts, "word", get, "before bigint")
+    plain = words.state_query(counts, "word", get, "before bigint")
+    assert asked.schema == plain.schema
+    assert asked._node.operation == plain._node.operation
+    assert len(plan(topology._graph).branches) == 3
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def costly(name: str) -> Any:
+    """One for each process, as a connection would be: it can't travel."""
+    return threading.Lock(), name
+
+
+class Connected(Function):
+    """Needs something costly; has only its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def execute(self, row: Any, collector: TridentCollector) -> None:
+        lock, name = costly(self.name)
+        with lock:
+            collector.emit((f"{name} {row.word}",))
+
+
+def test_O1_an_operation_makes_what_is_costly_where_it_runs(words: Stream) -> None:
+    stream = words.each("word", Connected("here"), "said string")
+    assert by_hand(stream, [("a", 1), ("b", 2)]) == [("a", 1, "here a"), ("b", 2, "here b")]
+    assert costly.cache_info().misses == 1
+    assert isinstance(pickle.loads(pickle.dumps(Connected("there"))), Connected)  # noqa: S301 - its own
+
+
+class Times:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __call__(self, row: Any) -> Any:
+        return (row.n * self.factor,)
+
+
+def test_O9_anything_that_can_be_called_is_a_function(words: Stream) -> None:
+    seen: list[Any] = []
+    assert by_hand(words.map(Times(3), "m int"), [("a", 1), ("b", 2)]) == [(3,), (6,)]
+    assert by_hand(words.flat_map(lambda row: [(row.word,)] * row.n, "w string"), [("a", 2), ("b", 0)]) == [("a",)] * 2
+    assert by_hand(words.peek(seen.append), [("a", 1)]) == [("a", 1)] == seen
+    assert by_hand(words.filter(itemgetter(1)), [("a", 0), ("b", 2)]) == [("b", 2)]
+
+
+def test_O15_only_what_has_to_be_written_is_abstract() -> None:
+    has_to_be_written = {
+        Function: {"execute"},
+        Filter: {"is_keep"},
+        Aggregator: {"init", "aggregate", "complete"},
+        CombinerAggregator: {"init", "combine", "zero"},
+        ReducerAggregator: {"init", "reduce"},
+        MultiReducer: {"init", "execute", "complete"},
+        GroupedMultiReducer: {"init", "execute", "complete"},
+        QueryFunction: {"batch_retrieve", "execute"},
+        StateUpdater: {"update_state"},
+    }
+    for kind, methods in has_to_be_written.items():
+        assert isabstract(kind)
+        assert kind.__abstractmethods__ == methods
