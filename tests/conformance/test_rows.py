@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from tests.conformance.rows import DOCUMENT, IDS, Verdict, documented, known_tests, rendered, rows
+from tests.conformance.rows import DOCUMENT, IDS, Row, Verdict, documented, known_tests, rendered, rows
 
 AHEAD = re.compile(r"(b\d+_\d+|[A-Z]+\d+)_")
 """An id at the beginning of a test's name: ``S12`` for a row, ``b1_8`` for a rule."""
@@ -26,14 +26,19 @@ def test_what_works_or_differs_has_a_test_and_what_is_missing_has_none() -> None
 
 
 def test_tests_are_called_after_their_rows() -> None:
-    named: dict[str, set[str]] = {}
-    for row in rows():
-        named.setdefault(row.test.rpartition("::")[2], set()).add(row.id.replace("b.", "b").replace("-", "_"))
+    shown_here = {_as_in_names(row) for row in rows() if row.test.startswith("tests/conformance/")}
     for name, (place, *_) in known_tests().items():
         if place.startswith("tests/conformance/") and not place.endswith("/test_rows.py"):
             ids = _ids(name.removeprefix("test_"))
             assert ids, f"{name} begins with no id of a row"
-            assert ids <= named.get(name, set()), f"{name} is named by {named.get(name)}"
+            assert ids <= shown_here, f"{name} begins with the id of a row that another test shows"
+    for row in rows():
+        if row.test.startswith("tests/conformance/test_") and "b." not in row.id:
+            assert _as_in_names(row) in _ids(row.test.partition("::test_")[2]), row
+
+
+def _as_in_names(row: Row) -> str:
+    return row.id.replace("b.", "b").replace("-", "_")
 
 
 def _ids(name: str) -> set[str]:

@@ -178,7 +178,7 @@ def run(spark: SparkSession, zookeeper_server: EmbeddedZooKeeper, tmp_path_facto
     return Run(calls, persisted.calls, combined.calls, reduced.calls, answers, attempts, query.exception())
 
 
-def test_S16_ST1_a_state_is_visited_by_every_batch_also_an_empty_one(run: Run) -> None:
+def test_S16_ST1_ST4_a_state_is_visited_by_every_batch_also_an_empty_one(run: Run) -> None:
     assert run.persisted[1:4] == [("begin", 1), ("rows", [(1,), (2,)]), ("commit", 1)]
     assert run.persisted[4:7] == [("begin", 2), ("rows", []), ("commit", 2)]
     assert run.persisted[-3:] == [("begin", 3), ("rows", [(4,)]), ("commit", 3)]
@@ -195,7 +195,7 @@ def test_ST9_ST27_what_is_not_grouped_goes_into_one_value(run: Run) -> None:
     assert run.reduced[1:6] == [("begin", 1), ("value", 103), ("commit", 1), ("begin", 2), ("commit", 2)]
 
 
-def test_O13_a_state_is_told_its_partition_and_given_metrics(run: Run) -> None:
+def test_O13_ST2_ST3_a_state_is_told_its_partition_and_given_metrics(run: Run) -> None:
     assert run.persisted[0] == ("made", 2, {"made": 1}, 0, 1)
     assert run.reduced[0][0] == "made"
 

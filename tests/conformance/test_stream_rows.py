@@ -8,9 +8,11 @@ from collections.abc import Callable
 from functools import cache
 from inspect import isabstract
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 
 from tests.integration.trident_py.test_streams import PLACE, WORDS, Batch, Place, places, same
 from trident_py import (
@@ -18,6 +20,7 @@ from trident_py import (
     Assembly,
     CombinerAggregator,
     Count,
+    FailedException,
     Filter,
     FixedBatchSpout,
     Function,
@@ -25,6 +28,8 @@ from trident_py import (
     MapGet,
     MemoryMapState,
     MultiReducer,
+    Negate,
+    Operation,
     QueryFunction,
     ReducerAggregator,
     StateUpdater,
@@ -135,7 +140,111 @@ class Connected(Function):
             collector.emit((f"{name} {row.word}",))
 
 
-def test_O1_an_operation_makes_what_is_costly_where_it_runs(words: Stream) -> None:
+@define
+class Noted(Operation):
+    """Notes in a file what is called; has something that can't travel between ``prepare`` and ``cleanup``."""
+
+    log: str
+    name: str
+    opened: Any = None
+
+    def prepare(self) -> None:
+        self.opened = open(self.log, "a")  # noqa: SIM115 - that is what the pair is for
+        self.note("prepared")
+
+    def cleanup(self) -> None:
+        self.note("cleaned up")
+        self.opened.close()
+        raise OSError("is only logged")
+
+    def note(self, what: str) -> None:
+        self.opened.write(f"{self.name} {what}\n")
+        self.opened.flush()
+
+
+class NotedFunction(Noted, Function):
+    def execute(self, row: Any, collector: TridentCollector) -> None:
+        self.note(f"saw {row.word}")
+        collector.emit((1,))
+
+
+class NotedFilter(Noted, Filter):
+    def is_keep(self, row: Any) -> bool:
+        self.note(f"saw {row.word}")
+        return False
+
+
+class NotedCall(Noted):
+    def __call__(self, row: Any) -> Any:
+        self.note(f"saw {row.word}")
+        return row
+
+
+class NotedAggregator(Noted, Aggregator[int]):
+    def init(self, batch_id: Any, collector: TridentCollector) -> int:
+        self.note("began")
+        return 0
+
+    def aggregate(self, value: int, row: Any, collector: TridentCollector) -> int:
+        return value + 1
+
+    def complete(self, value: int, collector: TridentCollector) -> None:
+        collector.emit((value,))
+
+
+class NotedReducer(Noted, MultiReducer[int]):
+    def init(self, collector: TridentCollector) -> int:
+        return 0
+
+    def execute(self, value: int, stream_index: int, row: Any, collector: TridentCollector) -> int:
+        return value + 1
+
+    def complete(self, value: int, collector: TridentCollector) -> None:
+        self.note(f"saw {value}")
+        collector.emit((value,))
+
+
+@pytest.mark.spark
+def test_O1_operations_are_prepared_and_cleaned_up_where_they_run(batch: Batch, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def noted(declare: Callable[..., Stream], *given: Any) -> list[str]:
+        log.write_text("")
+        batch(declare, *given, parts=1)
+        return log.read_text().splitlines()
+
+    function, call = NotedFunction(str(log), "function"), NotedCall(str(log), "call")
+    not_kept = Negate(NotedFilter(str(log), "filter"))
+    assert noted(
+        lambda s: s.each("word", function, "one int").filter(not_kept).project("word").map(call, "w string"),
+        (WORDS, [("a", 1)]),
+    ) == [
+        "function prepared", "filter prepared", "call prepared", "function saw a", "filter saw a", "call saw a",
+        "function cleaned up", "filter cleaned up", "call cleaned up",
+    ]  # fmt: skip
+    aggregator = NotedAggregator(str(log), "aggregator")
+    assert noted(lambda s: s.aggregate(aggregator, "n int"), (WORDS, [])) == [
+        "aggregator prepared", "aggregator began", "aggregator cleaned up",
+    ]  # fmt: skip
+    reducer = NotedReducer(str(log), "reducer")
+    both: list[Any] = [(WORDS, [("a", 1)]), (WORDS, [])]
+    assert noted(lambda topology, *streams: topology.multi_reduce(streams, reducer, "n int"), *both) == [
+        "reducer prepared", "reducer saw 1", "reducer cleaned up",
+    ]  # fmt: skip
+
+
+class Refuses(NotedFunction):
+    def prepare(self) -> None:
+        raise FailedException("no connection")
+
+
+def test_O1_what_prepare_raises_says_where(words: Stream) -> None:
+    with pytest.raises(FailedException) as caught:
+        by_hand(words.each("word", Refuses("", "refuses"), "one int"), [("a", 1)])
+    assert caught.value.__notes__ == ["in Refuses.prepare, of each(Refuses(log='', name='refuses', opened=None))"]
+
+
+def test_O1_what_is_too_costly_for_each_batch_is_made_once_a_process(words: Stream) -> None:
     stream = words.each("word", Connected("here"), "said string")
     assert by_hand(stream, [("a", 1), ("b", 2)]) == [("a", 1, "here a"), ("b", 2, "here b")]
     assert costly.cache_info().misses == 1

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trident_py.operations.base import Function as Function
     from trident_py.operations.base import GroupedMultiReducer as GroupedMultiReducer
     from trident_py.operations.base import MultiReducer as MultiReducer
+    from trident_py.operations.base import Operation as Operation
     from trident_py.operations.base import ReducerAggregator as ReducerAggregator
     from trident_py.operations.builtin import Count as Count
     from trident_py.operations.builtin import Debug as Debug
@@ -40,6 +41,7 @@ else:
                 "Function",
                 "GroupedMultiReducer",
                 "MultiReducer",
+                "Operation",
                 "ReducerAggregator",
             ],
             "trident_py.operations.builtin": ["Count", "Debug", "Equals", "FilterNull", "Max", "Min", "Negate", "Sum"],

@@ -10,7 +10,22 @@ from trident_py.collector import TridentCollector
 T = TypeVar("T")
 
 
-class Function(ABC):
+class Operation:
+    """What `Function`, `Filter`, `Aggregator` and the multi-reducers share; also for what is given to ``map``.
+
+    An instance travels to every task of every batch, and whatever it makes in ``prepare`` is for that partition of that
+    batch alone (Storm O1: for the life of a bolt's task). What is too costly for that is made once a process, in a
+    function with ``functools.cache``. ``pyspark.TaskContext.get()`` tells which partition it is.
+    """
+
+    def prepare(self) -> None:
+        """Rows follow. Called where they are worked on, before the first; what it raises fails the attempt."""
+
+    def cleanup(self) -> None:
+        """There are no more, or an exception came. What it raises is logged."""
+
+
+class Function(Operation, ABC):
     """Appends fields: each emit gives one copy of the row with the emitted values behind it; none drops the row."""
 
     @abstractmethod
@@ -18,7 +33,7 @@ class Function(ABC):
         """Emit zero or more tuples for ``row``, which holds the input fields only."""
 
 
-class Filter(ABC):
+class Filter(Operation, ABC):
     """Keeps or drops rows.
 
     Attributes:
@@ -32,7 +47,7 @@ class Filter(ABC):
         """Whether ``row``, which holds the input fields only, stays; what Python takes for true counts as such."""
 
 
-class Aggregator(ABC, Generic[T]):
+class Aggregator(Operation, ABC, Generic[T]):
     """The general aggregation: sees every row of a group (or of the batch) in turn and may emit at any time.
 
     Attributes:
@@ -105,7 +120,7 @@ class Assembly(ABC):
         """What becomes of ``stream``: another `Stream`. Called once, where it is declared."""
 
 
-class MultiReducer(ABC, Generic[T]):
+class MultiReducer(Operation, ABC, Generic[T]):
     """An `Aggregator` over several streams: sees every row of each of them, in no order among streams."""
 
     @abstractmethod
@@ -121,7 +136,7 @@ class MultiReducer(ABC, Generic[T]):
         """All rows were seen."""
 
 
-class GroupedMultiReducer(ABC, Generic[T]):
+class GroupedMultiReducer(Operation, ABC, Generic[T]):
     """A `MultiReducer` for each group; ``group`` has the group fields as the first stream calls them."""
 
     @abstractmethod

@@ -252,6 +252,14 @@ class Negate(Filter):
         """Whether the other one drops it."""
         return not self.inner.is_keep(row)
 
+    def prepare(self) -> None:
+        """The other one prepares."""
+        self.inner.prepare()
+
+    def cleanup(self) -> None:
+        """The other one cleans up."""
+        self.inner.cleanup()
+
     def check(self, source: t.StructType) -> None:
         """The other one looks at what it will see."""
         if isinstance(self.inner, NativeFilter | Negate):

@@ -15,7 +15,15 @@ from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
-from trident_py.planner.pipeline import CHUNK_ROWS, Columns, RowPipeline, chunks, collector_paused, record_batch
+from trident_py.planner.pipeline import (
+    CHUNK_ROWS,
+    Columns,
+    RowPipeline,
+    chunks,
+    collector_paused,
+    prepared,
+    record_batch,
+)
 from trident_py.planner.steps import RowCollector, Values
 from trident_py.row import Row, row_class
 from trident_py.schema import clipped, columns_of
@@ -34,6 +42,11 @@ class Fold(ABC, Generic[V]):
 
     A row is what the aggregator sees of it, a Row; for a `ChainFold` it is a tuple with a Row for each aggregator.
     """
+
+    @property
+    def user_code(self) -> list[object]:
+        """What users gave to be called in it, if it has to be prepared."""
+        return []
 
     @abstractmethod
     def empty(self) -> V:
@@ -128,6 +141,11 @@ class AggregatorFold(Fold[Emitting]):
     out: t.StructType
     title: str
 
+    @property
+    def user_code(self) -> list[object]:
+        """The aggregator."""
+        return [self.aggregator]
+
     def empty(self) -> Emitting:
         """The aggregator's own start, with a collector for this group."""
         collector = RowCollector(self.title, self.out)
@@ -155,6 +173,11 @@ class ChainFold(Fold[list[Any]]):
     """Several folds in one pass; their results, if they give several rows, are combined each with each (Storm H3)."""
 
     folds: tuple[Fold[Any], ...]
+
+    @property
+    def user_code(self) -> list[object]:
+        """The aggregators."""
+        return [each for fold in self.folds for each in fold.user_code]
 
     def empty(self) -> list[Any]:
         """The values of no rows."""
@@ -198,17 +221,18 @@ class GroupStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
-        groups: Groups = {}
-        for chunk in chunks(batches):
-            with collector_paused():
-                self._take(groups, self.rows.columns(chunk))
-            if self.partial and len(groups) > GROUPS_MAX:
-                yield from self._results(groups)
-                groups = {}
-        if not groups and not self.keys.fields and not self.partial:
-            with self._noting():
-                groups[()] = self.fold.empty()
-        yield from self._results(groups)
+        with prepared([*self.rows.user_code, *self.fold.user_code], self.title):
+            groups: Groups = {}
+            for chunk in chunks(batches):
+                with collector_paused():
+                    self._take(groups, self.rows.columns(chunk))
+                if self.partial and len(groups) > GROUPS_MAX:
+                    yield from self._results(groups)
+                    groups = {}
+            if not groups and not self.keys.fields and not self.partial:
+                with self._noting():
+                    groups[()] = self.fold.empty()
+            yield from self._results(groups)
 
     def _take(self, groups: Groups, columns: Columns) -> None:
         of = dict(zip(self.rows.target.names, columns, strict=True))

@@ -90,6 +90,14 @@ class _Reducing(Aggregator[list[Any]]):
         self.reducer = reducer
         self.group_fields = group_fields
 
+    def prepare(self) -> None:
+        """The reducer prepares."""
+        self.reducer.prepare()
+
+    def cleanup(self) -> None:
+        """The reducer cleans up."""
+        self.reducer.cleanup()
+
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
         """A group is known by its first row only."""
         return [] if isinstance(self.reducer, GroupedMultiReducer) else [self.reducer.init(collector)]

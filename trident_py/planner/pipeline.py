@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import gc
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -17,9 +18,12 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import types as t
 
+from trident_py.operations.base import Operation
 from trident_py.planner.steps import Step, Values
 from trident_py.row import Row, column_values, rows_of
 from trident_py.schema import arrow_array, arrow_schema, arrow_table, columns_of
+
+log = logging.getLogger(__name__)
 
 Columns: TypeAlias = list[list[Any]]
 """The values of each field, of all rows of a chunk."""
@@ -55,12 +59,18 @@ class RowPipeline:
         """Its steps' titles, for messages."""
         return " → ".join(step.title for step in self.steps)
 
+    @property
+    def user_code(self) -> list[object]:
+        """What users gave to be called in it."""
+        return [step.user_code for step in self.steps]
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over Arrow batches, as ``DataFrame.mapInArrow`` wants it."""
-        for chunk in chunks(batches):
-            with collector_paused():
-                made = record_batch(self.columns(chunk), self.target, self.title)
-            yield made
+        with prepared(self.user_code, self.title):
+            for chunk in chunks(batches):
+                with collector_paused():
+                    made = record_batch(self.columns(chunk), self.target, self.title)
+                yield made
 
     def rows(self, rows: Sequence[Values]) -> list[Row]:
         """Run over rows; what is given and what comes back has the declared types."""
@@ -77,6 +87,26 @@ class RowPipeline:
             made = step(rows)
             rows = _settled(made, step.target, step.title) if step.makes_values else made
         return columns_of(last(rows), len(last.target.fields))
+
+
+@contextmanager
+def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
+    """Those of ``user_code`` that are operations are prepared in the block, and cleaned up behind it."""
+    operations = {id(each): each for each in user_code if isinstance(each, Operation)}.values()
+    try:
+        for each in operations:
+            try:
+                each.prepare()
+            except Exception as error:
+                error.add_note(f"in {type(each).__name__}.prepare, of {title}")
+                raise
+        yield
+    finally:
+        for each in operations:
+            try:
+                each.cleanup()
+            except Exception:
+                log.exception("%s: %s.cleanup raised", title, type(each).__name__)
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -43,6 +43,11 @@ class Step(ABC):
     makes_values: ClassVar[bool] = False
     """Whether user code makes values that have to be checked against ``target``."""
 
+    @property
+    def user_code(self) -> object:
+        """What the user gave to be called."""
+        return None
+
     def __call__(self, rows: Iterable[Values]) -> list[Values]:
         """What the user's code makes of ``rows``; the step and the row are noted on an exception of it.
 
@@ -76,6 +81,11 @@ class MapStep(Step):
     fn: Callable[[Row], Any]
     makes_values: ClassVar[bool] = True
 
+    @property
+    def user_code(self) -> object:
+        """The function."""
+        return self.fn
+
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Call the function on each row."""
         return list(map(self.fn, views))
@@ -87,6 +97,11 @@ class FlatMapStep(Step):
 
     fn: Callable[[Row], Any]
     makes_values: ClassVar[bool] = True
+
+    @property
+    def user_code(self) -> object:
+        """The function."""
+        return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Call the function on each row, and string together what it gives."""
@@ -105,6 +120,11 @@ class FilterStep(Step):
 
     keep: Callable[[Row], object]
 
+    @property
+    def user_code(self) -> object:
+        """The filter, or the function."""
+        return getattr(self.keep, "__self__", self.keep)
+
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Keep the rows for which the function gives something true."""
         return list(compress(rows, map(self.keep, views)))
@@ -115,6 +135,11 @@ class PeekStep(Step):
     """Shows each row to a function."""
 
     fn: Callable[[Row], object]
+
+    @property
+    def user_code(self) -> object:
+        """The function."""
+        return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Call the function on each row, whatever it returns."""
@@ -129,6 +154,11 @@ class EachStep(Step):
     function: Function
     out: StructType
     makes_values: ClassVar[bool] = True
+
+    @property
+    def user_code(self) -> object:
+        """The function."""
+        return self.function
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """One copy of the row for each emitted tuple, with its values behind."""
