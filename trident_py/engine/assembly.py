@@ -15,6 +15,7 @@ from trident_py.operations.base import CombinerAggregator
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch
 from trident_py.planner.queries import state_queries, static_states
+from trident_py.schema import shown
 from trident_py.sinks.base import SinkTransaction
 from trident_py.states.base import StagingState, State, StateFactory
 
@@ -47,10 +48,18 @@ def states_of(
     """All states by name; those that nothing writes are made here.
 
     Raises:
-        StateError: a query asks a state of a kind that it can't ask.
+        StateError: a factory has made something else than is needed, or a query can't ask such a state.
     """
-    states = {each.name: each.state for each in everything(participants) if isinstance(each, StateParticipant)}
+    written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
+    states = {each.name: each.state for each in written}
     states |= {static.name: _made(static.factory, config, metrics) for static in static_states(graph)}
+    for name, state in states.items():
+        with graph.declaring(f"state {name!r}"):
+            if not isinstance(state, State):
+                raise StateError(f"its factory must make a State, it made {shown(state)}")
+    for each in written:
+        with graph.declaring(f"state {each.name!r}"):
+            each.check()
     for query in state_queries(graph):
         state, needs = states[query.state], query.function.needs
         if not isinstance(state, needs):

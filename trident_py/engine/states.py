@@ -18,6 +18,7 @@ from trident_py.engine.participants import Collect, Participant
 from trident_py.errors import StateError
 from trident_py.operations.base import CombinerAggregator, ReducerAggregator
 from trident_py.row import column_values, row_class
+from trident_py.schema import shown
 from trident_py.sinks.base import SinkTransaction
 from trident_py.states.base import (
     FencedState,
@@ -90,6 +91,13 @@ class StateParticipant(Participant):
         if self.tail is not None:
             self.tail(tx, values)
 
+    def check(self) -> None:
+        """Look at the state that the factory has made.
+
+        Raises:
+            StateError: it is none of the kind that is needed.
+        """
+
     def close(self) -> None:
         """Close what is ours to close."""
         if isinstance(self.state, FencedState):
@@ -132,6 +140,13 @@ class AggregateParticipant(StateParticipant):
     keys: int
     inputs: Sequence[str] = ()
 
+    def check(self) -> None:
+        """The state has values by key, or the one that is needed."""
+        wanted = MapState if self.keys else Snapshottable | MapState
+        if not isinstance(self.state, wanted):
+            names = "a MapState" if self.keys else "a Snapshottable or MapState"
+            raise StateError(f"persistent_aggregate needs {names}, its factory made {shown(self.state)}")
+
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         keys: list[tuple[Any, ...]] = list(zip(*columns[: self.keys], strict=True))
         if self.keys == 0:
@@ -163,10 +178,7 @@ class AggregateParticipant(StateParticipant):
             return [self.state.update(updater) for updater in updaters]
         if isinstance(self.state, MapState):
             return self.state.multi_update([list(key) for key in keys], updaters)
-        kind = "a MapState" if self.keys else "a Snapshottable"
-        raise StateError(
-            f"state {self.name!r}: persistent_aggregate needs {kind}, its factory made a {type(self.state).__name__}"
-        )
+        raise AssertionError(f"state {self.name!r} was not checked")
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(*key, value) for key, value in zip(keys, values, strict=True)]
