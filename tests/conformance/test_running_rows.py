@@ -170,10 +170,14 @@ def run(spark: SparkSession, zookeeper_server: EmbeddedZooKeeper, tmp_path_facto
     asked = topology.new_drpc_stream("joined")
     every = asked.state_query(counts, "args", TupleCollectionGet(), "word string, n bigint").project("word", "n")
     topology.join(every, "word", asked.map(lambda row: (row.args,), "key string"), "key", ["word", "n"])
+    lengths = topology.new_drpc_stream("by_partition").flat_map(lambda row: [(w,) for w in row.args], "word string")
+    spread = lengths.partition("ascii(word)").parallelism_hint(3).filter(lambda row: row.word != "z")
+    spread.partition_aggregate(Count(), "n").filter("n >= 0").broadcast().parallelism_hint(2)
     hosts = f"{zookeeper_server.hosts}/conformance"
     with topology.start(TridentConfig(zookeeper=hosts, max_spout_pending=2), spark=spark) as query:
         query.process_all_available(PATIENCE_SECS)
         answers = {args: [query.execute(name, args) for name in ("grouped", "joined")] for args in ("a", "x")}
+        answers["by_partition"] = query.execute("by_partition", "aabz")
         attempts = [(entry["txid"], entry["attempt_id"]) for entry in query.recent_progress]
     return Run(calls, persisted.calls, combined.calls, reduced.calls, answers, attempts, query.exception())
 
@@ -221,7 +225,9 @@ def test_b4_5_an_exception_in_the_commit_of_a_spout_fails_the_attempt(run: Run) 
 
 
 def test_D1_a_request_joins_itself_and_asks_a_sql_state(run: Run) -> None:
-    assert run.answers == {"a": [[["a", 2]], [["a", 2]]], "x": [[["x", None]], []]}
+    assert run.answers["a"] == [[["a", 2]], [["a", 2]]]
+    assert run.answers["x"] == [[["x", None]], []]
+    assert sorted(run.answers["by_partition"]) == [[0], [0], [1], [1], [2], [2]]  # as a batch: three, in two copies
 
 
 def test_b1_18_stopping_closes_what_was_opened(run: Run) -> None:

@@ -12,14 +12,18 @@ from pyspark.sql.types import StructType
 from trident_py.engine.reads import StateReads, States
 from trident_py.errors import RequestError, TridentError
 from trident_py.graph import Node, Operation, RequestSource
+from trident_py.planner.partitioning import is_placed
 from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.queries import RequestPlan, StateQuery
+from trident_py.planner.queries import RequestJob, RequestPlan, StateQuery
 from trident_py.planner.rowwise import RowOperation
 from trident_py.planner.steps import Values
 from trident_py.schema import shown
 
 BySpark: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
 """Runs one operation as a Spark job over the rows of its inputs."""
+
+Made: TypeAlias = dict[Node, Sequence[Values]]
+"""The rows of the nodes that are done."""
 
 
 @define(eq=False)
@@ -77,27 +81,38 @@ class Requests:
             raise RequestError(f"{where}: {type(cause).__name__}: {cause}{notes}") from error
 
     def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> list[list[Any]]:
-        made: dict[Node, Sequence[Values]] = {}
+        made: Made = {}
         self._run(plan.before, made, args, {})
         if plan.reading:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             reads.consistent(lambda states: self._run(plan.reading, made, args, states), left)
         self._run(plan.after, made, args, {})
-        return [list(row) for row in made[plan.answer]]
+        return [list(row) for row in self._rows(plan.answer, made)]
 
-    def _run(self, nodes: Sequence[Node], made: dict[Node, Sequence[Values]], args: str, states: States) -> None:
+    def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States) -> None:
         for node in nodes:
-            made[node] = self._made(node, [made[each] for each in node.inputs], args, states)
+            if not is_placed(node):  # what is, belongs into the job of what follows it
+                made[node] = self._made(node, made, args, states)
 
-    def _made(self, node: Node, inputs: Sequence[Sequence[Values]], args: str, states: States) -> Sequence[Values]:
-        schemas = [each.schema or StructType() for each in node.inputs]
+    def _made(self, node: Node, made: Made, args: str, states: States) -> Sequence[Values]:
         match node.operation:
             case RequestSource():
                 return [(args,)]
             case StateQuery() as query:
-                return RowPipeline(node.schema or StructType()).rows(
-                    query.answered(states[query.state], inputs[0], schemas[0])
-                )
+                found = query.answered(states[query.state], self._rows(node.inputs[0], made), _fields(node.inputs[0]))
+                return RowPipeline(_fields(node)).rows(found)
             case RowOperation() as operation:
-                return RowPipeline(schemas[0]).then(operation.step(schemas[0])).rows(inputs[0])
-        return self._by_spark(node.operation, list(zip(inputs, schemas, strict=True)))
+                (before,) = node.inputs
+                return RowPipeline(_fields(before)).then(operation.step(_fields(before))).rows(made[before])
+        return self._by_job(node, made)
+
+    def _rows(self, node: Node, made: Made) -> Sequence[Values]:
+        return made[node] if node in made else self._by_job(node, made)
+
+    def _by_job(self, node: Node, made: Made) -> Sequence[Values]:
+        job = RequestJob.of(node)
+        return self._by_spark(job, [(made[each], _fields(each)) for each in job.given])
+
+
+def _fields(node: Node) -> StructType:
+    return node.schema or StructType()

@@ -115,6 +115,13 @@ def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
 _KEEP_PARTITIONS = RowOperation | ColumnFilter | Transform | ParallelismHint
 
 
+def is_placed(node: Node) -> bool:
+    """Whether something before it says which partition its rows are in."""
+    if isinstance(node.operation, Repartition | ParallelismHint):
+        return True
+    return isinstance(node.operation, _KEEP_PARTITIONS) and any(map(is_placed, node.inputs))
+
+
 def hinted(node: Node, partitions: int = 0) -> Node:
     """``node`` with every hint told to what it is for, which is in front of it; the greatest counts, as in Storm."""
     operation = node.operation

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.graph import Graph, Node, Operation, Phase, RequestSource
 from trident_py.planner.flow import Flow
+from trident_py.planner.partitioning import hinted, is_placed
 from trident_py.planner.steps import RowCollector, Step, Values
 from trident_py.row import Row
 from trident_py.schema import append, select
@@ -150,3 +151,62 @@ def static_states(graph: Graph) -> list[StaticState]:
 
 def _needed(node: Node) -> set[Node]:
     return {node, *(before for each in node.inputs for before in _needed(each))}
+
+
+@frozen
+class _Given(Operation):
+    """Rows that are there: the input of a job of this number."""
+
+    title: str
+    number: int
+    schema: StructType
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """Their fields."""
+        return self.schema
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Never asked for: they are given."""
+        raise AssertionError(f"{self.title} is given, not built")
+
+
+@frozen
+class RequestJob(Operation):
+    """An operation of a request, with those before it that say which partitions there are: rows lose them between jobs.
+
+    Attributes:
+        end: the operation's node; what it is built on begins with what is given.
+        given: the nodes whose rows are its inputs.
+    """
+
+    title: str
+    end: Node
+    given: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> RequestJob:
+        """The job that gives the rows of ``node``."""
+        given: list[Node] = []
+        inputs = tuple(_from_given(each, given) for each in node.inputs)
+        return cls(node.operation.title, hinted(evolve(node, inputs=inputs)), tuple(given))
+
+    def output(self, inputs: Sequence[StructType]) -> StructType | None:
+        """Those of its end."""
+        return self.end.schema
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """All of it."""
+        return self._built(self.end, inputs, batch_id)
+
+    def _built(self, node: Node, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        if isinstance(node.operation, _Given):
+            return inputs[node.operation.number]
+        return node.operation.build([self._built(each, inputs, batch_id) for each in node.inputs], batch_id)
+
+
+def _from_given(node: Node, given: list[Node]) -> Node:
+    if is_placed(node):
+        return evolve(node, inputs=tuple(_from_given(each, given) for each in node.inputs))
+    given.append(node)
+    source = _Given(node.operation.title, len(given) - 1, node.schema or StructType())
+    return evolve(node, operation=source, inputs=())
