@@ -191,6 +191,5 @@ _INSTEAD: dict[str, str] = {
     "topology.component.": "Spark gives out memory and cores: spark.executor.memory, spark.task.cpus",
     "drpc.": "requests need no servers: TridentQuery.execute, which takes a timeout",
     "topology.transactional.id": "the topology's name is the key of what is stored",
-    "topology.spout.max.batch.size": "each spout says how large its batches are: max_batch_size, max_bytes_per_batch",
 }
 """What to use for other keys that begin like this."""

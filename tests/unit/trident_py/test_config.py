@@ -149,7 +149,7 @@ def test_the_servers_of_transactional_go_before_those_of_storm() -> None:
     ],
 )
 def test_servers_are_names_and_ports_are_numbers(conf: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"ZooKeeper (servers are a list of host names|port is a number from 1 to"):
+    with pytest.raises(ConfigError, match=r"ZooKeeper (servers are a list of host names|port is a number from 1 to)"):
         TridentConfig.from_storm(conf)
 
 
