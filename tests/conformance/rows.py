@@ -1,9 +1,10 @@
 """Storm's Trident row by row: what becomes of each here, and the test that shows it.
 
-The rows are in ``part_a.txt`` (the interface) and ``part_b.txt`` (how the coordinator behaves), a line each:
-``id | Storm | verdict | here | test``. A test is called by its function's name, with its file in front where others
-have that name; a parameter of it may follow in brackets. Whoever builds what is "not yet" there changes that line, and
-runs ``python -m tests.conformance``, which writes the table of ``docs/coming-from-storm.md``.
+The rows are in ``part_a.txt`` (the interface), ``part_b.txt`` (how the coordinator behaves) and ``part_d.txt`` (what
+was found wrong in it), a line each: ``id | Storm | verdict | here | test``. A test is called by its function's name,
+with its file in front where others have that name; a parameter of it may follow in brackets. Whoever builds what is
+"not yet" there changes that line, and runs ``python -m tests.conformance``, which writes the table of
+``docs/coming-from-storm.md``.
 """
 
 from __future__ import annotations
@@ -45,11 +46,22 @@ PART_B = {
 }  # fmt: skip
 """How many rules each section has; ``b.0`` is one by itself."""
 
+DEFECTS = 20
+"""How many defects were found; ``c``, beside them, is the matrix of guarantees."""
+
 IDS = [
     *(f"{section}{number}" for section, count in PART_A.items() for number in range(1, count + 1)),
     *(f"{section}-{number}" for section, count in PART_B.items() for number in range(1, count + 1)),
     "b.0",
+    "c",
+    *(f"I-{number}" for number in range(1, DEFECTS + 1)),
 ]
+
+PARTS = {
+    "part_a.txt": "The interface",
+    "part_b.txt": "How the coordinator behaves",
+    "part_d.txt": "What Storm promises, and what is wrong in it",
+}
 
 
 @frozen
@@ -78,7 +90,7 @@ class Section:
 
 
 def sections(part: str) -> list[Section]:
-    """The sections of ``part_a.txt`` or ``part_b.txt``."""
+    """The sections of one of the files."""
     found: list[tuple[str, list[Row]]] = []
     for line in (HERE / part).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
@@ -90,7 +102,7 @@ def sections(part: str) -> list[Section]:
 
 def rows() -> list[Row]:
     """All rows."""
-    return [row for part in ("part_a.txt", "part_b.txt") for section in sections(part) for row in section.rows]
+    return [row for part in PARTS for section in sections(part) for row in section.rows]
 
 
 def _row(line: str) -> Row:
@@ -148,7 +160,7 @@ def write() -> None:
 def _lines() -> Iterator[str]:
     counts = Counter(row.verdict for row in rows())
     yield ", ".join(f"{counts[verdict]} × {verdict.value}" for verdict in Verdict) + "."
-    for title, part in (("The interface", "part_a.txt"), ("How the coordinator behaves", "part_b.txt")):
+    for part, title in PARTS.items():
         yield f"\n### {title}"
         for section in sections(part):
             yield f"\n#### {section.title}\n"

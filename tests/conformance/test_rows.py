@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.rows import DOCUMENT, IDS, Row, Verdict, documented, known_tests, rendered, rows
 
-AHEAD = re.compile(r"(b\d+_\d+|[A-Z]+\d+)_")
+AHEAD = re.compile(r"(b\d+_\d+|I_\d+|[A-Z]+\d+)_")
 """An id at the beginning of a test's name: ``S12`` for a row, ``b1_8`` for a rule."""
 
 
@@ -33,7 +33,7 @@ def test_tests_are_called_after_their_rows() -> None:
             assert ids, f"{name} begins with no id of a row"
             assert ids <= shown_here, f"{name} begins with the id of a row that another test shows"
     for row in rows():
-        if row.test.startswith("tests/conformance/test_") and "b." not in row.id:
+        if row.test.startswith("tests/conformance/test_") and row.id[:2] not in ("b.", "I-"):
             assert _as_in_names(row) in _ids(row.test.partition("::test_")[2]), row
 
 
