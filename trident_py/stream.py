@@ -20,6 +20,7 @@ from trident_py.planner.endings import (
     UpdatedState,
     WrittenSink,
     check_unshared,
+    state_keys,
     state_name,
 )
 from trident_py.planner.extremes import BestRow, ExtremeRow
@@ -74,10 +75,9 @@ class Stream(RowStream):
                 raise TopologyError(f"the state is a TridentState of this topology, not {shown(state)}")
             check_instance(function, QueryFunction, "a query")
             names = names_of(in_fields)
-            if not names:
-                raise TopologyError("name at least one field for the query to see")
             out = schema_of(out_schema)
-            function.check(None if self.schema is None else select(self.schema, names), state.keys, out)
+            seen = None if self.schema is None else select(self.schema, names)
+            function.check(seen, state_keys(state._node), out)  # noqa: SLF001 - one concept
             return self._next(StateQuery(title=title, state=state.name, function=function, in_fields=names, out=out))
 
     # --- aggregates ---------------------------------------------------------------------------------------------------
@@ -201,19 +201,14 @@ class Stream(RowStream):
             out_schema: what it emits for `TridentState.new_values_stream`, if anything.
         """
         with self._declaring("partition_persist", updater) as title:
-            self._check_factory(state_factory)
+            check_unshared(self._graph, state_factory)
             check_instance(updater, StateUpdater, "a state updater")
-            if state_factory.lacks_fields:
-                raise TopologyError(f"{state_factory!r} keeps typed columns; use it with persistent_aggregate")
-            names = names_of(in_fields)
-            if not names:
-                raise TopologyError("name at least one field for the updater to see")
             operation = UpdatedState(
                 title=title,
-                name=self._state_name("state", state_factory),
+                name=state_name(self._graph, self._node, self._label, "state", state_factory),
                 factory=state_factory,
                 updater=updater,
-                in_fields=names,
+                in_fields=names_of(in_fields),
                 out_schema=None if out_schema is None else schema_of(out_schema),
             )
             return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
@@ -225,8 +220,8 @@ class Stream(RowStream):
             for node in self._graph.nodes:
                 if isinstance(node.operation, WrittenSink) and node.operation.sink is sink:
                     raise TopologyError(f"this sink is {node.operation.name!r} already; a sink takes one stream")
-            operation = WrittenSink(title=title, name=self._state_name("sink", sink), sink=sink)
-            self._graph.add(operation, self._node, label=self._label)
+            name = state_name(self._graph, self._node, self._label, "sink", sink)
+            self._graph.add(WrittenSink(title=title, name=name, sink=sink), self._node, label=self._label)
 
     # --- for GroupedStream --------------------------------------------------------------------------------------------
 
@@ -251,12 +246,12 @@ class Stream(RowStream):
         in_fields: str | Sequence[str] | None,
     ) -> TridentState:
         with self._declaring("persistent_aggregate", aggregator, *keys) as title:
-            self._check_factory(state_factory)
+            check_unshared(self._graph, state_factory)
             if isinstance(aggregator, Aggregator):
                 raise TopologyError("a state takes a CombinerAggregator or ReducerAggregator; use aggregate first")
             operation = AggregateState(
                 title=title,
-                name=self._state_name("state", state_factory),
+                name=state_name(self._graph, self._node, self._label, "state", state_factory),
                 factory=state_factory,
                 aggregator=aggregator,
                 aggregation=aggregation(title, keys, aggregator, out_field, in_fields),
@@ -275,8 +270,8 @@ class Stream(RowStream):
     ) -> Stream:
         with self._declaring("window", window, aggregator, *keys) as title:
             if store is not None:
-                self._check_factory(store)
-            name = self._state_name("window", store)
+                check_unshared(self._graph, store)
+            name = state_name(self._graph, self._node, self._label, "window", store)
             factory = store or LocalWindows(self._graph.topology, name)
             operation = window_state(title, name, factory, window, keys, emits_keys, in_fields, aggregator, out_schema)
             state = self._graph.add(operation, self._node, label=self._label)
@@ -293,13 +288,6 @@ class Stream(RowStream):
             select(self.schema, extreme.in_fields)
             best = BestRow(extreme.in_fields[0], key, greatest=isinstance(extreme, Max))
             return self.partition_aggregate(best, self.schema).aggregate(best, self.schema)
-
-    def _check_factory(self, factory: StateFactory) -> None:
-        check_instance(factory, StateFactory, "a state factory")
-        check_unshared(self._graph, factory)
-
-    def _state_name(self, kind: str, thing: object) -> str:
-        return state_name(self._graph, self._node, self._label, kind, thing)
 
 
 @frozen
@@ -395,15 +383,6 @@ class TridentState:
         """Under which it is known in the record, in errors and in ``explain()``."""
         operation = self._node.operation
         return operation.name if isinstance(operation, _States) else operation.title
-
-    @property
-    def keys(self) -> StructType | None:
-        """The group fields that its values are kept by, none if it is not grouped; None where nothing knows them."""
-        operation = self._node.operation
-        source = self._node.inputs[0].schema if self._node.inputs else None
-        if source is None or not isinstance(operation, AggregateState):
-            return None
-        return select(source, operation.aggregation.keys)
 
     def new_values_stream(self) -> Stream:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.

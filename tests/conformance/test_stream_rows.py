@@ -15,6 +15,7 @@ import pytest
 from attrs import define
 
 from tests.integration.trident_py.test_streams import PLACE, WORDS, Batch, Place, places, same
+from tests.unit.trident_py.planner.test_windowing import declared, driven
 from trident_py import (
     Aggregator,
     Assembly,
@@ -36,6 +37,7 @@ from trident_py import (
     Stream,
     TridentCollector,
     TridentTopology,
+    TumblingCount,
 )
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.plan import plan
@@ -230,6 +232,17 @@ def test_O1_operations_are_prepared_and_cleaned_up_where_they_run(batch: Batch, 
     both: list[Any] = [(WORDS, [("a", 1)]), (WORDS, [])]
     assert noted(lambda topology, *streams: topology.multi_reduce(streams, reducer, "n int"), *both) == [
         "reducer prepared", "reducer saw 1", "reducer cleaned up",
+    ]  # fmt: skip
+
+
+def test_W7_an_aggregator_is_prepared_for_the_windows_that_fire(tmp_path: Path) -> None:
+    aggregator = NotedAggregator(str(tmp_path / "log"), "aggregator")
+    with driven(declared(TumblingCount(2), aggregator, "n int"), "n int") as driver:
+        assert driver.commit([(1,)]) == []
+        assert not (tmp_path / "log").exists()
+        assert driver.commit([(2,), (3,), (4,), (5,)]) == [(2,), (2,)]
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "aggregator prepared", "aggregator began", "aggregator began", "aggregator cleaned up",
     ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from trident_py.planner.aggregation import AggregatedFields, Aggregation
 from trident_py.planner.flow import Flow
 from trident_py.planner.queries import StaticState
 from trident_py.planner.windowing import WindowState
-from trident_py.schema import select
+from trident_py.schema import select, shown
 from trident_py.sinks.base import TransactionalSink
 from trident_py.spark.frames import column
 from trident_py.states.base import StateFactory, StateUpdater
@@ -97,6 +97,13 @@ class UpdatedState(Operation):
         select(inputs[0], self.in_fields)
         return self.out_schema or StructType()
 
+    def __attrs_post_init__(self) -> None:
+        """Check what can be checked without knowing the input."""
+        if self.factory.lacks_fields:
+            raise TopologyError(f"{self.factory!r} keeps typed columns; use it with persistent_aggregate")
+        if not self.in_fields:
+            raise TopologyError("name at least one field for the updater to see")
+
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The rows for the updater."""
         return inputs[0].select(self.in_fields)
@@ -164,12 +171,22 @@ def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: ob
     return unused(label or own or f"{'-'.join(node.spouts)}-{kind}", state_names(graph))
 
 
+def state_keys(state: Node) -> StructType | None:
+    """The group fields that the values of ``state`` are kept by, empty: it is not grouped; None: nothing knows them."""
+    source = state.inputs[0].schema if state.inputs else None
+    if source is None or not isinstance(state.operation, AggregateState):
+        return None
+    return select(source, state.operation.aggregation.keys)
+
+
 def check_unshared(graph: Graph, factory: StateFactory) -> None:
-    """No other state keeps its data where ``factory`` does.
+    """It is a factory, and no other state keeps its data where ``factory`` does.
 
     Raises:
-        TopologyError: one does.
+        TopologyError: it isn't, or one does.
     """
+    if not isinstance(factory, StateFactory):
+        raise TopologyError(f"a state factory is an instance of StateFactory, not {shown(factory)}")
     states = [node.operation for node in graph.nodes if isinstance(node.operation, Ending)]
     used = [state.factory for state in states if not isinstance(state, WrittenSink)]
     if factory.name and factory in used:

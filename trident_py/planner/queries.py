@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
 from trident_py.graph import Graph, Node, Operation, Phase, RequestSource
 from trident_py.planner.flow import Flow
 from trident_py.planner.partitioning import hinted, is_placed
@@ -58,6 +59,11 @@ class StateQuery(Operation):
     function: QueryFunction[Any, Any]
     in_fields: tuple[str, ...]
     out: StructType
+
+    def __attrs_post_init__(self) -> None:
+        """Check what can be checked without knowing the input."""
+        if not self.in_fields:
+            raise TopologyError("name at least one field for the query to see")
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields, and those that the query emits."""

@@ -17,6 +17,7 @@ from trident_py.graph import Operation
 from trident_py.planner.aggregation import AnyAggregator, Part, part_of
 from trident_py.planner.flow import Flow
 from trident_py.planner.partitioning import Repartition
+from trident_py.planner.pipeline import prepared
 from trident_py.planner.steps import Values
 from trident_py.row import Row, row_class
 from trident_py.schema import append, check_comparable, names_of, select, shown
@@ -57,7 +58,8 @@ class WindowUpdater(StateUpdater[MapState[bytes]]):
             batch = {UNGROUPED: list(tuples)}
         else:
             batch = {key: rows for key, (_, rows) in self._by_key(tuples).items()}
-        for fired in self.rows.feed(state, batch, now).values():
+        fired = [each for window in self.rows.feed(state, batch, now).values() for each in window]
+        with prepared([self.part.aggregator] if fired else [], self.title):
             for trigger, rows in fired:
                 for key, group in self._by_key(rows).values():
                     for result in self._results(trigger, group):
