@@ -143,10 +143,15 @@ class RequestSource(Operation):
 
 @define(eq=False)
 class Graph:
-    """The nodes of one topology, each behind its inputs."""
+    """The nodes of one topology, each behind its inputs.
+
+    Attributes:
+        parts: how many parts states have, by name, where somebody said so.
+    """
 
     topology: str
     nodes: list[Node] = field(factory=list)
+    parts: dict[str, int] = field(factory=dict)
 
     def add(self, operation: Operation, *inputs: Node, label: str | None = None) -> Node:
         """Declare ``operation`` on ``inputs``.

@@ -24,6 +24,7 @@ from trident_py.planner.endings import (
     state_name,
 )
 from trident_py.planner.extremes import BestRow, ExtremeRow
+from trident_py.planner.partitioning import parallelism_hint
 from trident_py.planner.queries import StateQuery, StaticState
 from trident_py.planner.windowing import partition_fields, window_state
 from trident_py.row_stream import RowStream, check_instance
@@ -383,6 +384,17 @@ class TridentState:
         """Under which it is known in the record, in errors and in ``explain()``."""
         operation = self._node.operation
         return operation.name if isinstance(operation, _States) else operation.title
+
+    def parallelism_hint(self, partitions: int) -> TridentState:
+        """Have the factory make so many states of a user's own, each for keys of its own (Storm TS2).
+
+        Their ``make_state`` is told which of how many they are. All are in the driver's process and take part in every
+        transaction, one after the other; a query asks the part that has the key. With another number keys move to other
+        parts. A shipped state is one whatever is said, so that a batch is in it or not.
+        """
+        with self._graph.declaring(f"parallelism_hint({partitions!r})") as title:
+            self._graph.parts[self.name] = parallelism_hint(title, partitions).partitions
+            return self
 
     def new_values_stream(self) -> Stream:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.

@@ -18,6 +18,7 @@ from trident_py.planner.queries import state_queries, static_states
 from trident_py.schema import shown
 from trident_py.sinks.base import SinkTransaction
 from trident_py.states.base import StagingState, State, StateFactory
+from trident_py.states.parts import PartitionedState, parts_of
 
 
 def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:
@@ -53,15 +54,15 @@ def states_of(
     written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     states = {each.name: each.state for each in written}
     states |= {static.name: _made(static.factory, config, metrics) for static in static_states(graph)}
-    for name, state in states.items():
+    for name, part in [(name, part) for name, state in states.items() for part in parts_of(state)]:
         with graph.declaring(f"state {name!r}"):
-            if not isinstance(state, State):
-                raise StateError(f"its factory must make a State, it made {shown(state)}")
+            if not isinstance(part, State):
+                raise StateError(f"its factory must make a State, it made {shown(part)}")
     for each in written:
         with graph.declaring(f"state {each.name!r}"):
             each.check()
     for query in state_queries(graph):
-        state, needs = states[query.state], query.function.needs
+        (state, *_), needs = parts_of(states[query.state]), query.function.needs
         if not isinstance(state, needs):
             wanted = " or ".join(kind.__name__ for kind in needs)
             raise StateError(
@@ -83,7 +84,7 @@ def _aggregating(
     aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics, *, by_tasks: bool
 ) -> StateParticipant:
     tail, fed = _tail(aggregate.new_values, config, metrics)
-    state, aggregator = _made(aggregate.factory, config, metrics), aggregate.aggregator
+    state, aggregator = _made(aggregate.factory, config, metrics, aggregate.parts), aggregate.aggregator
     if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None and by_tasks:
         return StagedParticipant(name=aggregate.name, state=state, aggregator=aggregator)
     return AggregateParticipant(
@@ -101,10 +102,11 @@ def _updating(persist: PartitionPersist, config: TridentConfig, metrics: Metrics
     tail, fed = _tail(persist.new_values, config, metrics)
     return UpdateParticipant(
         name=persist.name,
-        state=_made(persist.factory, config, metrics),
+        state=_made(persist.factory, config, metrics, persist.parts),
         updater=persist.updater,
         inputs=persist.fields.names,
         outputs=persist.out_schema.names if persist.out_schema else (),
+        places=persist.places,
         tail=tail,
         fed=fed,
     )
@@ -116,8 +118,9 @@ def _fed(persist: PartitionPersist | PersistentAggregate, config: TridentConfig,
     return _updating(persist, config, metrics)
 
 
-def _made(factory: StateFactory, config: TridentConfig, metrics: Metrics) -> State:
-    return factory.make_state(config, metrics, 0, 1)
+def _made(factory: StateFactory, config: TridentConfig, metrics: Metrics, parts: int = 1) -> State:
+    made = [factory.make_state(config, metrics, number, parts) for number in range(parts)]
+    return made[0] if parts == 1 else PartitionedState(made)
 
 
 def _tail(

@@ -32,6 +32,7 @@ from trident_py.states.base import (
     reducer_updater,
 )
 from trident_py.states.keys import encode_key
+from trident_py.states.parts import gathered, parts_of, spread
 
 log = logging.getLogger(__name__)
 
@@ -143,9 +144,10 @@ class AggregateParticipant(StateParticipant):
     def check(self) -> None:
         """The state has values by key, or the one that is needed."""
         wanted = MapState if self.keys else Snapshottable | MapState
-        if not isinstance(self.state, wanted):
-            names = "a MapState" if self.keys else "a Snapshottable or MapState"
-            raise StateError(f"persistent_aggregate needs {names}, its factory made {shown(self.state)}")
+        for part in parts_of(self.state):
+            if not isinstance(part, wanted):
+                names = "a MapState" if self.keys else "a Snapshottable or MapState"
+                raise StateError(f"persistent_aggregate needs {names}, its factory made {shown(part)}")
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         keys: list[tuple[Any, ...]] = list(zip(*columns[: self.keys], strict=True))
@@ -172,12 +174,21 @@ class AggregateParticipant(StateParticipant):
         return [key for key, _ in found], [reducer_updater(aggregator, group) for _, group in found]
 
     def _update(self, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
-        if not keys:
-            return []
-        if isinstance(self.state, Snapshottable) and self.keys == 0:
-            return [self.state.update(updater) for updater in updaters]
-        if isinstance(self.state, MapState):
-            return self.state.multi_update([list(key) for key in keys], updaters)
+        found = [
+            (
+                positions,
+                self._update_part(part, [keys[each] for each in positions], [updaters[each] for each in positions]),
+            )
+            for part, positions in spread(self.state, keys)
+            if positions
+        ]
+        return gathered(found, len(keys))
+
+    def _update_part(self, part: State, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
+        if isinstance(part, Snapshottable) and self.keys == 0:
+            return [part.update(updater) for updater in updaters]
+        if isinstance(part, MapState):
+            return part.multi_update([list(key) for key in keys], updaters)
         raise AssertionError(f"state {self.name!r} was not checked")
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -235,14 +246,18 @@ class UpdateParticipant(StateParticipant):
     Attributes:
         inputs: the fields of the rows that the updater sees.
         outputs: the fields of what it emits.
+        places: positions of the inputs that say which part of the state a row is for.
     """
 
     updater: StateUpdater[Any]
     inputs: Sequence[str]
     outputs: Sequence[str] = ()
+    places: Sequence[int] = ()
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
         rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
-        self.updater.update_state(self.state, rows, collector)
+        keys = [[row[place] for place in self.places] for row in rows]
+        for part, positions in spread(self.state, keys):
+            self.updater.update_state(part, [rows[each] for each in positions], collector)
         return collector.rows

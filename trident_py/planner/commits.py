@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
@@ -14,6 +14,7 @@ from trident_py.operations.base import CombinerAggregator, ReducerAggregator
 from trident_py.planner.aggregation import Aggregation
 from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink, renamed_keys
 from trident_py.planner.flow import project_step
+from trident_py.planner.partitioning import fields_before, hint_before
 from trident_py.planner.pipeline import RowPipeline
 from trident_py.planner.rowwise import RowOperation
 from trident_py.planner.steps import ProjectStep
@@ -21,7 +22,7 @@ from trident_py.planner.windowing import WindowState
 from trident_py.row import Row, rows_of
 from trident_py.schema import arrow_table, select
 from trident_py.sinks.base import TransactionalSink
-from trident_py.states.base import StateFactory, StateUpdater
+from trident_py.states.base import StateFactory, StateKind, StateUpdater
 
 
 @frozen(kw_only=True)
@@ -63,6 +64,7 @@ class PersistentAggregate:
             exactly one row), or the inputs of a reducer, one row for each. A key that is also an input comes twice,
             first as ``_key_<name>``.
         new_values: what follows; its rows are the keys and the value.
+        parts: how many states the factory makes, each for keys of its own.
     """
 
     name: str
@@ -73,6 +75,7 @@ class PersistentAggregate:
     out: StructField
     fields: StructType
     new_values: CommitStream | None
+    parts: int = 1
 
 
 @frozen(kw_only=True)
@@ -84,6 +87,8 @@ class PartitionPersist:
         fields: what the branch's frame has, and the updater sees of each row.
         out_schema: what the updater emits; None: nothing.
         new_values: what follows; its rows are what the updater emitted.
+        parts: how many states the factory makes, each for rows of its own.
+        places: positions of the fields that say which part a row is for.
     """
 
     name: str
@@ -92,6 +97,8 @@ class PartitionPersist:
     fields: StructType
     out_schema: StructType | None
     new_values: CommitStream | None
+    parts: int = 1
+    places: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -110,18 +117,32 @@ class SinkWrite:
 
 Committer = PersistentAggregate | PartitionPersist | SinkWrite
 
+Persist = TypeVar("Persist", PersistentAggregate, PartitionPersist)
+
 
 def committer(graph: Graph, node: Node) -> Committer:
     """What takes the rows of ``node``, which is an `Ending` with known fields."""
     operation, source = node.operation, node.inputs[0].schema or StructType()
     match operation:
         case AggregateState():
-            return _persistent_aggregate(operation, source, _new_values(graph, node))
+            return _in_parts(graph, node, _persistent_aggregate(operation, source, _new_values(graph, node)))
         case UpdatedState() | WindowState():
-            return _partition_persist(operation, source, _new_values(graph, node))
+            return _in_parts(graph, node, _partition_persist(operation, source, _new_values(graph, node)))
         case WrittenSink():
             return SinkWrite(name=operation.name, sink=operation.sink, fields=source)
     raise AssertionError(f"{operation.title} ends no branch")
+
+
+def _in_parts(graph: Graph, node: Node, persist: Persist) -> Persist:
+    """As many parts as were asked for; a fenced state is one, so that a batch is in it or not."""
+    if persist.factory.kind is StateKind.FENCED:
+        return persist
+    parts, before = graph.parts.get(persist.name, 0), node.inputs[0]
+    if isinstance(persist, PersistentAggregate):
+        return evolve(persist, parts=max(1, parts) if persist.keys.fields else 1)
+    fields, names = fields_before(before), persist.fields.names
+    by = fields if fields and set(fields) <= set(names) else names
+    return evolve(persist, parts=parts or hint_before(before) or 1, places=tuple(map(names.index, by)))
 
 
 def _persistent_aggregate(
@@ -187,16 +208,16 @@ def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
         onward = _commit_stream(graph, node, RowPipeline(operation.output([source])))
         return CommitStream(pipeline=pipeline, aggregation=operation, streams=(onward,))
     if isinstance(operation, AggregateState):
-        return _aggregated(operation, pipeline, _new_values(graph, node))
+        return _aggregated(graph, node, operation, pipeline)
     if not isinstance(operation, UpdatedState | WindowState):
         raise AssertionError(f"{operation.title} can't run in the commit phase")
-    persist = _partition_persist(operation, source, _new_values(graph, node))
+    persist = _in_parts(graph, node, _partition_persist(operation, source, _new_values(graph, node)))
     return CommitStream(pipeline=pipeline.then(project_step(source, persist.fields.names)), persist=persist)
 
 
-def _aggregated(operation: AggregateState, pipeline: RowPipeline, new_values: CommitStream | None) -> CommitStream:
+def _aggregated(graph: Graph, node: Node, operation: AggregateState, pipeline: RowPipeline) -> CommitStream:
     """Rows on the driver into the frame that `PersistentAggregate` describes."""
-    persist = _persistent_aggregate(operation, pipeline.target, new_values)
+    persist = _in_parts(graph, node, _persistent_aggregate(operation, pipeline.target, _new_values(graph, node)))
     if isinstance(operation.aggregator, CombinerAggregator):
         return CommitStream(pipeline=pipeline, aggregation=operation.aggregation, persist=persist)
     step = ProjectStep(

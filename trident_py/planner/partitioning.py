@@ -135,3 +135,18 @@ def hinted(node: Node, partitions: int = 0) -> Node:
         spread = Repartition(title=operation.title, kind=Partitioning.SHUFFLE, partitions=partitions)
         return Node(spread, (changed,), node.schema, node.label, node.phase)
     return changed
+
+
+def hint_before(node: Node) -> int:
+    """How many partitions the hints say that lead to ``node``, back to its repartitioning; 0: there is none."""
+    hint = node.operation.partitions if isinstance(node.operation, ParallelismHint) else 0
+    if not isinstance(node.operation, _KEEP_PARTITIONS):
+        return hint
+    return max([hint, *map(hint_before, node.inputs)])
+
+
+def fields_before(node: Node) -> tuple[str, ...]:
+    """The fields by which the rows of ``node`` were brought together; empty: by none."""
+    if isinstance(node.operation, Repartition):
+        return node.operation.fields
+    return fields_before(node.inputs[0]) if isinstance(node.operation, _KEEP_PARTITIONS) else ()

@@ -119,7 +119,7 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
             if node.phase is not Phase.COMMIT:
                 flows[node] = _analysed(node, [flows[each] for each in node.inputs], spark)
             checked[node] = _known(node, tuple(checked[each] for each in node.inputs), flows.get(node))
-    return plan(Graph(graph.topology, list(checked.values())))
+    return plan(Graph(graph.topology, list(checked.values()), graph.parts))
 
 
 def _analysed(node: Node, inputs: list[Flow], spark: SparkSession) -> Flow:
