@@ -42,6 +42,7 @@ from coordinators.zookeeper import Conflict, Unanswered, ZooKeeperSession
 log = logging.getLogger(__name__)
 
 WAIT_BEYOND_SESSION_SECONDS = 5.0
+JUDGE_SECONDS = 2.0  # for whoever has lost its session to see why; cut off, it ends without knowing
 STANDBY_RETRY_SECONDS = 1.0
 READ_TRIES = 50
 
@@ -299,7 +300,7 @@ class ZooKeeperRecordStore:
     def judged(self, lost: CoordinationLost) -> TridentError:
         """Why we don't lead any more, now that the session is lost: as a new session sees it, if there can be one."""
         try:
-            session = self._session.another()
+            session = self._session.another(JUDGE_SECONDS)
         except TridentError:
             return lost
         try:

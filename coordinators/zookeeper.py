@@ -114,9 +114,17 @@ class ZooKeeperSession:
 
     @classmethod
     def connect(
-        cls, hosts: str, *, who: str, session_timeout: float, access: ZooKeeperAccess = ANONYMOUS
+        cls,
+        hosts: str,
+        *,
+        who: str,
+        session_timeout: float,
+        access: ZooKeeperAccess = ANONYMOUS,
+        patience: float | None = None,
     ) -> ZooKeeperSession:
-        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``session_timeout`` seconds but at least 5.
+        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
+
+        None: ``session_timeout`` seconds, but at least 5.
 
         Raises:
             ConfigError: ``hosts`` is no connection string, or a server could not prove to be who it should be.
@@ -129,22 +137,24 @@ class ZooKeeperSession:
         tries = Tries.of(client)
         client.start_async()
         try:
-            session.seconds = tries.granted(who, hosts, max(session_timeout, CONNECT_SECONDS_MIN))
+            session.seconds = tries.granted(who, hosts, patience or max(session_timeout, CONNECT_SECONDS_MIN))
         except BaseException:
-            session.close()
+            session._begin_to_close()  # there is no session yet that anybody would wait for
             raise
         if session.seconds != session_timeout:
             log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, session.seconds)
         session._answered = monotonic()
         return session
 
-    def another(self) -> ZooKeeperSession:
-        """A new session with the same servers.
+    def another(self, patience: float) -> ZooKeeperSession:
+        """A new session with the same servers, within ``patience`` seconds.
 
         Raises:
             CoordinationLost: none of them answers.
         """
-        return self.connect(self.hosts, who=self.who, session_timeout=self.seconds, access=self.access)
+        return self.connect(
+            self.hosts, who=self.who, session_timeout=self.seconds, access=self.access, patience=patience
+        )
 
     @property
     def chroot(self) -> str:
