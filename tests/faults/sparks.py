@@ -40,7 +40,7 @@ def _(case: Case) -> None:
 @fault("executor-killed")
 def _(case: Case) -> None:
     """C1: an executor dies in mid-job; Spark runs its tasks on another one."""
-    leader = case.world.new_driver("local-cluster[2,1,700]")
+    leader = case.world.new_driver("local-cluster[2,1,1024]")
     case.world.await_warm(leader)
     case.lead(leader)
     case.await_commits(2)
