@@ -173,7 +173,7 @@ def main() -> int:
 
 
 def set_clock(ahead: float) -> None:
-    """Let this process take it to be so much later. (With libfaketime neither Python's waits nor the JVM's work.)"""
+    """Let this process take it to be so much later; with libfaketime neither its waits nor a JVM's work."""
     real = time.time
     time.time = lambda: real() + ahead
 
