@@ -124,10 +124,12 @@ class ScriptedCoordinator(BatchCoordinator[Any]):
 @define
 class ScriptedEmitter(Emitter[Any]):
     recorder: Recorder
+    spark: SparkSession
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Any, collector: TridentCollector) -> None:
-        for value in range(*metadata):
-            collector.emit((attempt.txid, attempt.attempt_id, value))
+        rows = [(attempt.txid, attempt.attempt_id, value) for value in range(*metadata)]
+        # With the attempt in it no row comes again as it was; a DataFrame's are not compared.
+        collector.emit_dataframe(self.spark.createDataFrame(rows, ScriptedSpout.output_schema))
         self.recorder.record("emitter.emitBatch", str(attempt), metadata)
 
     def success(self, attempt: TransactionAttempt) -> None:
@@ -148,12 +150,14 @@ class ScriptedSpout(ITridentSpout[Any]):
         return ScriptedCoordinator(self.recorder)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> ScriptedEmitter:
-        return ScriptedEmitter(self.recorder)
+        assert context.spark is not None
+        return ScriptedEmitter(self.recorder, context.spark)
 
 
 class ScriptedCommitterSpout(ScriptedSpout, ICommitterTridentSpout[Any]):
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> ScriptedEmitter:
-        return ScriptedCommitterEmitter(self.recorder)
+        assert context.spark is not None
+        return ScriptedCommitterEmitter(self.recorder, context.spark)
 
 
 @define
