@@ -42,7 +42,7 @@ from coordinators.zookeeper import Conflict, Unanswered, ZooKeeperSession
 log = logging.getLogger(__name__)
 
 WAIT_BEYOND_SESSION_SECONDS = 5.0
-JUDGE_SECONDS = 2.0  # for whoever has lost its session to see why; cut off, it ends without knowing
+JUDGE_SECONDS = 4.0  # for whoever has lost its session to see why; cut off, it ends without knowing
 STANDBY_RETRY_SECONDS = 1.0
 READ_TRIES = 50
 
