@@ -151,6 +151,8 @@ class Watch:
         )
 
     def _print_now_and_then(self) -> None:
+        if self.query.exception() is not None:
+            return  # it is ending, and is about to say of what
         if not self.console.is_terminal and time.monotonic() >= self._next_line_at:
             self._next_line_at = time.monotonic() + LINE_SECS
             self.say(self.line())
