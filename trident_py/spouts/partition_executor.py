@@ -149,6 +149,13 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
                 )
             found |= note["extents"]
             errors += note["errors"]
+        missing = sorted(set(self._emitting.get("extents", ())) - set(found)) if self.exact else []
+        if missing:
+            raise SpoutError(
+                f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: no task emitted "
+                f"partition {missing[0]!r} again; get_ordered_partitions and get_partitions_for_task must give the "
+                f"partitions of a batch each time"
+            )
         self._extents[attempt.txid] = found
         self.news.positions = self._positions_upto_now()
         return Learned({**self._emitting, "extents": found}, found, errors)

@@ -201,6 +201,13 @@ def test_two_tasks_with_one_partition_are_an_error_that_names_it() -> None:
         emitter.learn(TransactionAttempt(1, 0), [note, note])
 
 
+def test_a_partition_that_no_task_emits_again_is_an_error_that_names_it() -> None:
+    emitter = emitter_of(Exact())
+    metadata = {"partitions": ["a"], "extents": {"a": 2, "gone": 4}}
+    with pytest.raises(SpoutError, match=r"attempt 1:1: no task emitted partition 'gone' again"):
+        run(emitter, "1:1", metadata)
+
+
 @pytest.mark.parametrize(
     ("ordered", "returned", "error", "complaint"),
     [
