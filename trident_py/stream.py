@@ -1,5 +1,7 @@
 """What users declare with: streams, grouped streams and states. Each call checks, adds a node, and returns a handle."""
 
+# ruff: noqa: SLF001 - streams, groups and states are handles of one graph
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -72,13 +74,13 @@ class Stream(RowStream):
             out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
         """
         with self._declaring("state_query", getattr(state, "name", state), function) as title:
-            if not isinstance(state, TridentState) or state._graph is not self._graph:  # noqa: SLF001 - one concept
+            if not isinstance(state, TridentState) or state._graph is not self._graph:
                 raise TopologyError(f"the state is a TridentState of this topology, not {shown(state)}")
             check_instance(function, QueryFunction, "a query")
             names = names_of(in_fields)
             out = schema_of(out_schema)
             seen = None if self.schema is None else select(self.schema, names)
-            function.check(seen, state_keys(state._node), out)  # noqa: SLF001 - one concept
+            function.check(seen, state_keys(state._node), out)
             return self._next(StateQuery(title=title, state=state.name, function=function, in_fields=names, out=out))
 
     # --- aggregates ---------------------------------------------------------------------------------------------------
@@ -305,24 +307,14 @@ class GroupedStream:
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group of the batch: the group fields and the result; no rows for an empty batch.
-
-        The arguments are those of `Stream.aggregate`.
-        """
-        return self._stream._aggregate(  # noqa: SLF001 - one concept
-            "aggregate", self.group_fields, aggregator, out, in_fields
-        )
+        """Aggregates each group of the batch, if it has rows: the group fields and the result; see `Stream.aggregate`."""
+        return self._stream._aggregate("aggregate", self.group_fields, aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group of each partition where it is: a group may come once for each partition (Storm G6).
-
-        The arguments are those of `Stream.aggregate`.
-        """
-        return self._stream._aggregate(  # noqa: SLF001 - one concept
-            "partition_aggregate", self.group_fields, aggregator, out, in_fields
-        )
+        """Aggregates each group where it is: it may come once for each partition (Storm G6); see `Stream.aggregate`."""
+        return self._stream._aggregate("partition_aggregate", self.group_fields, aggregator, out, in_fields)
 
     def state_query(
         self,
@@ -345,13 +337,8 @@ class GroupedStream:
         out_field: str | StructType,
         in_fields: str | Sequence[str] | None = None,
     ) -> TridentState:
-        """Aggregates all batches into a value of a state for each group.
-
-        The arguments are those of `Stream.aggregate`.
-        """
-        return self._stream._persistent_aggregate(  # noqa: SLF001 - one concept
-            self.group_fields, state_factory, aggregator, out_field, in_fields
-        )
+        """Aggregates all batches into a value of a state for each group; the arguments are those of `Stream.aggregate`."""
+        return self._stream._persistent_aggregate(self.group_fields, state_factory, aggregator, out_field, in_fields)
 
     def window(
         self,
@@ -367,9 +354,7 @@ class GroupedStream:
         A window by count waits for rows of its group, as long as it takes; a group is never forgotten. The arguments
         are those of `Stream.window`.
         """
-        return self._stream._window(  # noqa: SLF001 - one concept
-            self.group_fields, True, window, in_fields, aggregator, out_schema, store
-        )
+        return self._stream._window(self.group_fields, True, window, in_fields, aggregator, out_schema, store)
 
 
 @frozen

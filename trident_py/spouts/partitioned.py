@@ -115,19 +115,15 @@ class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
         """Emit the very rows for which `emit_batch_new` returned ``partition_meta``."""
 
 
-class IOpaquePartitionedTridentSpout(ABC, Generic[Ps, P, M]):
-    """A partitioned source that may give other rows when a batch is emitted again (Storm P8).
-
-    It is pickled into the tasks, so it should hold settings, and open connections in its halves.
+class PartitionedSpout(ABC, Generic[Ps, P, M]):
+    """What both kinds have in common. It is pickled into the tasks: hold settings in it, and connect in its halves.
 
     Attributes:
         output_schema: the fields of its rows, a DDL string or a ``StructType``.
     """
 
     output_schema: str | StructType
-    replay: ClassVar[Replay] = Replay.OPAQUE
     Coordinator = PartitionedCoordinator
-    Emitter: ClassVar[type] = OpaquePartitionedEmitter
 
     @abstractmethod
     def get_coordinator(self, conf: TridentConfig, context: TopologyContext) -> PartitionedCoordinator[Ps]:
@@ -138,24 +134,19 @@ class IOpaquePartitionedTridentSpout(ABC, Generic[Ps, P, M]):
         """The half that emits; made in Spark's worker processes. ``context.spark`` is None there."""
 
 
-class IPartitionedTridentSpout(ABC, Generic[Ps, P, M]):
-    """A partitioned source of which metadata gives the same batch again, also after a crash (Storm P7).
+class IOpaquePartitionedTridentSpout(PartitionedSpout[Ps, P, M]):
+    """A partitioned source that may give other rows when a batch is emitted again (Storm P8)."""
 
-    It is pickled into the tasks, so it should hold settings, and open connections in its halves.
+    replay: ClassVar[Replay] = Replay.OPAQUE
+    Emitter: ClassVar[type] = OpaquePartitionedEmitter
 
-    Attributes:
-        output_schema: the fields of its rows, a DDL string or a ``StructType``.
-    """
 
-    output_schema: str | StructType
+class IPartitionedTridentSpout(PartitionedSpout[Ps, P, M]):
+    """A partitioned source of which metadata gives the same batch again, also after a crash (Storm P7)."""
+
     replay: ClassVar[Replay] = Replay.EXACT
-    Coordinator = PartitionedCoordinator
     Emitter: ClassVar[type] = PartitionedEmitter
 
     @abstractmethod
-    def get_coordinator(self, conf: TridentConfig, context: TopologyContext) -> PartitionedCoordinator[Ps]:
-        """The half that knows the partitions; made once per run, in the driver's process."""
-
-    @abstractmethod
     def get_emitter(self, conf: TridentConfig, context: TopologyContext) -> PartitionedEmitter[Ps, P, M]:
-        """The half that emits; made in Spark's worker processes. ``context.spark`` is None there."""
+        """The half that emits, also again."""
