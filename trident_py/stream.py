@@ -307,7 +307,7 @@ class GroupedStream:
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group of the batch, if it has rows: the group fields and the result; see `Stream.aggregate`."""
+        """Aggregates each group of the batch, if it has rows: the group fields and the result; as `Stream.aggregate`."""
         return self._stream._aggregate("aggregate", self.group_fields, aggregator, out, in_fields)
 
     def partition_aggregate(
@@ -337,7 +337,7 @@ class GroupedStream:
         out_field: str | StructType,
         in_fields: str | Sequence[str] | None = None,
     ) -> TridentState:
-        """Aggregates all batches into a value of a state for each group; the arguments are those of `Stream.aggregate`."""
+        """Aggregates all batches into a value of a state for each group; arguments as in `Stream.aggregate`."""
         return self._stream._persistent_aggregate(self.group_fields, state_factory, aggregator, out_field, in_fields)
 
     def window(
