@@ -307,7 +307,7 @@ class GroupedStream:
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group of the batch, if it has rows: the group fields and the result; as `Stream.aggregate`."""
+        """Aggregates each group of the batch: the group fields and the result; no rows for an empty batch."""
         return self._stream._aggregate("aggregate", self.group_fields, aggregator, out, in_fields)
 
     def partition_aggregate(
