@@ -323,7 +323,7 @@ class GroupedStream:
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """As `Stream.state_query`: a state is one partition here, so there is nothing to bring together (Storm G5)."""
+        """As `Stream.state_query`: whichever part of the state has the key is asked (Storm G5)."""
         return self._stream.state_query(state, in_fields, function, out_schema)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:

@@ -201,7 +201,7 @@ def test_ST9_ST27_what_is_not_grouped_goes_into_one_value(run: Run) -> None:
     assert run.reduced[1:6] == [("begin", 1), ("value", 103), ("commit", 1), ("begin", 2), ("commit", 2)]
 
 
-def test_O13_ST2_ST3_a_state_is_told_its_partition_and_given_metrics(run: Run) -> None:
+def test_O13_ST2_a_state_is_told_its_partition_and_given_metrics(run: Run) -> None:
     assert run.persisted[0] == ("made", 1, {"made": 1}, 0, 1)
     assert run.reduced[0][0] == "made"
 
