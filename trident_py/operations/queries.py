@@ -72,7 +72,7 @@ class SnapshotGet(QueryFunction[Any, Any]):
 class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
     """All that is in a state, for every row: an output field for each part of the key, and one for the value.
 
-    Of a state in several parts, what is in the part that has the row's key; Storm gives no more ever (Storm B6).
+    Of a state in several parts it is all that the part with the row's key has, as in Storm (B6).
     """
 
     needs = (ITupleCollection,)
