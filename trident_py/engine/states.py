@@ -32,7 +32,7 @@ from trident_py.states.base import (
     reducer_updater,
 )
 from trident_py.states.keys import encode_key
-from trident_py.states.parts import gathered, parts_of, spread
+from trident_py.states.parts import PartitionedState, gathered, parts_of, spread
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +174,8 @@ class AggregateParticipant(StateParticipant):
         return [key for key, _ in found], [reducer_updater(aggregator, group) for _, group in found]
 
     def _update(self, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
+        if not isinstance(self.state, PartitionedState):
+            return self._update_part(self.state, keys, updaters) if keys else []
         found = [
             (
                 positions,
@@ -257,6 +259,9 @@ class UpdateParticipant(StateParticipant):
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
         rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+        if not isinstance(self.state, PartitionedState):
+            self.updater.update_state(self.state, rows, collector)
+            return collector.rows
         keys = [[row[place] for place in self.places] for row in rows]
         for part, positions in spread(self.state, keys):
             self.updater.update_state(part, [rows[each] for each in positions], collector)

@@ -18,7 +18,7 @@ from trident_py.row import Row
 from trident_py.schema import append, select
 from trident_py.spark.frames import empty_frame
 from trident_py.states.base import QueryFunction, State, StateFactory
-from trident_py.states.parts import gathered, spread
+from trident_py.states.parts import PartitionedState, gathered, spread
 
 
 @frozen(kw_only=True)
@@ -33,18 +33,23 @@ class QueryStep(Step):
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """One copy of the row for each emitted tuple, with its values behind (Storm S15)."""
         args = list(views)
-        found = [
-            (positions, self._asked(part, [args[each] for each in positions]))
-            for part, positions in spread(self.state, args)
-            if positions
-        ]
-        results = gathered(found, len(args))
+        results = (
+            self._asked_in_parts(args) if isinstance(self.state, PartitionedState) else self._asked(self.state, args)
+        )
         collector = RowCollector(self.title, self.out)
         made: list[Values] = []
         for row, view, result in zip(rows, args, results, strict=True):
             self.function.execute(view, result, collector)
             made.extend([(*row, *emitted) for emitted in collector.take()])
         return made
+
+    def _asked_in_parts(self, args: list[Row]) -> Sequence[Any]:
+        found = [
+            (positions, self._asked(part, [args[each] for each in positions]))
+            for part, positions in spread(self.state, args)
+            if positions
+        ]
+        return gathered(found, len(args))
 
     def _asked(self, part: State, args: list[Row]) -> Sequence[Any]:
         results = self.function.batch_retrieve(part, args)

@@ -24,7 +24,7 @@ from trident_py.schema import schema_of
 from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
-from trident_py.states.base import State, StateFactory, StateUpdater
+from trident_py.states.base import QueryFunction, State, StateFactory, StateUpdater
 from trident_py.states.maps import OpaqueMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.parts import PartitionedState, gathered, spread
@@ -169,3 +169,23 @@ def test_every_key_is_in_one_part_and_comes_back_in_its_place(keys: list[Any], c
     found = [(positions, [keys[each] for each in positions]) for _, positions in spread(state, keys)]
     assert len(found) == count
     assert gathered(found, len(keys)) == keys
+
+
+def test_s15_a_state_of_one_part_is_asked_once_a_batch_also_an_empty_one() -> None:
+    asked: list[int] = []
+
+    class Asking(QueryFunction[State, int]):
+        def batch_retrieve(self, state: State, args: Sequence[Any]) -> Sequence[int]:
+            asked.append(len(args))
+            return [0] * len(args)
+
+        def execute(self, row: Any, result: int, collector: Any) -> None:
+            collector.emit((result,))
+
+    topology, words = stream()
+    counts = words.group_by("word").persistent_aggregate(OpaqueMap.factory(lambda: Store({})), Count(), "count")
+    words.state_query(counts, "word", Asking(), "found bigint")
+    (query,) = state_queries(topology._graph)
+    for rows in ([], [("a", 1), ("b", 2)]):
+        query.answered(Shard(0), rows, schema_of("word string, n int"))
+    assert asked == [0, 2]
