@@ -9,7 +9,11 @@ most ``max_spout_pending`` of them exist. Each goes
     PROCESSING ──($batch acked)──▶ PROCESSED ──(is the lowest)──▶ COMMITTING ──($commit acked)──▶ gone
 
 The first and last arrows are triggered by events, the middle one by the state itself: whenever the lowest active
-transaction is PROCESSED, its commit starts. So commits are strictly in order, and only one runs at a time.
+transaction is PROCESSED and nothing commits, its commit starts. So commits are strictly in order, one at a time.
+
+Where every state can take several transactions in one atomic step, those behind the lowest that are PROCESSED as well
+commit with it: a run. Its members are announced, acked and closed in txid order, each by itself; they fail together,
+since nobody knows of a failed step which of them it has applied.
 
 Where it leaves Storm's ``MasterBatchCoordinator`` on purpose: what is durable is stored before it is announced (Storm
 announces success first); emission stops at the first txid that is not ready (Storm goes on past it, and hands out the
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import islice, takewhile
 
 from attrs import define, field
 
@@ -48,6 +53,8 @@ class AttemptStatus(StrEnum):
     PROCESSING = "processing"
     PROCESSED = "processed"
     COMMITTING = "committing"
+    COMMITTED = "committed"
+    """By its own ledger; it is closed when those below it are."""
 
 
 @define
@@ -66,6 +73,7 @@ class MasterBatchCoordinator:
         max_spout_pending: how many transactions may be active at once, at least 1. May be changed between events.
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of every transaction from ``current_txid`` on that was ever tried.
+        run_max: how many transactions may commit together, at least 1.
         pin_commits: store which attempt is about to commit before its commit is announced, for sinks that can't
             fence and spouts whose batches aren't fixed by their metadata.
         committing: the pinned attempts whose commit is not closed. A failure doesn't unpin: a late task may still
@@ -75,6 +83,7 @@ class MasterBatchCoordinator:
     max_spout_pending: int = 1
     current_txid: int = INITIAL_TXID
     attempt_ids: dict[int, int] = field(factory=dict)
+    run_max: int = 1
     pin_commits: bool = False
     committing: tuple[TransactionAttempt, ...] = ()
     paused: bool = False
@@ -140,10 +149,15 @@ class MasterBatchCoordinator:
             case StreamId.BATCH, AttemptStatus.PROCESSING:
                 entry.status = AttemptStatus.PROCESSED
             case StreamId.COMMIT, AttemptStatus.COMMITTING:
-                yield from self._close(attempt)
+                entry.status = AttemptStatus.COMMITTED
+                yield from self._close_committed()
             case _:
                 return
         yield from self._commit_lowest()
+
+    def _close_committed(self) -> Iterator[Command]:
+        while (entry := self._active.get(self.current_txid)) and entry.status is AttemptStatus.COMMITTED:
+            yield from self._close(entry.attempt)
 
     def _close(self, attempt: TransactionAttempt) -> Iterator[Command]:
         del self._active[attempt.txid]
@@ -154,19 +168,24 @@ class MasterBatchCoordinator:
         yield EmitSuccess(attempt)
 
     def _commit_lowest(self) -> Iterator[Command]:
-        entry = self._active.get(self.current_txid)
-        if entry is None or entry.status is not AttemptStatus.PROCESSED:
-            return
-        entry.status = AttemptStatus.COMMITTING
-        if self.pin_commits:
-            self.committing = (entry.attempt,)
+        processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
+        run = list(islice(processed, self.run_max))
+        for entry in run:
+            entry.status = AttemptStatus.COMMITTING
+        if run and self.pin_commits:
+            pinned = [entry.attempt for entry in run]
+            # What an earlier, longer run has pinned behind this one stays: a late task may still apply it.
+            self.committing = (*pinned, *(pin for pin in self.committing if pin.txid > pinned[-1].txid))
             yield self._store()
-        yield EmitCommit(entry.attempt)
+        for entry in run:
+            yield EmitCommit(entry.attempt)
 
     def _fail(self, attempt: TransactionAttempt) -> Iterator[Command]:
         if not self.is_live(attempt):
             return
-        for txid in [txid for txid in self._active if txid >= attempt.txid]:
+        commits = self._active[attempt.txid].status in (AttemptStatus.COMMITTING, AttemptStatus.COMMITTED)
+        first = self.current_txid if commits else attempt.txid  # a run fails as one
+        for txid in [txid for txid in self._active if txid >= first]:
             yield CancelAttempt(self._active.pop(txid).attempt)
 
     def _store(self) -> StoreRecord:

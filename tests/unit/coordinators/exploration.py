@@ -40,14 +40,20 @@ INVARIANTS = {
     "new attempt": "no attempt id is ever announced twice or below an earlier one, also over restarts",
     "admission": "only a tick starts batches: at most the window, none past one that is not ready, none in a pause",
     "full window": "a tick starts all that it may",
-    "commit order": "a commit is announced for the lowest transaction only, after its batch was acked, once an attempt",
+    "commit order": "a commit is announced for the lowest transaction after its batch was acked, once an attempt, "
+    "while no other commits; with it, in order, for the next ones",
+    "full run": "with the lowest transaction, all behind it commit that are processed, as far as a run may go",
     "prompt commit": "the lowest transaction, once processed, is committing",
     "success order": "successes come one by one, each txid once a leadership, after its commit was acked",
     "closed": "an acked commit succeeds",
     "cancelled": "a failure cancels its transaction and all later ones, and nothing else does",
+    "whole run": "a transaction that fails while it commits takes with it all that commit",
     "stale": "what is about an attempt or a phase that is not pending changes nothing",
     "pinned": "a pinned commit is stored before it is announced, and its pin stays until it is closed",
 }
+
+
+IN_COMMIT = (AttemptStatus.COMMITTING, AttemptStatus.COMMITTED)
 
 
 class Violation(AssertionError):
@@ -92,6 +98,7 @@ class Scope:
     txid_max: int
     attempt_max: int
     pin_commits: bool = False
+    run_max: int = 1
 
 
 Restore = Callable[[type[MasterBatchCoordinator], Scope, StoreRecord], MasterBatchCoordinator]
@@ -102,6 +109,7 @@ def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRe
     return machine(
         max_spout_pending=scope.max_spout_pending,
         pin_commits=scope.pin_commits,
+        run_max=scope.run_max,
         current_txid=stored.current_txid,
         attempt_ids=dict(stored.attempt_ids),
         committing=stored.committing,
@@ -121,7 +129,8 @@ class Step:
     last_attempts: dict[int, int]
     success_upto: int
     cancelled: list[int] = field(factory=list)
-    closing: int | None = None
+    run: list[int] = field(factory=list)
+    failed_in_commit: bool = False
 
     def require(self, condition: bool, invariant: str) -> None:
         if not condition and invariant in self.watched:
@@ -145,7 +154,9 @@ class Step:
             case PhaseAcked(attempt, StreamId.BATCH):
                 self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.PROCESSED)
             case PhaseAcked(attempt, _):
-                self.closing = attempt.txid
+                self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTED)
+            case AttemptFailed(attempt):
+                self.failed_in_commit = self.phases[attempt.txid][1] in IN_COMMIT
 
     # --- the commands -------------------------------------------------------------------------------------------------
 
@@ -178,18 +189,22 @@ class Step:
         self.last_attempts[txid] = attempt.attempt_id
 
     def _commit(self, attempt: TransactionAttempt) -> None:
-        lowest = attempt.txid == self.stored.current_txid and attempt.txid == self.success_upto + 1
+        others = [txid for txid, (_, phase) in self.phases.items() if phase in IN_COMMIT]
+        next_in_run = attempt.txid == self.stored.current_txid + len(self.run) == self.success_upto + 1 + len(self.run)
         processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
-        self.require(lowest and processed, "commit order")
+        self.require(next_in_run and processed and others == self.run, "commit order")
+        self.require(len(self.run) < self.scope.run_max, "full run")
+        self.run.append(attempt.txid)
         self.require(attempt in self.stored.committing or not self.scope.pin_commits, "pinned")
         self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTING)
 
     def _success(self, attempt: TransactionAttempt) -> None:
         txid = attempt.txid
         self.require(self.stored.current_txid == txid + 1, "store first")
-        self.require(txid == self.closing == self.success_upto + 1, "success order")
-        self.require(self.phases.pop(txid, (None,))[0] == attempt.attempt_id, "success order")
-        self.success_upto, self.closing = txid, None
+        self.require(txid == self.success_upto + 1, "success order")
+        phase = self.phases.pop(txid, None)
+        self.require(phase == (attempt.attempt_id, AttemptStatus.COMMITTED), "success order")
+        self.success_upto = txid
 
     def _first_idle(self) -> int:
         return self.stored.current_txid + len(self.phases)
@@ -199,11 +214,15 @@ class Step:
     def check_end(self) -> None:
         machine, current = self.machine, self.stored.current_txid
         active = {txid: (entry.attempt.attempt_id, entry.status) for txid, entry in machine.active.items()}
-        self.require(self.closing is None, "closed")
+        lowest = self.phases.get(current, (0, None))[1]
+        first = self.phases[min(self.phases)][1] if self.phases else None
+        self.require(first is not AttemptStatus.COMMITTED, "closed")
         self._check_cancelled()
         self.require(list(active) == list(range(current, current + len(active))), "contiguous")
         self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
-        self.require(self.phases.get(current, (0, None))[1] is not AttemptStatus.PROCESSED, "prompt commit")
+        self.require(lowest is not AttemptStatus.PROCESSED, "prompt commit")
+        if self.run and len(self.run) < self.scope.run_max:
+            self.require(self.phases.get(self.run[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
         self.require(active == self.phases, "as announced")
         known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing)
         self.require(known == self.stored, "durable")
@@ -213,8 +232,10 @@ class Step:
     def _check_cancelled(self) -> None:
         if isinstance(self.event, AttemptFailed):
             failed = self.event.attempt.txid
-            self.require(failed in self.cancelled and min(self.cancelled) == failed, "cancelled")
-            self.require(all(txid < failed for txid in self.phases), "cancelled")
+            first = self.stored.current_txid if self.failed_in_commit else failed
+            rule = "whole run" if self.failed_in_commit and failed > first else "cancelled"
+            self.require(failed in self.cancelled and min(self.cancelled) == first, rule)
+            self.require(all(txid < first for txid in self.phases), rule)
 
 
 @define
@@ -278,6 +299,7 @@ class Explorer:
         machine = self.machine_type(
             max_spout_pending=self.scope.max_spout_pending,
             pin_commits=self.scope.pin_commits,
+            run_max=self.scope.run_max,
             current_txid=world.current_txid,
             attempt_ids=dict(world.attempt_ids),
             committing=world.committing,

@@ -13,6 +13,8 @@ from coordinators.master import AttemptStatus, MasterBatchCoordinator
 from coordinators.protocol import CancelAttempt, Command, EmitCommit, EmitSuccess, Event, Paused, StoreRecord, StreamId
 from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, restore
 
+COMMITTING = AttemptStatus.COMMITTING
+
 SCOPES = [
     Scope(max_spout_pending=1, txid_max=4, attempt_max=4),
     Scope(max_spout_pending=1, txid_max=4, attempt_max=4, pin_commits=True),
@@ -20,6 +22,9 @@ SCOPES = [
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2, pin_commits=True),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True),
+    Scope(max_spout_pending=2, txid_max=4, attempt_max=2, run_max=2),
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=2),
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=3, pin_commits=True),
 ]
 
 
@@ -28,16 +33,22 @@ def test_every_invariant_holds_in_every_reachable_state(scope: Scope) -> None:
     explorer = Explorer(scope)
     explorer.run()
     assert len({world.current_txid for world in explorer.seen}) == scope.txid_max + 1
-    for phases in _reachable_phases(scope.max_spout_pending):
+    for phases in _reachable_phases(scope.max_spout_pending, scope.run_max):
         assert any(tuple(phase for *_, phase in world.phases) == phases for world in explorer.seen)
 
 
-def _reachable_phases(size_max: int) -> Iterator[tuple[AttemptStatus, ...]]:
-    """Every combination of phases that active transactions can be in: proof that the exploration got around."""
-    lowest = (AttemptStatus.PROCESSING, AttemptStatus.COMMITTING)
-    later = (AttemptStatus.PROCESSING, AttemptStatus.PROCESSED)
+def _reachable_phases(size_max: int, run_max: int) -> Iterator[tuple[AttemptStatus, ...]]:
+    """Every combination of phases that active transactions can be in: proof that the exploration got around.
+
+    The lowest one is processed or commits; those that commit with it may have committed before it has; all behind them
+    may be processed or not.
+    """
+    earlier, later = (AttemptStatus.PROCESSING, AttemptStatus.PROCESSED), (COMMITTING, AttemptStatus.COMMITTED)
     for size in range(size_max + 1):
-        yield from product(*[lowest if index == 0 else later for index in range(size)])
+        yield from product(*[earlier[:1] if index == 0 else earlier for index in range(size)])
+        for run in range(1, min(run_max, size) + 1):
+            phases = [later[:1], *[later] * (run - 1), *[earlier] * (size - run)]
+            yield from product(*phases)
 
 
 # --- the mutation gate ------------------------------------------------------------------------------------------------
@@ -187,6 +198,34 @@ class WaitsForATickToCommit(MasterBatchCoordinator):
         return super()._commit_lowest()
 
 
+class CommitsARunOneByOne(MasterBatchCoordinator):
+    def _commit_lowest(self) -> Iterator[Command]:
+        self.run_max, run_max = 1, self.run_max
+        yield from list(super()._commit_lowest())
+        self.run_max = run_max
+
+
+class CommitsARunBackwards(MasterBatchCoordinator):
+    def _commit_lowest(self) -> Iterator[Command]:
+        commands = list(super()._commit_lowest())
+        stores = [command for command in commands if isinstance(command, StoreRecord)]
+        yield from [*stores, *reversed(commands[len(stores) :])]
+
+
+class ClosesARunBackwards(MasterBatchCoordinator):
+    def _close_committed(self) -> Iterator[Command]:
+        done = [entry for entry in self._active.values() if entry.status is AttemptStatus.COMMITTED]
+        for entry in reversed(done):
+            yield from self._close(entry.attempt)
+
+
+class FailsOnlyTheRestOfARun(MasterBatchCoordinator):
+    def _fail(self, attempt: TransactionAttempt) -> Iterator[Command]:
+        if self.is_live(attempt):
+            for txid in [txid for txid in self._active if txid >= attempt.txid]:
+                yield CancelAttempt(self._active.pop(txid).attempt)
+
+
 class AnnouncesSuccessTwice(MasterBatchCoordinator):
     def _close(self, attempt: TransactionAttempt) -> Iterator[Command]:
         yield from super()._close(attempt)
@@ -271,6 +310,10 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     CommitsOutOfOrder: "commit order",
     CommitsWhatIsStillProcessed: "commit order",
     WaitsForATickToCommit: "prompt commit",
+    CommitsARunOneByOne: "full run",
+    CommitsARunBackwards: "commit order",
+    ClosesARunBackwards: "success order",
+    FailsOnlyTheRestOfARun: "whole run",
     AnnouncesSuccessTwice: "success order",
     ForgetsSuccess: "closed",
     AnnouncesTheCommitBeforeThePin: "pinned",
@@ -290,7 +333,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 def test_a_mutation_is_caught_by_its_invariant_alone(
     mutation: type[MasterBatchCoordinator] | Restore, invariant: str
 ) -> None:
-    scope = Scope(max_spout_pending=2, txid_max=3, attempt_max=1, pin_commits=True)
+    scope = Scope(max_spout_pending=2, txid_max=3, attempt_max=1, pin_commits=True, run_max=2)
     explorer = Explorer(scope, watched=frozenset({invariant}))
     if isinstance(mutation, type):
         explorer.machine_type = mutation
