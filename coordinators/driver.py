@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 from attrs import define, evolve, field
@@ -68,6 +69,7 @@ class CoordinatorDriver:
     Attributes:
         record: the durable state as this leadership has last written it.
         exact: those of ``spouts`` that define a transaction once and for all.
+        run_max: how many transactions may commit in one step of every state.
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
         batch_interval: seconds between two new batches, at least.
@@ -87,6 +89,7 @@ class CoordinatorDriver:
     batch_interval: float = 0.0
     idle_turn: float = 1.0
     pin_commits: bool = False
+    run_max: int = 1
     retries: Retries = field(factory=Retries)
     observe: Callable[[Command], None] = lambda _: None
     machine: MasterBatchCoordinator = field(init=False)
@@ -108,17 +111,11 @@ class CoordinatorDriver:
             max_spout_pending=self.max_spout_pending,
             current_txid=record.current_txid,
             attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
+            run_max=self.run_max,
             pin_commits=self.pin_commits,
             committing=tuple(pin.attempt for pin in record.committing),
         )
-        self.definitions = Definitions(
-            self.spouts,
-            self.exact,
-            {txid: dict(metadata) for txid, metadata in record.metadata.items()},
-            dict(record.cursors),
-            record.current_txid,
-            {txid: dict(seen) for txid, seen in record.fingerprints.items()},
-        )
+        self.definitions = Definitions.restored(record, self.spouts, self.exact)
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
 
@@ -126,7 +123,7 @@ class CoordinatorDriver:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
         self._next_rotation_at = now + self.message_timeout / 2
         for txid, attempt_id in sorted(self._owed.items()):
-            self._announce(EmitSuccess(TransactionAttempt(txid, attempt_id)))
+            self._announce_all(EmitSuccess, [EmitSuccess(TransactionAttempt(txid, attempt_id))])
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
@@ -202,22 +199,26 @@ class CoordinatorDriver:
         if stores or self._only_success_is_new():
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
             self._write(stores[-1] if stores else None)
-        for command in commands:
-            if not isinstance(command, StoreRecord):
-                self._announce(command)
+        for kind, announced in groupby((each for each in commands if not isinstance(each, StoreRecord)), type):
+            self._announce_all(kind, list(announced))
 
     def _admit(self, attempt: TransactionAttempt, now: float) -> None:
         if attempt.txid > self.definitions.moved_upto:
             self._next_batch_at = now + self.batch_interval
         self.definitions.admit(attempt.txid)
 
+    def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
+        if kind is EmitCommit:
+            self.streams.emit_commit({each.attempt: self._open(each.attempt, StreamId.COMMIT) for each in commands})
+        for command in commands:
+            self._announce(command)
+            self.observe(command)
+
     def _announce(self, command: Command) -> None:
         match command:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
                 self.streams.emit_batch(attempt, self.definitions.known[attempt.txid], edges)
-            case EmitCommit(attempt):
-                self.streams.emit_commit(attempt, self._open(attempt, StreamId.COMMIT))
             case EmitSuccess(attempt):
                 self.retries.forget(attempt.txid)
                 self.streams.emit_success(attempt)
@@ -226,7 +227,6 @@ class CoordinatorDriver:
                     self.acker.forget(self._root(attempt, stream))
                 self.definitions.go_back(attempt.txid)
                 self.streams.cancel(attempt)
-        self.observe(command)
 
     # --- the acker ----------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,8 @@ class CoordinatorDriver:
         frontier = self.definitions.frontier
         if self.machine.paused or not self._may_define(frontier) or now < self._held_until(frontier):
             return
-        for spout, ask in self.definitions.asks(now):
+        # With an interval, each new batch has a moment of its own.
+        for spout, ask in self.definitions.asks(now, frontier if self.batch_interval else self.machine.window.stop):
             self.streams.ask(spout, ask)
 
     def _startable(self, now: float) -> Iterator[int]:
@@ -337,11 +338,7 @@ class CoordinatorDriver:
             seq=self.record.seq + 1,
             current_txid=current,
             attempt_ids={**attempts, **live},
-            metadata={
-                txid: metadata
-                for txid, metadata in self.definitions.known.items()
-                if txid <= self.definitions.moved_upto
-            },
+            metadata=self.definitions.admitted,
             committing=tuple(self._pin(attempt) for attempt in committing),
             cursors=dict(self.definitions.cursors),
             success_upto=self._success_upto,

@@ -39,13 +39,18 @@ class Failed:
 
 @frozen
 class Defined:
-    """A spout's coordinator defined ``txid``; ``moved`` are the cursors that move with it."""
+    """A spout's coordinator defined ``txid``; ``moved`` are the cursors that move with it.
+
+    Attributes:
+        more: whether another answer to the same ask follows, about the next txid.
+    """
 
     spout: str
     ask: int
     txid: int
     metadata: Json
     moved: Mapping[str, Json] = field(factory=dict)
+    more: bool = False
 
 
 @frozen

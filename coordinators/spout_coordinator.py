@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.canonical import Json, canonical_json, json_copy
@@ -17,6 +17,7 @@ from coordinators.cursors import Cursors
 from coordinators.errors import MetadataError, SpoutError
 from coordinators.fingerprint import Fingerprint
 from coordinators.notices import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
+from coordinators.record import CoordinatorRecord
 
 
 @frozen
@@ -26,6 +27,8 @@ class Ask:
     Attributes:
         number: counts asks, so that a late answer can be told from the awaited one.
         definite: define it whatever ``is_ready`` says: it has been defined before, or another spout has something.
+        upto: the last of the transactions to define with it, one by one, as long as there is something: so that small
+            ones don't wait for a turn each.
     """
 
     number: int
@@ -33,6 +36,7 @@ class Ask:
     prev_metadata: Json
     curr_metadata: Json
     definite: bool
+    upto: int
 
 
 @define
@@ -56,8 +60,16 @@ class TridentSpoutCoordinator:
         if isinstance(self.coordinator, CursorCoordinator):
             self.coordinator.restore(dict(cursors.items()))
 
-    def answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
-        """Ask the user's coordinator; every exception becomes a notice."""
+    def answers(self, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
+        """Ask the user's coordinator; every exception becomes a notice. The last notice is the one without ``more``."""
+        while True:
+            notice = self._answer(ask)
+            yield notice
+            if not (isinstance(notice, Defined) and notice.more):
+                return
+            ask = evolve(ask, txid=ask.txid + 1, prev_metadata=notice.metadata, curr_metadata=None, definite=False)
+
+    def _answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
         try:
             if not ask.definite and not self.coordinator.is_ready(ask.txid):
                 return NotReady(self.tx_id, ask.number, ask.txid)
@@ -80,7 +92,7 @@ class TridentSpoutCoordinator:
                 f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE"
             )
         moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}
-        return Defined(self.tx_id, ask.number, ask.txid, json_copy(metadata), moved)
+        return Defined(self.tx_id, ask.number, ask.txid, json_copy(metadata), moved, more=ask.txid < ask.upto)
 
 
 POLL_MIN, POLL_MAX = 0.002, 0.05
@@ -134,6 +146,23 @@ class Definitions:
         self.moved_upto = max([*self.known, self.frontier - 1])
         self._inquiries = {spout: SpoutInquiry() for spout in self.spouts}
 
+    @classmethod
+    def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
+        """What ``record`` knows."""
+        return cls(
+            spouts,
+            exact,
+            {txid: dict(metadata) for txid, metadata in record.metadata.items()},
+            dict(record.cursors),
+            record.current_txid,
+            {txid: dict(seen) for txid, seen in record.fingerprints.items()},
+        )
+
+    @property
+    def admitted(self) -> dict[int, dict[str, Json]]:
+        """The metadata of the transactions that were attempted: what has to be durable."""
+        return {txid: metadata for txid, metadata in self.known.items() if txid <= self.moved_upto}
+
     @property
     def defined(self) -> frozenset[int]:
         """The txids that may be emitted now, as far as the spouts are concerned."""
@@ -148,9 +177,10 @@ class Definitions:
         """Whether no spout has ever defined ``txid``."""
         return not self.known.get(txid)
 
-    def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
-        """Whom to ask at this moment, for the frontier; each spout has at most one open ask."""
-        definite = not self.is_fresh(self.frontier) or any(entry.answer for entry in self._inquiries.values())
+    def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
+        """Whom to ask at this moment, for the frontier, and new ones behind it; each spout has at most one open ask."""
+        is_fresh = self.is_fresh(self.frontier)
+        definite = not is_fresh or any(entry.answer for entry in self._inquiries.values())
         for spout, inquiry in self._inquiries.items():
             held = inquiry.ask_again_at > now and (inquiry.backing_off or not definite)
             if inquiry.asked or inquiry.answer or held:
@@ -162,6 +192,8 @@ class Definitions:
                 self.known.get(self.frontier - 1, {}).get(spout),
                 self.known.get(self.frontier, {}).get(spout),
                 definite,
+                # Only what stands once it is defined, and only where nothing was before.
+                upto if is_fresh and spout in self.exact else self.frontier,
             )
             yield spout, inquiry.asked
 
@@ -174,7 +206,9 @@ class Definitions:
         """A spout has answered; the transaction is defined when all have."""
         inquiry = self._inquiries[notice.spout]
         is_stale = inquiry.is_stale
-        awaited = self._close(inquiry, notice.ask)
+        awaited = inquiry.asked is not None and inquiry.asked.number == notice.ask
+        if not notice.more:
+            self._close(inquiry, notice.ask)
         if awaited and notice.txid == self.frontier and not is_stale:
             inquiry.answer = notice
             self._complete()
@@ -182,11 +216,15 @@ class Definitions:
             self._keep_ahead(notice)
 
     def _complete(self) -> None:
-        answers = {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
-        if len(answers) == len(self.spouts):
+        answers = self._answers()
+        while len(answers) == len(self.spouts):
             self._defined[self.frontier] = answers
             self.known[self.frontier] = {spout: answer.metadata for spout, answer in answers.items()}
-            self._move(self.frontier + 1)
+            self._turn_to(self.frontier + 1)
+            answers = self._answers()
+
+    def _answers(self) -> dict[str, Defined]:
+        return {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
 
     def _keep_ahead(self, answer: Defined) -> None:
         # The spout has used input up for it, so it is never forgotten, although it isn't asked for now.
@@ -244,15 +282,15 @@ class Definitions:
         What an exact spout defined for a transaction that was never attempted stands as it is.
         """
         later = [answers for known, answers in self._defined.items() if known >= txid]
-        pending = {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
-        for answers in [*later, pending]:
+        for answers in [*later, self._answers()]:
             for answer in answers.values():
                 self._keep_ahead(answer)
         self._defined = {known: answers for known, answers in self._defined.items() if known < txid}
         self._learned = {known: notices for known, notices in self._learned.items() if known < txid}
         for spout, entry in self._inquiries.items():
             entry.is_stale = entry.asked is not None and spout not in self.exact
-        self._move(min(txid, self.frontier))
+        self._turn_to(min(txid, self.frontier))
+        self._complete()
 
     def forget_before(self, txid: int) -> None:
         """Drop what is known about transactions below ``txid``."""
@@ -280,14 +318,13 @@ class Definitions:
         inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
         return True
 
-    def _move(self, txid: int) -> None:
+    def _turn_to(self, txid: int) -> None:
         self.frontier = txid
         ahead = self._ahead.pop(txid, {})
         for spout, entry in self._inquiries.items():
             # An ask that is still open keeps its number, so that its answer is recognised when it comes.
             entry.answer, entry.refused, entry.wait = ahead.get(spout), 0, POLL_MIN
             entry.ask_again_at, entry.backing_off = 0.0, False
-        self._complete()
 
 
 def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> None:

@@ -26,8 +26,8 @@ class BatchStreams(Protocol):
         """Process ``attempt``."""
         ...
 
-    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
-        """Commit ``attempt``."""
+    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Commit these attempts, which follow each other, in this order; given are the edges of each."""
         ...
 
     def emit_success(self, attempt: TransactionAttempt) -> None:

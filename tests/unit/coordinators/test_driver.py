@@ -415,3 +415,85 @@ def test_nothing_grows_with_the_length_of_a_run() -> None:
             known, defined = len(driver.definitions.known), len(driver.definitions.defined)
             sizes.append((len(stored.head) // 100, len(driver.machine.attempt_ids), known, defined))
     assert sizes[1:] == sizes[:1] * 5
+
+
+# --- several transactions at once -------------------------------------------------------------------------------------
+
+
+def test_what_is_there_is_defined_with_one_question_and_admitted_with_one_write() -> None:
+    world = World().start(max_spout_pending=4)
+    writes = world.driver.record.seq
+    assert world.settle() == ["BATCH 1:0", "BATCH 2:0", "BATCH 3:0", "BATCH 4:0"]
+    assert world.driver.record.seq == writes + 1
+    asked = [call[:2] for call in world.spouts["lines"].calls]
+    assert asked == [(1, None), (2, [1, "first"]), (3, [2, "first"]), (4, [3, "first"]), (5, [4, "first"])]
+
+
+def test_a_spout_that_runs_out_in_between_is_asked_again_for_the_next_transaction() -> None:
+    world = World(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=4)
+    assert world.settle() == ["BATCH 1:0", "BATCH 2:0"]
+    world.spouts["lines"].upto = 3
+    assert world.after(1) == ["BATCH 3:0"]
+
+
+def test_what_fails_behind_others_costs_them_nothing() -> None:
+    world = World(spouts={"lines": Numbers(upto=3, fails={2: 1})}).start(max_spout_pending=4)
+    assert world.settle() == ["BATCH 1:0"]
+    assert world.after(60) == ["BATCH 2:0", "BATCH 3:0"]
+
+
+def test_definitions_that_come_while_an_earlier_transaction_fails_stand() -> None:
+    world = World().start(max_spout_pending=2)
+    world.turn()
+    first, *others = world._taken()
+    assert world.turn(first) == ["BATCH 1:0"]
+    assert world.turn(Failed(attempt("1:0"), RuntimeError("once"))) == ["CANCEL 1:0"]
+    world.turn(*others)
+    assert world.after(60) == ["BATCH 1:1", "BATCH 2:0"]
+    calls = [txid for txid, *_ in world.spouts["lines"].calls]
+    assert calls == [1, 2, 3, 1]
+
+
+def test_a_spout_that_may_define_otherwise_is_asked_for_one_transaction_at_a_time() -> None:
+    world = World(exact=False).start(max_spout_pending=3)
+    world.turn()
+    assert [txid for txid, *_ in world.spouts["lines"].calls] == [1]
+
+
+def test_with_an_interval_each_batch_is_defined_when_it_is_due() -> None:
+    world = World().start(max_spout_pending=3, batch_interval=5.0)
+    assert world.settle() == ["BATCH 1:0"]
+    assert len(world.spouts["lines"].calls) == 1
+    assert world.after(5) == ["BATCH 2:0"]
+
+
+def test_what_is_processed_commits_together_is_closed_in_order_and_succeeds_in_order() -> None:
+    world = World().start(max_spout_pending=3, run_max=8)
+    world.settle()
+    assert world.processed("3:0") == []
+    assert world.processed("2:0") == []
+    assert world.processed("1:0") == ["COMMIT 1:0", "COMMIT 2:0", "COMMIT 3:0"]
+    assert world.runs == [["1:0", "2:0", "3:0"]]
+    assert world.committed("2:0") == []
+    assert world.committed("1:0")[:2] == ["SUCCESS 1:0", "SUCCESS 2:0"]
+    assert world.committed("3:0")[0] == "SUCCESS 3:0"
+
+
+def test_a_run_is_closed_with_one_write() -> None:
+    world = World().start(max_spout_pending=3, run_max=3)
+    world.settle()
+    for text in ("3:0", "2:0", "1:0"):
+        world.processed(text)
+    before = world.driver.record
+    acks = [Acked(attempt(text), StreamId.COMMIT, edge) for text in world.runs[0] for edge in world.edges[text, StreamId.COMMIT]]
+    world.turn(*acks)
+    assert (world.driver.record.current_txid, world.driver.record.seq) == (4, before.seq + 1)
+
+
+def test_a_member_that_fails_fails_its_run() -> None:
+    world = World().start(max_spout_pending=3, run_max=3)
+    world.settle()
+    for text in ("3:0", "2:0", "1:0"):
+        world.processed(text)
+    said = world.turn(Failed(attempt("2:0"), RuntimeError("busy"), counts=False))
+    assert said == ["CANCEL 1:0", "CANCEL 2:0", "CANCEL 3:0"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -58,6 +58,7 @@ class World:
     exact: bool = True
     inbox: list[Notice] = field(factory=list)
     edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
+    runs: list[list[str]] = field(factory=list)
     driver: CoordinatorDriver = field(init=False)
 
     def start(self, **settings: Any) -> World:
@@ -84,19 +85,22 @@ class World:
         return len(self.spouts) if stream is StreamId.BATCH else self.committers
 
     def ask(self, spout: str, ask: Ask) -> None:
-        self.inbox.append(self.answer(spout, ask))
+        for answer in self.answers(spout, ask):
+            self.inbox.append(answer)
 
-    def answer(self, spout: str, ask: Ask) -> Defined | NotReady | DefinitionFailed:
-        return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answer(ask)
+    def answers(self, spout: str, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
+        return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answers(ask)
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
         self.said.append(f"BATCH {attempt}")
         self.metadata[str(attempt)] = dict(metadata)
         self.edges[str(attempt), StreamId.BATCH] = list(edges)
 
-    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
-        self.said.append(f"COMMIT {attempt}")
-        self.edges[str(attempt), StreamId.COMMIT] = list(edges)
+    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        for attempt, edges in run.items():
+            self.said.append(f"COMMIT {attempt}")
+            self.edges[str(attempt), StreamId.COMMIT] = list(edges)
+        self.runs.append([str(attempt) for attempt in run])
 
     def emit_success(self, attempt: TransactionAttempt) -> None:
         self.said.append(f"SUCCESS {attempt}")
