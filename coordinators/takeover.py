@@ -4,12 +4,14 @@ The order is the point. The epoch is claimed already (`RecordStore` exists only 
 raised, so that nothing of an older leader lands any more; only then is the record read, and compared with what the
 states say they have; and the first write proves that we still lead. Crashing anywhere and starting over is harmless.
 
-Decision table, with T the last transaction a state has, and C the lowest uncommitted one of the record:
+Decision table, with F and T the first and last transaction of a state's last commit (the same, but for a run), and C
+the lowest uncommitted one of the record:
 
     ===================  ===============================================================================
     T = C - 1            where the record is
     T = C                committed there, not closed in the record: C is replayed under a higher token
-    T > C                the record is from the past: stop
+    F <= C < T           the same for a run; each of it was attempted, as far as the record knows
+    T > C otherwise      the record is from the past: stop
     T < C - 1            the state is from the past: stop
     nothing, and C is
     past where it joined the state is gone: stop
@@ -44,8 +46,8 @@ class Recoverable(Protocol):
         """Whether it knows its last commit after a restart; otherwise there is nothing to compare."""
         ...
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
-        """Refuse older epochs from now on, sweep what they left; returns the last committed txid, None if none."""
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+        """Refuse older epochs from now on, sweep what they left; returns the txids of the last commit, None if none."""
         ...
 
 
@@ -78,16 +80,17 @@ def recover(store: RecordStore, states: Sequence[Recoverable]) -> CoordinatorRec
     return record
 
 
-def _reconcile(topology: str, state: str, committed: int | None, record: CoordinatorRecord) -> None:
+def _reconcile(topology: str, state: str, run: range | None, record: CoordinatorRecord) -> None:
     current = record.current_txid
-    if committed is None:
+    if run is None:
         if record.states.get(state, current) < current:
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
                 f"topology is at transaction {current}; restore it, or `trident reset {topology}` to start over"
             )
         return
-    if committed > current:
+    committed = run[-1]
+    if committed > current and not (run[0] <= current and committed in record.attempt_ids):
         raise StateError(
             f"topology {topology!r}: state {state!r} has transaction {committed}, the record in ZooKeeper is only at "
             f"{current}: ZooKeeper was restored from the past; restore a newer record, or `trident reset {topology}`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics, TopologyContext
-from trident_py.engine.assembly import everything, is_torn, participant_of, states_of
+from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
@@ -36,6 +37,7 @@ from trident_py.errors import FailedException, StateError
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.planner.queries import requests, state_queries
+from trident_py.planner.sharing import shared
 from trident_py.progress import Progress
 from trident_py.query import TridentQuery
 from trident_py.sinks.base import SinkTransaction, TransactionKey
@@ -43,6 +45,7 @@ from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
 from trident_py.spark.requests import RequestJobs
 from trident_py.spark.session import ship, topology_session, watched
+from trident_py.spark.shared_jobs import SharedJobs, small_session
 from trident_py.spouts.base import Replay
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 from trident_py.states.base import FencedState
@@ -156,7 +159,7 @@ class _Assembly:
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, candidate)
-        reads.is_torn = is_torn(participants, record)
+        reads.torn_upto = torn_upto(participants, record)
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
             threads.restore(record)
@@ -193,6 +196,7 @@ class _Assembly:
             message_timeout=config.message_timeout,
             batch_interval=config.batch_interval,
             idle_turn=min(1.0, config.session_timeout / 6),
+            run_max=self._run_max(participants, streams.spouts),
             pin_commits=self._pins(participants),
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             observe=self.progress.observe,
@@ -214,10 +218,17 @@ class _Assembly:
     def _streams(
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
+        tag_prefix = f"trident:{self.name}:{self.store.epoch}"
+        together = SharedJobs(
+            session=small_session(self.session),
+            exact=self._exact(),
+            tag_prefix=tag_prefix,
+            branches={number: found for number, each in enumerate(self.plan.branches) if (found := shared(each))},
+        )
         batches = MicroBatches(
             session=self.session,
             exact=self._exact(),
-            tag_prefix=f"trident:{self.name}:{self.store.epoch}",
+            tag_prefix=tag_prefix,
             branches=self.plan.branches,
             participants=participants,
             transaction=self._transaction,
@@ -233,9 +244,12 @@ class _Assembly:
             branches=[frozenset(branch.spouts) for branch in self.plan.branches],
             rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
             participants=participants,
+            shareable=together.branches,
             process=batches.process,
+            process_together=together.process,
             settle=batches.settle,
             cancel_jobs=batches.cancel,
+            cancel_together=together.cancel,
             understood=understood,
             transaction=self._transaction,
             ensure_leading=self.store.ensure_leading,
@@ -250,6 +264,13 @@ class _Assembly:
         identity = self.store.identity
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, self.store.epoch)
+
+    def _run_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
+        """How many transactions may commit in one step: more than one where all that commit can take them so."""
+        committing = [participant for participant in participants if participant.commits]
+        alone = self._pins(participants) or any(threads.executor.is_committer for threads in spouts)
+        in_runs = committing and all(participant.takes_runs for participant in committing)
+        return self.config.max_spout_pending if in_runs and not alone else 1
 
     def _pins(self, participants: list[Participant]) -> bool:
         """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""

@@ -72,12 +72,13 @@ def states_of(
     return states
 
 
-def is_torn(participants: list[Participant], record: CoordinatorRecord) -> bool:
-    """Whether some states may have the transaction that is replayed first, and some not."""
+def torn_upto(participants: list[Participant], record: CoordinatorRecord) -> int:
+    """The last transaction that some states may have, and some not; 0: there is none."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
-    ahead = [state.recovered == record.current_txid for state in states if state.remembers]
+    last = {state.recovered[-1] if state.recovered else 0 for state in states if state.remembers}
     unknown = bool(record.committing) and not all(state.remembers for state in states)
-    return unknown or (any(ahead) and not all(ahead))
+    ahead = max(last, default=0)
+    return ahead if ahead >= record.current_txid and len(last) > 1 else record.current_txid if unknown else 0
 
 
 def _aggregating(
@@ -86,7 +87,9 @@ def _aggregating(
     tail, fed = _tail(aggregate.new_values, config, metrics)
     state, aggregator = _made(aggregate.factory, config, metrics, aggregate.parts), aggregate.aggregator
     if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None and by_tasks:
-        return StagedParticipant(name=aggregate.name, state=state, aggregator=aggregator)
+        return StagedParticipant(
+            name=aggregate.name, state=state, aggregator=aggregator, keys=len(aggregate.keys.fields)
+        )
     return AggregateParticipant(
         name=aggregate.name,
         state=state,

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Notice
 from trident_py.engine.emitted import EmittedBatch
 
 
@@ -18,6 +19,14 @@ class BranchInput:
 
     edge: int
     batch: EmittedBatch
+
+
+@frozen
+class Processed:
+    """What a job has made of a branch: the receipt, and what is to be told to the driver once that is kept."""
+
+    receipt: Any
+    reports: Sequence[Notice]
 
 
 @define(eq=False)
@@ -30,10 +39,12 @@ class TridentBoltExecutor:
     Attributes:
         attempt: whose books these are.
         branches: for each branch, the spouts that it reads.
+        sharing: the jobs that it shares at the moment, as the attempts of each, this one included.
     """
 
     attempt: TransactionAttempt
     branches: Sequence[frozenset[str]]
+    sharing: list[Sequence[TridentBoltExecutor]] = field(factory=list, init=False)
     cancelled: threading.Event = field(factory=threading.Event, init=False)
     _working: int = field(default=0, init=False)
     _quiet: threading.Event = field(factory=threading.Event, init=False)
@@ -89,16 +100,18 @@ class TridentBoltExecutor:
         """Whether a job of this attempt runs."""
         return self._working > 0
 
-    def begin_work(self) -> None:
-        """A job of this attempt runs: it does not fall silent."""
+    def begin_work(self, together: Sequence[TridentBoltExecutor] = ()) -> None:
+        """A job of this attempt runs, perhaps of others too: it does not fall silent."""
         with self._lock:
             self._working += 1
+            self.sharing += [together] if together else []
             self._quiet.clear()
 
-    def end_work(self) -> None:
+    def end_work(self, together: Sequence[TridentBoltExecutor] = ()) -> None:
         """A job of this attempt has ended."""
         with self._lock:
             self._working -= 1
+            self.sharing = [each for each in self.sharing if each is not together]
             if self._working == 0:
                 self._quiet.set()
 

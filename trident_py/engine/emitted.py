@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.fingerprint import Fingerprint
+from trident_py.row import rows_of
+from trident_py.schema import arrow_schema
 
 
 @frozen
@@ -41,6 +44,11 @@ class Noted:
     fingerprint: Fingerprint | None = None
 
 
+SMALL_ROWS = 4096
+SMALL_BYTES = 1 << 20
+"""Up to here a batch that is in memory shares a job with others: it costs less than the job itself."""
+
+
 @frozen
 class EmittedBatch:
     """All that a spout emitted for one attempt, in the order it did.
@@ -62,6 +70,36 @@ class EmittedBatch:
     def is_settled(self) -> bool:
         """Whether reading it again gives the same rows, whatever the spout promises: they are in memory."""
         return all(isinstance(part, pa.Table) for part in self.parts)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is in memory, and too small for a job of its own to be worth it."""
+        size = sum(part.nbytes for part in self.parts if isinstance(part, pa.Table))
+        return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows of a batch that is in memory."""
+        schema = arrow_schema(self.schema)
+        tables = [part.cast(schema) for part in self.parts if isinstance(part, pa.Table)]
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    @property
+    def is_fingerprinted(self) -> bool:
+        """Whether `fingerprint` tells; else it is for whoever reads the rows to make it.
+
+        A matter of how many rows there are, and of nothing else: a replay may be read in another way, alone or with
+        others, and must have the same fingerprint.
+        """
+        return self.is_settled and self.known_rows <= SMALL_ROWS
+
+    def fingerprint(self) -> Fingerprint | None:
+        """That of few rows in memory."""
+        if not self.is_fingerprinted:
+            return None
+        rows = map(repr, rows_of(self.table))
+        hashes = (int.from_bytes(blake2b(row.encode(errors="surrogatepass"), digest_size=8).digest()) for row in rows)
+        return Fingerprint(self.known_rows, sum(hashes))
 
     @property
     def known_rows(self) -> int:

@@ -7,7 +7,7 @@ one row per key where that can be; committing applies it to the state under the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ class Participant(ABC):
         commits: whether it has a part in the commit phase.
         remembers: whether it knows its last commit after a restart.
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
+        takes_runs: whether it can commit several transactions in one atomic step.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -37,10 +38,11 @@ class Participant(ABC):
     commits: bool = True
     remembers: bool = True
     is_ours: bool = False
+    takes_runs: bool = False
     reads_all: bool = True
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
-        """Refuse older epochs from now on; returns the last committed txid."""
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+        """Refuse older epochs from now on; returns the txids of the last commit."""
         return None
 
     @abstractmethod
@@ -49,6 +51,11 @@ class Participant(ABC):
 
     def commit(self, tx: SinkTransaction, receipt: Any) -> None:
         """Make it visible."""
+
+    def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        """Make these visible, in this order and one atomic step; more than one only where it takes runs."""
+        for tx, receipt in run:
+            self.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The attempt will never commit."""
@@ -78,7 +85,7 @@ class SinkParticipant(Participant):
     sink: TransactionalSink[Any]
     reads_all = False
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
         """Have the sink recover; whatever it raises names it."""
         try:
             token = self.sink.recover(topology, epoch)
@@ -89,7 +96,7 @@ class SinkParticipant(Participant):
                 f"topology {topology.name!r}: sink {self.name!r} could not recover, "
                 f"{type(error).__name__}: {error}; the topology was not started"
             ) from error
-        return token.txid if token else None
+        return range(token.txid, token.txid + 1) if token else None
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """The sink stages the frame as it likes; returning is its report."""

@@ -28,13 +28,13 @@ class StateReads:
     Attributes:
         topology: for messages.
         states: what is read.
-        is_torn: whether some states may have a transaction that others don't have yet: a commit has begun, and did not
-            get to its end. Written on the commit thread only.
+        torn_upto: a transaction that some states may have and others don't have yet: its commit has begun, and did not
+            get to its end; 0: none. Written on the commit thread only.
     """
 
     topology: str
     states: States
-    is_torn: bool = False
+    torn_upto: int = 0
     _commits: Executor | None = field(default=None, init=False)
     _waiting: list[Callable[[], None]] = field(factory=list, init=False)
     _running: int = field(default=0, init=False)
@@ -68,9 +68,15 @@ class StateReads:
         """Whether a read runs, and a commit may have to wait for it."""
         return self._running > 0
 
-    def committed(self) -> None:
-        """All states have the transaction that the commit thread has just committed."""
-        self.is_torn = False
+    def committing(self, txid: int) -> None:
+        """From now on, some states may have ``txid``."""
+        self.torn_upto = max(txid, self.torn_upto)
+
+    def committed(self, txid: int) -> None:
+        """All states have ``txid``; some may have later ones, which an earlier attempt has committed with it."""
+        if txid < self.torn_upto:
+            return
+        self.torn_upto = 0
         waiting, self._waiting = self._waiting, []
         for run in waiting:
             run()
@@ -86,7 +92,7 @@ class StateReads:
         future: Future[A] = Future()
 
         def run() -> None:
-            if whole and self.is_torn and self._commits is not None:
+            if whole and self.torn_upto and self._commits is not None:
                 self._waiting.append(run)
             elif future.set_running_or_notify_cancel():
                 self._answer(future, read)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import define, field
+from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 
 from coordinators.store import TopologyIdentity
@@ -23,6 +23,7 @@ from trident_py.sinks.base import SinkTransaction
 from trident_py.states.base import (
     FencedState,
     MapState,
+    RunState,
     Snapshottable,
     StagingState,
     State,
@@ -50,14 +51,14 @@ class StateParticipant(Participant):
     Attributes:
         tail: what is done with the new values; None where nobody wants them.
         fed: the states that the new values go into.
-        recovered: the last committed txid that a takeover found in it.
+        recovered: the txids of the last commit that a takeover found in it.
     """
 
     name: str
     state: State
     tail: Tail | None = None
     fed: tuple[StateParticipant, ...] = ()
-    recovered: int | None = field(default=None, init=False)
+    recovered: range | None = field(default=None, init=False)
 
     @property
     def is_ours(self) -> bool:  # type: ignore[override]
@@ -69,28 +70,54 @@ class StateParticipant(Participant):
         """A user's state has no token to remember by."""
         return isinstance(self.state, FencedState) and not self.state.volatile
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+    @property
+    def takes_runs(self) -> bool:  # type: ignore[override]
+        """New values go on at once, and a transaction that is skipped, since its run was committed before, has none."""
+        return isinstance(self.state, RunState) and self.tail is None
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
         """Raise the state's fence."""
         token = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
-        self.recovered = token.txid if token else None
+        first = self.state.run_first if isinstance(self.state, RunState) else None
+        self.recovered = range(first or token.txid, token.txid + 1) if token else None
         return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
         """Run the job; the change stays in the driver's memory until it is committed or given up."""
         return collect(frame)
 
-    def commit(self, tx: SinkTransaction, receipt: pa.Table) -> None:
+    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
         """Apply the change, then hand the new values on."""
-        self.apply(tx, [column_values(column) for column in receipt.columns])
+        self._applied(tx, lambda: self._prepared_change(tx, receipt))
+
+    def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        """Apply the changes one by one, each as its own transaction, in one atomic step."""
+        if not isinstance(self.state, RunState) or not self.takes_runs:
+            super().commit_run(run)
+            return
+        receipts, state = dict(run), self.state
+        with _rolled_back(state):
+            due = state.begin_run(list(receipts))
+            for tx in due:
+                state.turn_to(tx)
+                self._prepared_change(tx, receipts[tx])
+            if due:
+                state.end_run()
 
     def apply(self, tx: SinkTransaction, columns: Columns) -> None:
-        """Apply the change given as columns; also what comes from another state's new values."""
+        """Apply the change given as columns: what comes from another state's new values."""
+        self._applied(tx, lambda: self._change(tx, columns))
+
+    def _applied(self, tx: SinkTransaction, change: Callable[[], list[tuple[Any, ...]]]) -> None:
         values: list[tuple[Any, ...]] = []
         with self._transaction(tx) as due:
             if due:
-                values = self._change(tx, columns)
+                values = change()
         if self.tail is not None:
             self.tail(tx, values)
+
+    def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
+        return self._change(tx, [column_values(column) for column in receipt.columns])
 
     def check(self) -> None:
         """Look at the state that the factory has made.
@@ -118,14 +145,20 @@ class StateParticipant(Participant):
             yield True
             state.commit(tx.txid)
             return
-        try:
+        with _rolled_back(state):
             due = state.begin_transaction(tx)
             yield due
             if due:
                 state.end_transaction(tx)
-        except BaseException:
-            state.rollback()
-            raise
+
+
+@contextmanager
+def _rolled_back(state: FencedState[Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        state.rollback()
+        raise
 
 
 @define(kw_only=True)
@@ -197,25 +230,37 @@ class AggregateParticipant(StateParticipant):
         return [(*key, value) for key, value in zip(keys, values, strict=True)]
 
 
+@frozen
+class Staged:
+    """The receipt of a change that tasks have handed to the state: their reports."""
+
+    reports: pa.Table
+
+
 @define(kw_only=True)
-class StagedParticipant(StateParticipant):
+class StagedParticipant(AggregateParticipant):
     """``persistent_aggregate`` into a state that takes the change from Spark's tasks: the receipt is their reports.
 
-    Where new values are wanted, they come to the driver anyway: then the change does too, by `AggregateParticipant`.
+    Where new values are wanted, they come to the driver anyway: then the change does too, by `AggregateParticipant`. So
+    does that of a small batch, which is there with the job that it shares.
     """
 
     state: StagingState[Any]
     aggregator: CombinerAggregator[Any]
 
-    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Staged:
         """Run the job that stages the change."""
-        return collect(self.state.stage(tx, frame))
+        return Staged(collect(self.state.stage(tx, frame)))
 
-    def abort(self, tx: SinkTransaction, receipt: pa.Table | None) -> None:
+    def abort(self, tx: SinkTransaction, receipt: Staged | pa.Table | None) -> None:
         """Remove what was staged, also by an attempt that didn't finish."""
-        self.state.discard(tx)
+        if not isinstance(receipt, pa.Table):
+            self.state.discard(tx)
 
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+    def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
+        if not isinstance(receipt, Staged):
+            return super()._prepared_change(tx, receipt)
+        columns = [column_values(column) for column in receipt.reports.columns]
         self.state.merge_staged(list(zip(*columns, strict=True)), self.aggregator)
         return []
 

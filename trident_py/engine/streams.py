@@ -23,8 +23,9 @@ from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
-from trident_py.engine.bolt_executor import BranchInput, TridentBoltExecutor
+from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.gathering import Gathering
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
@@ -81,6 +82,11 @@ class CommitStep:
     commit: Callable[[], None]
 
 
+def _all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
 @define(kw_only=True, eq=False)
 class TopologyStreams:
     """`BatchStreams` over real spouts, branches and participants.
@@ -88,11 +94,12 @@ class TopologyStreams:
     Attributes:
         branches: for each participant, the spouts that it reads.
         rereads: the spouts that one of them reads more than once.
-        process: runs one branch of an attempt as a Spark job and returns the receipt of what it prepared; reports to
-            the acker itself. Called on job threads.
+        shareable: the branches in which small batches may share a job.
+        process: runs one branch of an attempt as a Spark job and returns what it prepared. Called on job threads.
+        process_together: the same for a shareable branch of several attempts with small batches, in one job.
         settle: reads a batch once: for several branches of a spout that may give other rows when it is read again, and
             where only reading it tells what it consists of.
-        cancel_jobs: cancels the Spark jobs of an attempt.
+        cancel_jobs: cancels the Spark jobs of an attempt; `cancel_together` the one that these share.
         understood: what to report for an exception, and whether it counts against the batch.
         transaction: an attempt as sinks see it.
         ensure_leading: raises if another leader may exist.
@@ -104,9 +111,12 @@ class TopologyStreams:
     branches: Sequence[frozenset[str]]
     rereads: frozenset[str]
     participants: Sequence[Participant]
-    process: Callable[[TridentBoltExecutor, int], Any]
+    shareable: Collection[int]
+    process: Callable[[TridentBoltExecutor, int], Processed]
+    process_together: Callable[[Sequence[TridentBoltExecutor], int], list[Processed]]
     settle: Callable[[TridentBoltExecutor, EmittedBatch, bool], EmittedBatch]
     cancel_jobs: Callable[[TransactionAttempt], None]
+    cancel_together: Callable[[Sequence[TridentBoltExecutor]], None]
     understood: Callable[[BaseException, str], tuple[BaseException, bool]]
     transaction: Callable[[TransactionAttempt], SinkTransaction]
     ensure_leading: Callable[[], None]
@@ -115,7 +125,8 @@ class TopologyStreams:
     job_threads: int
     reads: StateReads
     _attempts: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
-    _committing: TransactionAttempt | None = field(default=None, init=False)
+    _committing: Sequence[TransactionAttempt] = field(default=(), init=False)
+    _gathering: Gathering = field(init=False)
     _commits: ThreadPoolExecutor = field(init=False)
     _jobs: ThreadPoolExecutor = field(init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -125,6 +136,7 @@ class TopologyStreams:
         self._commits = ThreadPoolExecutor(1, thread_name_prefix=f"trident-{self.topology}-commit")
         self.reads.open(self._commits)
         self._jobs = ThreadPoolExecutor(self.job_threads, thread_name_prefix=f"trident-{self.topology}-job")
+        self._gathering = Gathering(partial(self._submit, self._jobs), self._run_together)
 
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
 
@@ -135,7 +147,7 @@ class TopologyStreams:
     def ask(self, spout: str, ask: Ask) -> None:
         """Have the coordinator of ``spout`` answer."""
         threads = next(threads for threads in self.spouts if threads.tx_id == spout)
-        self._submit(threads.coordinating, lambda: self.post(threads.coordinator.answer(ask)))
+        self._submit(threads.coordinating, self._answer, threads.coordinator, ask)
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
         """Have every spout emit its part of ``attempt``."""
@@ -145,9 +157,9 @@ class TopologyStreams:
         for threads, edge in zip(self.spouts, edges, strict=True):
             self._submit(threads.emitting, self._emit, work, threads, metadata.get(threads.tx_id), edge)
 
-    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
-        """Have everything that commits commit ``attempt``: the committer spouts, then states and sinks."""
-        self._submit(self._commits, self._commit, self._attempts[attempt], list(edges))
+    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Have everything that commits commit these attempts: the committer spouts, then states and sinks."""
+        self._submit(self._commits, self._commit, [(self._attempts[attempt], edges) for attempt, edges in run.items()])
 
     def emit_success(self, attempt: TransactionAttempt) -> None:
         """Tell both halves of every spout, each on its thread."""
@@ -181,7 +193,7 @@ class TopologyStreams:
         with self._lock:
             alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
             waits = list(self._attempts) if self.reads.is_busy else []  # a commit of one of them, perhaps
-            return [*alive, *((each, StreamId.COMMIT) for each in (self._committing, *waits) if each)]
+            return [*alive, *((each, StreamId.COMMIT) for each in (*self._committing, *waits))]
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
@@ -221,7 +233,10 @@ class TopologyStreams:
         ready = work.deliver(threads.tx_id, inputs)
         self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))
         for branch in ready:
-            self._submit(self._jobs, self._run, work, branch)
+            if batch.is_small and branch in self.shareable:
+                self._gathering.add(branch, work)
+            else:
+                self._submit(self._jobs, self._run, work, branch)
 
     def _settled(self, work: TridentBoltExecutor, threads: SpoutThreads, batch: EmittedBatch) -> EmittedBatch:
         work.begin_work()
@@ -232,56 +247,92 @@ class TopologyStreams:
 
     # --- on the job threads -------------------------------------------------------------------------------------------
 
+    def _run_together(self, branch: int, works: list[TridentBoltExecutor]) -> None:
+        works = [work for work in works if not work.cancelled.is_set()]
+        for work in works:
+            work.begin_work(works)
+        try:
+            done = self.process_together(works, branch) if works else []
+        except Exception as error:  # noqa: BLE001 - user code, or Spark
+            self._part(branch, works, error)
+            return
+        finally:
+            for work in works:
+                work.end_work(works)
+        for work, processed in zip(works, done, strict=True):
+            self._keep(work, branch, processed)
+
+    def _part(self, branch: int, works: list[TridentBoltExecutor], error: BaseException) -> None:
+        """The job of these attempts has failed: each has one of its own, so that one that fails fails alone."""
+        if len(works) == 1:
+            self._fail(works[0].attempt, error, self.participants[branch].name)
+            self._keep(works[0], branch, None)
+            return
+        for work in works:
+            self._submit(self._jobs, self._run_together, branch, [work])
+
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:
         if work.cancelled.is_set():
             return
-        participant, receipt = self.participants[branch], None
         work.begin_work()
         try:
-            receipt = self.process(work, branch)
+            processed = self.process(work, branch)
         except Exception as error:  # noqa: BLE001 - user code, or Spark
-            self._fail(work.attempt, error, participant.name)
+            self._fail(work.attempt, error, self.participants[branch].name)
+            processed = None
         finally:
             work.end_work()
+        self._keep(work, branch, processed)
+
+    def _keep(self, work: TridentBoltExecutor, branch: int, processed: Processed | None) -> None:
+        receipt = processed and processed.receipt
         if not work.prepared(branch, receipt):
             self._submit(self._commits, self._abort, work, branch, receipt)
+        # Only now: the commit may follow at once.
+        for notice in processed.reports if processed else ():
+            self.post(notice)
 
     def _cancel_jobs(self, work: TridentBoltExecutor) -> None:
         # Again and again: a job that was on its way to Spark is not found by the first cancel.
         while not work.wait_quiet(0):
             self.cancel_jobs(work.attempt)
+            for together in work.sharing:
+                if all(each.cancelled.is_set() for each in together):  # else the others' job goes on
+                    self.cancel_together(together)
             work.wait_quiet(CANCEL_AGAIN_SECS)
 
     # --- on the commit thread -----------------------------------------------------------------------------------------
 
-    def _commit(self, work: TridentBoltExecutor, edges: list[int]) -> None:
-        doing = "committing"
+    def _commit(self, run: list[tuple[TridentBoltExecutor, Sequence[int]]]) -> None:
+        doing, works = "committing", [work for work, _ in run]
         try:
-            for step, edge in zip(self._commit_steps(work), edges, strict=True):
+            for number, step in enumerate(self._commit_steps(works)):
                 doing = f"{step.name} committing"
-                if work.cancelled.is_set():
+                if any(work.cancelled.is_set() for work in works):
                     return
                 self._ensure_leading()
-                self._committing = work.attempt if step.is_ours else None
+                self._committing = [work.attempt for work in works] if step.is_ours else ()
                 step.commit()
-                self._committing = None
-                self.post(Acked(work.attempt, StreamId.COMMIT, edge))
-            self.reads.committed()
+                self._committing = ()
+                for work, edges in run:
+                    self.post(Acked(work.attempt, StreamId.COMMIT, edges[number]))
+            self.reads.committed(works[-1].attempt.txid)
         except Exception as error:  # noqa: BLE001 - user code, or a store
-            self._fail(work.attempt, error, doing)
+            self._fail(works[0].attempt, error, doing)
         finally:
-            self._committing = None
+            self._committing = ()
 
-    def _commit_steps(self, work: TridentBoltExecutor) -> Iterator[CommitStep]:
+    def _commit_steps(self, works: Sequence[TridentBoltExecutor]) -> Iterator[CommitStep]:
         for threads in self._committer_spouts():
-            yield CommitStep(f"spout {threads.tx_id!r}", False, partial(threads.executor.commit, work.attempt))
+            commits = [partial(threads.executor.commit, work.attempt) for work in works]
+            yield CommitStep(f"spout {threads.tx_id!r}", False, partial(_all, commits))
         for branch in self._committers():
             participant = self.participants[branch]
-            yield CommitStep(participant.name, participant.is_ours, partial(self._commit_branch, work, branch))
+            yield CommitStep(participant.name, participant.is_ours, partial(self._commit_branch, works, branch))
 
-    def _commit_branch(self, work: TridentBoltExecutor, branch: int) -> None:
-        self.reads.is_torn = True
-        self.participants[branch].commit(self.transaction(work.attempt), work.receipt(branch))
+    def _commit_branch(self, works: Sequence[TridentBoltExecutor], branch: int) -> None:
+        self.reads.committing(works[-1].attempt.txid)
+        self.participants[branch].commit_run([(self.transaction(work.attempt), work.receipt(branch)) for work in works])
 
     def _ensure_leading(self) -> None:
         try:
@@ -299,6 +350,10 @@ class TopologyStreams:
             log.exception("topology %s: %s could not give up %s", self.topology, participant.name, work.attempt)
 
     # --- everywhere ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, coordinator: TridentSpoutCoordinator, ask: Ask) -> None:
+        for answer in coordinator.answers(ask):
+            self.post(answer)
 
     def _succeed(
         self, attempt: TransactionAttempt, waiting: list[int], success: Callable[[Any], None], argument: Any

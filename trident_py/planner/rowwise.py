@@ -15,7 +15,7 @@ from trident_py.graph import Operation
 from trident_py.operations.base import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.planner.flow import Flow, project_step
-from trident_py.planner.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step
+from trident_py.planner.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
 from trident_py.row import Row
 from trident_py.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
@@ -26,15 +26,22 @@ class RowOperation(Operation):
     """A row operation of Python's.
 
     Attributes:
-        step: makes the step for rows with these fields.
-        native: the same as Spark does it, if it can: used where no Python function runs before it.
+        make: makes the step for rows with these fields.
+        native: the same as Spark does it, if it can: used where no Python function runs before it. It is given a frame,
+            the names of the fields that it sees, and of those that it keeps as they are, in front.
+        carried: whether the first field is carried along, unseen; see `sharing`.
     """
 
     title: str
-    step: Callable[[StructType], Step]
-    native: Callable[[DataFrame], DataFrame] | None = None
+    make: Callable[[StructType], Step]
+    native: Callable[[DataFrame, Sequence[str], Sequence[str]], DataFrame] | None = None
+    carried: bool = False
 
     runs_on_driver: ClassVar[bool] = True
+
+    def step(self, source: StructType) -> Step:
+        """The step for rows with these fields."""
+        return carrying(self.make, source) if self.carried else self.make(source)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The step's."""
@@ -44,9 +51,11 @@ class RowOperation(Operation):
         """Let the step wait with those before it."""
         (flow,) = inputs
         step = self.step(flow.schema)
-        if self.native and not flow.rows.steps:
-            return flow.replaced(self.native, step.target)
-        return flow.then(step)
+        if self.native is None or flow.rows.steps:
+            return flow.then(step)
+        native, names = self.native, flow.schema.names
+        carried = names[:1] if self.carried else []
+        return flow.replaced(lambda frame: native(frame, names[len(carried) :], carried), step.target)
 
 
 def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
@@ -91,8 +100,10 @@ def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fiel
     return RowOperation(title, step, _native(condition, in_fields) if isinstance(condition, NativeFilter) else None)
 
 
-def _native(condition: NativeFilter, in_fields: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
-    return lambda frame: frame.filter(condition.condition(list(map(column, in_fields or frame.columns))))
+def _native(
+    condition: NativeFilter, in_fields: Sequence[str]
+) -> Callable[[DataFrame, Sequence[str], Sequence[str]], DataFrame]:
+    return lambda frame, seen, _: frame.filter(condition.condition(list(map(column, in_fields or seen))))
 
 
 def each_row(title: str, function: Function, in_fields: Sequence[str], schema: str | StructType) -> RowOperation:
@@ -119,7 +130,9 @@ def project_rows(title: str, names: Sequence[str]) -> RowOperation:
     if not names:
         raise TopologyError("name the fields to keep")
     return RowOperation(
-        title, lambda source: project_step(source, names), lambda frame: frame.select(*map(column, names))
+        title,
+        lambda source: project_step(source, names),
+        lambda frame, _, carried: frame.select(*map(column, [*carried, *names])),
     )
 
 

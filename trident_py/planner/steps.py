@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import compress, groupby
 from operator import itemgetter, length_hint
 from typing import Any, ClassVar, TypeAlias
 
@@ -177,6 +177,42 @@ class ProjectStep(Step):
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Keep what is seen."""
         return list(map(tuple, views))
+
+
+@frozen(kw_only=True)
+class CarryingStep(Step):
+    """Another step, over rows with a field in front that it doesn't see: those with the same value at a time."""
+
+    step: Step
+    makes_values: ClassVar[bool] = True
+
+    @property
+    def user_code(self) -> object:
+        """That of the step."""
+        return self.step.user_code
+
+    def __call__(self, rows: Iterable[Values]) -> list[Values]:
+        """What the step makes of the rows, with the value in front again."""
+        return self.run(list(rows), iter(()))
+
+    def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
+        """The rows with one value after those with another; never are two of them in one call of the step."""
+        made: list[Values] = []
+        for value, group in groupby(rows, key=itemgetter(0)):
+            made += [(value, *row) for row in self.step([row[1:] for row in group])]
+        return made
+
+
+def carrying(make: Callable[[StructType], Step], source: StructType) -> CarryingStep:
+    """The step that ``make`` makes for all fields but the first, over rows that have it."""
+    first, step = source.fields[0], make(StructType(source.fields[1:]))
+    return CarryingStep(
+        title=step.title,
+        source=tuple(source.names),
+        in_fields=tuple(source.names),
+        target=StructType([first, *step.target.fields]),
+        step=step,
+    )
 
 
 @define

@@ -33,6 +33,16 @@ def map_batches(frame: DataFrame, names: Sequence[str], stage: Stage, target: St
     return (frame if plain == list(names) else frame.toDF(*plain)).mapInArrow(stage, target)
 
 
+def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Rows that are on the driver, as a frame.
+
+    PySpark 4.3 takes an empty chunk of a table for its end, and loses what follows without a word.
+    """
+    if any(batch.num_rows == 0 for batch in rows.to_batches()):
+        rows = pa.Table.from_batches([batch for batch in rows.to_batches() if batch.num_rows], rows.schema)
+    return session.createDataFrame(rows, schema)
+
+
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
     """A frame without rows, to let Spark analyse what is built on it."""
     return session.createDataFrame(arrow_schema(schema).empty_table(), schema)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.engine.emitted import EmittedBatch, Extents
 from trident_py.schema import arrow_schema
+from trident_py.spark.frames import frame_of_rows
 from trident_py.spark.reports import REPORT, Reports
 
 
@@ -36,7 +37,7 @@ def _frame_of_part(
     edges: Iterator[int],
 ) -> DataFrame:
     if isinstance(part, pa.Table):
-        rows = session.createDataFrame(part, schema)
+        rows = frame_of_rows(session, part, schema)
         return reports.observe_table(rows, part.num_rows) if reports else rows
     if isinstance(part, DataFrame):
         return reports.leave(part) if reports else part

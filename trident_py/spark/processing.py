@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 from attrs import define
@@ -13,7 +12,7 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
-from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.participants import Participant
 from trident_py.planner.flow import Flow
@@ -24,6 +23,7 @@ from trident_py.row import rows_of
 from trident_py.schema import arrow_table
 from trident_py.sinks.base import SinkTransaction
 from trident_py.spark import jobs
+from trident_py.spark.frames import frame_of_rows
 from trident_py.spark.micro_batch import frame_of
 from trident_py.spark.reports import Reports
 
@@ -49,8 +49,8 @@ class MicroBatches:
     post: Callable[[Notice], object]
     query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 
-    def process(self, work: TridentBoltExecutor, index: int) -> Any:
-        """Run branch ``index`` of an attempt; returns the receipt. Called on a job thread."""
+    def process(self, work: TridentBoltExecutor, index: int) -> Processed:
+        """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
         branch, participant = self.branches[index], self.participants[index]
         inputs = work.inputs(index)
         heard: dict[str, Reports] = {}
@@ -70,14 +70,14 @@ class MicroBatches:
             receipt = participant.prepare(
                 self.transaction(work.attempt), branch.build(frames, work.attempt, self._ask), self._collect
             )
+        told: list[Notice] = []
         for spout, reports in heard.items():
-            for edge in task_reports(reports, branch):
-                self.post(Acked(work.attempt, StreamId.BATCH, edge))
+            told += [Acked(work.attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
             work.count_rows(spout, "tasks", reports.rows)
-            if (fingerprint := reports.fingerprint()) is not None:
-                self.post(Fingerprinted(work.attempt, spout, fingerprint))
-        self.post(Acked(work.attempt, StreamId.BATCH, done))
-        return receipt
+            fingerprint = inputs[spout].batch.fingerprint() if spout in self.exact else None
+            if (fingerprint := fingerprint or reports.fingerprint()) is not None:
+                told.append(Fingerprinted(work.attempt, spout, fingerprint))
+        return Processed(receipt, [*told, Acked(work.attempt, StreamId.BATCH, done)])
 
     def settle(self, work: TridentBoltExecutor, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """The same rows, read once and kept.
@@ -98,13 +98,13 @@ class MicroBatches:
     def _verified(self, branch: Branch, spout: str, batch: EmittedBatch) -> StructType | None:
         # Where a batch is read twice, or not to its end, what is observed isn't the batch.
         sure = branch.reads_all and spout in self.exact and spout not in branch.rereads
-        return batch.schema if sure else None
+        return batch.schema if sure and not batch.is_fingerprinted else None
 
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
         # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
         rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
         answered = arrow_table(self.query(query, rows, flow.schema), target)
-        return Flow.of(self.session.createDataFrame(answered, target), target)
+        return Flow.of(frame_of_rows(self.session, answered, target), target)
 
     def _tag(self, attempt: TransactionAttempt) -> str:
         return f"{self.tag_prefix}:{attempt}"

@@ -14,6 +14,7 @@ from trident_py.planner.steps import Values
 from trident_py.row import rows_of
 from trident_py.schema import arrow_table
 from trident_py.spark import jobs
+from trident_py.spark.frames import frame_of_rows
 
 
 @frozen
@@ -30,7 +31,7 @@ class RequestJobs:
     def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
         """The rows that ``operation`` gives, where its inputs have these rows and fields."""
         flows = [
-            Flow.of(self.session.createDataFrame(arrow_table(rows, schema), schema), schema) for rows, schema in inputs
+            Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
         ]
         with jobs.tagged(self.session, self.tag):
             return rows_of(operation.build(flows, None).native().toArrow())

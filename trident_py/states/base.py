@@ -256,6 +256,49 @@ class FencedState(MapState[T]):
         """The topology stops."""
 
 
+class RunState(FencedState[T]):
+    """A fenced state that takes several transactions, which follow each other, in one atomic step: a run.
+
+    Each member's change is made under its own txid, so that the last one can still be undone by itself. A member that
+    comes again alone was committed with its run, and is skipped: only batches that are the same each time come in runs.
+
+    Attributes:
+        run_first: the first txid of the last commit, whose token has the last; known after `recover`.
+    """
+
+    run_first: int | None = None
+
+    @abstractmethod
+    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open the transactions of ``run`` under lock and decide; returns those that are to be applied now, its rest.
+
+        Where the first of them was applied by an older token, its changes are rolled back first.
+
+        Raises:
+            FencedError: a newer epoch has been here.
+            StateError: the first one is not the transaction that comes next.
+        """
+
+    @abstractmethod
+    def turn_to(self, tx: SinkTransaction) -> None:
+        """The changes that follow are those of ``tx``, the next of those that `begin_run` returned."""
+
+    @abstractmethod
+    def end_run(self) -> None:
+        """Make all changes and the token of the run's last transaction durable, in one atomic step."""
+
+    def begin_transaction(self, tx: SinkTransaction) -> bool:
+        """A run of one."""
+        due = self.begin_run([tx])
+        if due:
+            self.turn_to(tx)
+        return bool(due)
+
+    def end_transaction(self, tx: SinkTransaction) -> None:
+        """The end of a run of one."""
+        self.end_run()
+
+
 class StagingState(FencedState[T]):
     """A fenced state that Spark's tasks hand the change of a batch to, apart, while the batch is processed.
 

@@ -30,7 +30,7 @@ class Book:
         columns: the declared fields.
     """
 
-    COLUMNS: ClassVar[str] = "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id"
+    COLUMNS: ClassVar[str] = "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, run_first"
 
     fence: Fence
     owner: str
@@ -39,9 +39,9 @@ class Book:
     @classmethod
     def of(cls, row: Sequence[Any]) -> Book:
         """The book that was stored as ``row``, the values of `COLUMNS`."""
-        name, uuid, incarnation, epoch, owner, columns, *token = row
+        name, uuid, incarnation, epoch, owner, columns, *token, run_first = row
         found = CommitToken(*token) if token[0] is not None else None
-        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found), owner, columns)
+        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found, run_first), owner, columns)
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -56,6 +56,7 @@ class Book:
             self.owner,
             self.columns,
             *committed,
+            self.fence.run_first,
         )
 
     def claimed(self, found: Book | None, *, exists: bool, state: str) -> tuple[Book, TableStep]:

@@ -4,6 +4,7 @@ The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a
 ``(T, (E, A))``; (epoch, attempt) is compared lexicographically::
 
     e below the fence                refuse: a newer leader has been here
+    t < T, and in T's run            applied already, together with T: nothing to do
     t < T or t > T + 1               refuse: order is broken, stop
     t = T + 1, or nothing committed  apply
     t = T, (e, a) = (E, A)           applied already: nothing to do
@@ -13,6 +14,7 @@ The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Context
 from enum import Enum
 
@@ -41,11 +43,33 @@ class Fence:
         topology: whose state it is.
         epoch: leaders older than this are refused.
         token: the last commit; None if there was none.
+        run_first: the first transaction of the run that was committed with it; None: it was committed alone.
     """
 
     topology: TopologyKey
     epoch: int
     token: CommitToken | None = None
+    run_first: int | None = None
+
+    def after(self, run: Sequence[SinkTransaction]) -> Fence:
+        """The fence after the commit of ``run``; of members that were skipped it goes on to know that it has them."""
+        return evolve(self, token=run[-1].token, run_first=run[0].txid)
+
+    def due(self, run: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
+        """Those of ``run`` that are to be applied, and whether the first of them has to be rolled back before.
+
+        Raises:
+            FencedError, StateError: as `decide`.
+        """
+        due: list[SinkTransaction] = []
+        fence, redo = self, False
+        for tx in run:
+            decision = fence.decide(tx, state)
+            redo = redo or decision is Decision.REDO
+            if decision is not Decision.SKIP:
+                due.append(tx)
+                fence = evolve(fence, token=tx.token)
+        return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
         """The fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
@@ -79,6 +103,8 @@ class Fence:
         if self.token is None or tx.txid == self.token.txid + 1:
             return Decision.APPLY
         if tx.token == self.token:
+            return Decision.SKIP
+        if self.run_first is not None and self.run_first <= tx.txid < self.token.txid:
             return Decision.SKIP
         if tx.txid != self.token.txid:
             raise StateError(

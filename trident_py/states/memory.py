@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from decimal import localcontext
 from typing import Any, Generic, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
 from trident_py.errors import StateError
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.base import (
-    FencedState,
     ITupleCollection,
     Key,
     RemovableMapState,
+    RunState,
     StateFactory,
     StateKind,
     T,
     ValueUpdater,
 )
-from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_key
 
 _Entry: TypeAlias = tuple[Key, T]
@@ -32,20 +32,22 @@ _STATE = "the state in memory"
 
 @define
 class _Transaction(Generic[T]):
-    """An open transaction.
+    """An open transaction, the last one so far of a run.
 
     Attributes:
-        base: where it does not start from the committed values: those before the attempt that it replaces.
+        run: all of it.
+        base: where it does not start from the committed values: those before the attempt that it replaces, and what
+            the transactions before it in the run have made of them.
         changes: what it has made of the keys that it touched. None: there is no such key.
     """
 
-    tx: SinkTransaction
+    run: Sequence[SinkTransaction]
     base: Mapping[str, _Entry[T] | None]
     changes: dict[str, _Entry[T] | None] = field(factory=dict)
     thread: int = field(factory=threading.get_ident)
 
 
-class MemoryMapState(FencedState[T], RemovableMapState[T], ITupleCollection):
+class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
     """Values by key in memory, with the semantics of Storm's class of this name (opaque) and one thing more.
 
     A replay finds every key as it was before the attempt that it replaces, also a key that the replay doesn't contain.
@@ -70,21 +72,25 @@ class MemoryMapState(FencedState[T], RemovableMapState[T], ITupleCollection):
         """A new leader takes over: refuse older epochs from now on."""
         with self._lock:
             self._fence = (self._fence or Fence(topology, epoch)).raised(topology, epoch, _STATE)
+            self.run_first = self._fence.run_first
             return self._fence.token
 
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """Open ``tx``; gives up a transaction that was left open."""
+    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run``; gives up a transaction that was left open."""
         self.rollback()
         with self._lock:
             if self._fence is None:
-                raise StateError(f"attempt {tx.attempt}: {_STATE} was not recovered")
-            decision = self._fence.decide(tx, _STATE)
-            if decision is Decision.SKIP:
-                return False
-            self._open = _Transaction(tx, self._before if decision is Decision.REDO else {})
-            return True
+                raise StateError(f"attempt {run[0].attempt}: {_STATE} was not recovered")
+            due, redo = self._fence.due(run, _STATE)
+            self._open = _Transaction(run, self._before if redo else {}) if due else None
+            return due
 
-    def end_transaction(self, tx: SinkTransaction) -> None:
+    def turn_to(self, tx: SinkTransaction) -> None:
+        """What was changed before is where ``tx`` starts from."""
+        opened = self._in_transaction()
+        opened.base, opened.changes = {**opened.base, **opened.changes}, {}
+
+    def end_run(self) -> None:
         """Make the changes visible, all at once."""
         opened = self._in_transaction()
         with self._lock:
@@ -95,7 +101,7 @@ class MemoryMapState(FencedState[T], RemovableMapState[T], ITupleCollection):
                 else:
                     self._committed[text] = entry
             if self._fence:
-                self._fence = evolve(self._fence, token=tx.token)
+                self._fence = self._fence.after(opened.run)
             self._open = None
 
     def rollback(self) -> None:

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import ITupleCollection, Key, StagingState, ValueUpdater, combiner_updater
+from trident_py.states.base import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.books import Book, TableStep
-from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_key
 from trident_py.states.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
 from trident_py.states.postgres_staging import REPORTS, StagingTask
@@ -36,7 +36,7 @@ _DROP_SECS = 0.2  # a cancelled task may go on copying for a while; its table ca
 _RAISING, _COMMITTING, _STAGING = "FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"
 
 
-class PostgresMapState(StagingState[Any], ITupleCollection):
+class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, target: Target, table: Table) -> None:
@@ -47,6 +47,7 @@ class PostgresMapState(StagingState[Any], ITupleCollection):
         self._owner = uuid4().hex
         self._commits = Link(target)
         self._others = Link(target)  # what goes on beside a commit: reading, making room for attempts, cleaning up
+        self._run: Sequence[SinkTransaction] = ()
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._staged: set[str] = set()
         self._doomed: set[str] = set()
@@ -69,6 +70,7 @@ class PostgresMapState(StagingState[Any], ITupleCollection):
         except FailedException as error:
             raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
         self._clean()
+        self.run_first = fence.run_first
         return fence.token
 
     def _connect_as(self, topology: TopologyKey, epoch: int) -> None:
@@ -102,6 +104,15 @@ class PostgresMapState(StagingState[Any], ITupleCollection):
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
             connection.execute(self._table.create_books)
+            if not self._has_runs(connection):  # asked first, since widening waits for everybody who uses the books
+                connection.execute(self._table.widen_books)
+
+    def _has_runs(self, connection: Connection) -> bool:
+        query = (
+            "SELECT 1 FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = '_trident' AND column_name = 'run_first'"
+        )
+        return connection.execute(query, [self._table.schema]).fetchone() is not None
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         table = self._table
@@ -132,30 +143,35 @@ class PostgresMapState(StagingState[Any], ITupleCollection):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """Open ``tx`` under the lock of the state's book; gives up a transaction that was left open."""
+    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run`` under the lock of the state's book; gives up a transaction that was left open."""
         self.rollback()
         self._check_recovered()
-        with self._explained(tx):
+        with self._explained(run[0]):
             connection = self._commits.begin()
             try:
-                decision = self._book(connection, tx, _COMMITTING).fence.decide(tx, self._name)
-                if decision is Decision.REDO:
+                due, redo = self._book(connection, run[0], _COMMITTING).fence.due(run, self._name)
+                if redo:
                     delete, restore = self._table.undo
-                    connection.execute(delete, [tx.txid, tx.txid])
-                    connection.execute(restore, [tx.txid])
+                    connection.execute(delete, [due[0].txid, due[0].txid])
+                    connection.execute(restore, [due[0].txid])
             except BaseException:
                 self._commits.rollback()
                 raise
-        if decision is Decision.SKIP:
+        if due:
+            self._run, self._open = run, (connection, due[0], threading.get_ident())
+        else:
             self._commits.rollback()
-            return False
-        self._open = connection, tx, threading.get_ident()
-        return True
+        return due
 
-    def end_transaction(self, tx: SinkTransaction) -> None:
-        """Commit changes and token together; durable when this returns."""
+    def turn_to(self, tx: SinkTransaction) -> None:
+        """What is written from now on has this txid."""
         connection, _ = self._in_transaction()
+        self._open = connection, tx, threading.get_ident()
+
+    def end_run(self) -> None:
+        """Commit changes and token together; durable when this returns."""
+        connection, tx = self._in_transaction()
         with self._explained(tx):
             self._finish(connection, tx)
             self._commit(connection, tx)
@@ -170,10 +186,11 @@ class PostgresMapState(StagingState[Any], ITupleCollection):
 
     def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
         """The last statements of a transaction."""
-        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, self._table.name]
+        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, self._run[0].txid, self._table.name]
         connection.execute(self._table.write_token, token)
-        staging = self._staging(tx)
-        if staging.name in self._staged:
+        for staging in map(self._staging, self._run):
+            if staging.name not in self._staged:
+                continue
             self._staged.discard(staging.name)
             try:
                 with connection.transaction():  # a savepoint

@@ -280,8 +280,13 @@ class Table:
         return sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (state text PRIMARY KEY, topology text NOT NULL, uuid text NOT NULL, "
             "incarnation bigint NOT NULL, fence bigint NOT NULL, owner text NOT NULL, columns text NOT NULL, "
-            "txid bigint, epoch bigint, attempt_id bigint)"
+            "txid bigint, epoch bigint, attempt_id bigint, run_first bigint)"
         ).format(self.books)
+
+    @property
+    def widen_books(self) -> sql.Composed:
+        """Add what a table of the books that was made before there were runs doesn't have."""
+        return sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS run_first bigint").format(self.books)
 
     def read_book(self, lock: str) -> sql.Composed:
         """This state's book; bound is its name."""
@@ -303,8 +308,10 @@ class Table:
 
     @property
     def write_token(self) -> sql.Composed:
-        """Set the token in this state's book; bound are txid, epoch, attempt and the state's name."""
-        return sql.SQL("UPDATE {} SET txid = %s, epoch = %s, attempt_id = %s WHERE state = %s").format(self.books)
+        """Set the token in this state's book; bound are txid, epoch, attempt, the run's first and the state's name."""
+        return sql.SQL("UPDATE {} SET txid = %s, epoch = %s, attempt_id = %s, run_first = %s WHERE state = %s").format(
+            self.books
+        )
 
     # --- what is staged -----------------------------------------------------------------------------------------------
 

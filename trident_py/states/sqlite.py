@@ -23,9 +23,9 @@ from trident_py.context import Metrics
 from trident_py.errors import FailedException, StateError
 from trident_py.operations.base import CombinerAggregator
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import FencedState, ITupleCollection, Key, StateFactory, StateKind, ValueUpdater
+from trident_py.states.base import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
 from trident_py.states.books import Book, TableStep
-from trident_py.states.fenced import EXACT_DECIMALS, Decision, Fence
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_key
 from trident_py.states.sqlite_errors import explained
 from trident_py.states.sqlite_table import Table, check_name
@@ -39,7 +39,7 @@ _BOOKS = """
         state TEXT NOT NULL PRIMARY KEY COLLATE NOCASE,
         topology TEXT NOT NULL, uuid TEXT NOT NULL, incarnation INTEGER NOT NULL,
         fence INTEGER NOT NULL, owner TEXT NOT NULL, columns TEXT NOT NULL,
-        txid INTEGER, epoch INTEGER, attempt_id INTEGER
+        txid INTEGER, epoch INTEGER, attempt_id INTEGER, run_first INTEGER
     )"""
 _READ_BOOK = f'SELECT {Book.COLUMNS} FROM "_trident" WHERE state = ?'  # noqa: S608 - nothing of it is data
 
@@ -98,7 +98,7 @@ class SQLiteState(StateFactory):
         return SQLiteMapState(self.path.absolute(), self._schema)
 
 
-class SQLiteMapState(FencedState[Any], ITupleCollection):
+class SQLiteMapState(RunState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -108,6 +108,7 @@ class SQLiteMapState(FencedState[Any], ITupleCollection):
         self._owner = uuid4().hex
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
+        self._run: Sequence[SinkTransaction] = ()
         self._open: SinkTransaction | None = None
         self._writer = 0  # the thread of the open transaction
         self._reader: sqlite3.Connection | None = None
@@ -120,12 +121,16 @@ class SQLiteMapState(FencedState[Any], ITupleCollection):
         try:
             with self._explained(), self._connect() as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                return self._take_over(connection, topology, epoch).token
+                fence = self._take_over(connection, topology, epoch)
+                self.run_first = fence.run_first
+                return fence.token
         except FailedException as error:
             raise StateError(f"topology {topology.name!r}: {error}; end it, or take another file") from error
 
     def _take_over(self, connection: sqlite3.Connection, topology: TopologyKey, epoch: int) -> Fence:
         connection.execute(_BOOKS)
+        if "run_first" not in [column for _, column, *_ in connection.execute('PRAGMA table_info("_trident")')]:
+            connection.execute('ALTER TABLE "_trident" ADD COLUMN run_first INTEGER')  # of before there were runs
         row = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
         found = Book.of(row) if row else None
         claim = Book(Fence(topology, epoch), self._owner, self._table.columns)
@@ -145,40 +150,48 @@ class SQLiteMapState(FencedState[Any], ITupleCollection):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """Open ``tx`` under the database's write lock; gives up a transaction that was left open."""
+    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run`` under the database's write lock; gives up a transaction that was left open."""
         self.rollback()
         self._check_file()
         connection = self._recovered()
         with self._explained():
             connection.execute("BEGIN IMMEDIATE")
-            decision = self._decide(connection, tx)
-            if decision is Decision.SKIP:
-                connection.execute("ROLLBACK")
-                return False
-            if decision is Decision.REDO:
+            due, redo = self._decide(connection, run)
+            if redo:
                 for statement in self._table.undo:
-                    connection.execute(statement, (tx.txid,))
-        self._open, self._writer = tx, threading.get_ident()
-        return True
+                    connection.execute(statement, (due[0].txid,))
+            if not due:
+                connection.execute("ROLLBACK")
+                return due
+        self._run, self._open, self._writer = run, due[0], threading.get_ident()
+        return due
 
-    def _decide(self, connection: sqlite3.Connection, tx: SinkTransaction) -> Decision:
+    def _decide(
+        self, connection: sqlite3.Connection, run: Sequence[SinkTransaction]
+    ) -> tuple[Sequence[SinkTransaction], bool]:
         book = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
         try:
             if book is None:
-                raise StateError(f"attempt {tx.attempt}: {self._name} has lost its row in _trident; restore the file")
-            return Book.of(book).fence.decide(tx, self._name)
+                raise StateError(
+                    f"attempt {run[0].attempt}: {self._name} has lost its row in _trident; restore the file"
+                )
+            return Book.of(book).fence.due(run, self._name)
         except Exception:
             connection.execute("ROLLBACK")
             raise
 
-    def end_transaction(self, tx: SinkTransaction) -> None:
+    def turn_to(self, tx: SinkTransaction) -> None:
+        """What is written from now on has this txid."""
+        self._open = tx
+
+    def end_run(self) -> None:
         """Commit changes and token together; durable when this returns."""
-        connection, _ = self._in_transaction()
+        connection, tx = self._in_transaction()
         with self._explained():
             connection.execute(
-                'UPDATE "_trident" SET txid = ?, epoch = ?, attempt_id = ? WHERE state = ?',
-                (tx.txid, tx.epoch, tx.attempt.attempt_id, self._table.name),
+                'UPDATE "_trident" SET txid = ?, epoch = ?, attempt_id = ?, run_first = ? WHERE state = ?',
+                (tx.txid, tx.epoch, tx.attempt.attempt_id, self._run[0].txid, self._table.name),
             )
             connection.execute("COMMIT")
         self._open = None

@@ -485,7 +485,11 @@ def test_a_run_is_closed_with_one_write() -> None:
     for text in ("3:0", "2:0", "1:0"):
         world.processed(text)
     before = world.driver.record
-    acks = [Acked(attempt(text), StreamId.COMMIT, edge) for text in world.runs[0] for edge in world.edges[text, StreamId.COMMIT]]
+    acks = [
+        Acked(attempt(text), StreamId.COMMIT, edge)
+        for text in world.runs[0]
+        for edge in world.edges[text, StreamId.COMMIT]
+    ]
     world.turn(*acks)
     assert (world.driver.record.current_txid, world.driver.record.seq) == (4, before.seq + 1)
 

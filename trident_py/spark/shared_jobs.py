@@ -1,0 +1,71 @@
+"""One branch of several small attempts as one Spark job: their rows go in together, their changes come out apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import define
+from pyspark.sql import SparkSession
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Acked, Fingerprinted, Notice
+from coordinators.protocol import StreamId
+from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
+from trident_py.planner.sharing import SharedBranch
+from trident_py.spark import jobs
+from trident_py.spark.frames import frame_of_rows
+
+SMALL_JOBS = {
+    "spark.sql.adaptive.enabled": "false",  # it makes a job of every stage, to see how much there is: it is little
+    "spark.sql.shuffle.partitions": "1",
+}
+"""What makes a job over little cheap; settings of a session, seen by all its threads, so these jobs have their own."""
+
+
+def small_session(session: SparkSession) -> SparkSession:
+    """A session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
+    small = session.newSession()
+    for name, value in SMALL_JOBS.items():
+        small.conf.set(name, value)
+    return small
+
+
+@define(kw_only=True, eq=False)
+class SharedJobs:
+    """Processes small attempts together.
+
+    Attributes:
+        session: for jobs over little.
+        exact: the spouts whose batches have to be the same each time.
+        tag_prefix: as that of `MicroBatches`.
+        branches: by their number, those that can be shared.
+    """
+
+    session: SparkSession
+    exact: frozenset[str]
+    tag_prefix: str
+    branches: Mapping[int, SharedBranch]
+
+    def process(self, works: Sequence[TridentBoltExecutor], index: int) -> list[Processed]:
+        """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
+        branch = self.branches[index]
+        given = [work.inputs(index)[branch.spout] for work in works]
+        rows = branch.together([each.batch.table for each in given])
+        with jobs.tagged(self.session, self._tag(works)):
+            # In one partition: all of it is one task, without a shuffle.
+            frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
+            changes = branch.apart(branch.build(frame).toArrow(), len(works))
+        reports = [self._reports(work.attempt, branch.spout, each) for work, each in zip(works, given, strict=True)]
+        return list(map(Processed, changes, reports))
+
+    def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Notice]:
+        fingerprint = given.batch.fingerprint() if spout in self.exact else None
+        seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
+        return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]
+
+    def cancel(self, works: Sequence[TridentBoltExecutor]) -> None:
+        """Cancel the running job of these attempts."""
+        jobs.cancel(self.session, self._tag(works))
+
+    def _tag(self, works: Sequence[TridentBoltExecutor]) -> str:
+        return f"{self.tag_prefix}:{works[0].attempt}+{len(works) - 1}"
