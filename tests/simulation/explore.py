@@ -78,6 +78,7 @@ class Explorer:
             max_spout_pending=scope.max_spout_pending,
             backoff=0.0,
             pins=scope.learns or not scope.exact,
+            shares=scope.shares,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 from attrs import frozen
 
@@ -17,6 +18,9 @@ from tests.simulation.stores import StoreKind
 
 UNDO, COMPARE = StoreKind.UNDO, StoreKind.COMPARE
 LATE = {"commit lost": 1, "commit lands late": 1}
+
+THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
+"""Two transactions meet in a job, and in a commit, while a third one is on its way."""
 
 SCOPES = {
     scope.name: scope
@@ -38,6 +42,9 @@ SCOPES = {
         Scope("several notices in a turn, and a crash", {"crash at a step": 1}, max_spout_pending=1, gathers=True),
         Scope("learned: a crash at any step", {"crash at a step": 1}, learns=True),
         Scope("learned, opaque: a crash at any step", {"crash at a step": 1}, learns=True, exact=False),
+        Scope("shared: a crash at any step", {"crash at a step": 1}, **THREE),
+        Scope("shared: two stores, and a crash at any step", {"crash at a step": 1}, stores=(UNDO, COMPARE), **THREE),
+        Scope("shared: a commit that lands late, and a silence", {**LATE, "timeout": 1}, **THREE),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(UNDO, COMPARE)),
     )
 }
@@ -57,6 +64,9 @@ GATE = {
     "all reports": "two silences",
     "moved cursors": "learned: a crash at any step",
     "written successes": "several notices in a turn, and a crash",
+    "runs in order": "shared: a crash at any step",
+    "rows apart": "shared: a crash at any step",
+    "known members": "shared: a crash at any step",
     "unknown is not done": "a commit that lands late, and a silence",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""

@@ -12,6 +12,7 @@ from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notic
 from coordinators.spout_coordinator import Ask
 from coordinators.znodes import Create, Put, Step
 from tests.simulation.oracle import BASE, RECORD
+from tests.simulation.plane import Work
 from tests.simulation.process import Process
 from tests.simulation.schedule import matters
 from tests.simulation.scope import choices_of
@@ -58,7 +59,7 @@ def _store(store: Store) -> Any:
     fence = store.state._fence
     return (
         tuple(store.ledger),
-        fence and (fence.epoch, fence.token),
+        fence and (fence.epoch, fence.token, fence.run_first),
         tuple(sorted(store.staged)),
         str(store.holder),
         store.highest_epoch,
@@ -132,8 +133,8 @@ def _ask(ask: Ask, asked: int) -> str:
 
 def _notice(notice: Notice, asked: int) -> str:
     match notice:
-        case Defined(spout, ask, txid, metadata, _):
-            return f"defined {spout} {ask - asked} {txid} {metadata}"
+        case Defined(spout, ask, txid, metadata, _, more):
+            return f"defined {spout} {ask - asked} {txid} {metadata} {more}"
         case NotReady(spout, ask, txid) | DefinitionFailed(spout, ask, txid, _):
             return f"{type(notice).__name__} {spout} {ask - asked} {txid}"
         case Failed(attempt, cause, _):
@@ -150,7 +151,11 @@ def _plane(process: Process) -> Any:
         tuple(
             sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())
         ),
-        tuple((str(c.work.attempt), c.work.cancelled, tuple(c.edges), tuple(c.stores)) for c in plane.commits),
+        tuple(
+            (str([(str(w.attempt), w.cancelled) for w in c.works]), str(list(c.edges.values())), tuple(c.stores))
+            for c in plane.commits
+        ),
+        str([(branch, [str(w.attempt) for w in works]) for branch, works in sorted(plane.gathered.items())]),
     )
 
 
@@ -175,6 +180,6 @@ def _lateness(world: World, steps: Sequence[Step]) -> tuple[str, int]:
 def _argument(argument: Any, asked: int) -> str:
     if isinstance(argument, Acked | Failed):
         return _notice(argument, asked)
-    if hasattr(argument, "prepared"):
-        return f"{argument.attempt} {argument.cancelled}"
+    if isinstance(argument, tuple) and argument and isinstance(argument[0], Work):
+        return str([f"{work.attempt} {work.cancelled}" for work in argument])
     return str(argument)

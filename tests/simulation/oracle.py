@@ -80,14 +80,16 @@ class Oracle:
         if before is not None:
             self._compare(before, after)
         if self.damaged is None:
-            check_agreement(list(self.world.stores.values()), self.committed)
+            check_agreement(list(self.world.stores.values()), self.committed, self.world.run_max)
 
     def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:
         for name in ("epoch", "seq", "current_txid", "success_upto"):
             old, new = getattr(before, name), getattr(after, name)
             self.require(new >= old, "S4", f"{name} of the record went from {old} to {new}")
         step = after.current_txid - before.current_txid
-        self.require(step <= 1, "S4", f"the record went from {before.current_txid} to {after.current_txid}")
+        self.require(
+            step <= self.world.run_max, "S4", f"the record went from {before.current_txid} to {after.current_txid}"
+        )
         for pin in before.committing:
             kept = pin.attempt.txid < after.current_txid or any(
                 p.attempt.txid == pin.attempt.txid for p in after.committing
@@ -128,7 +130,7 @@ class Oracle:
     def effect_landed(self) -> None:
         """After every change of a store."""
         if self.damaged is None:
-            check_agreement(list(self.world.stores.values()), self.committed)
+            check_agreement(list(self.world.stores.values()), self.committed, self.world.run_max)
 
     def was_damaged(self, kind: str) -> None:
         """From here on, stopping by one of some named errors is as right as going on; doubling and losing are not."""

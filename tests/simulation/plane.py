@@ -49,11 +49,16 @@ class Work:
 
 @define
 class Commit:
-    """One attempt being committed, store by store; the edges are those that are left."""
+    """A run of attempts being committed, store by store; the edges are those that are left."""
 
-    work: Work
-    edges: list[int]
+    works: list[Work]
+    edges: dict[TransactionAttempt, list[int]]
     stores: list[str]
+
+    @property
+    def attempt(self) -> TransactionAttempt:
+        """The first of the run."""
+        return self.works[0].attempt
 
 
 @define(eq=False)
@@ -62,6 +67,7 @@ class Plane:
 
     process: Process
     works: dict[TransactionAttempt, Work] = field(factory=dict)
+    gathered: dict[int, list[Work]] = field(factory=dict)
     commits: list[Commit] = field(factory=list)
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
@@ -84,13 +90,17 @@ class Plane:
         for spout, edge in zip(self.process.world.sources, edges, strict=True):
             self.process.post("emit", EMIT_SECS, attempt, spout, metadata[spout], edge, lane=f"emitter {spout}")
 
-    def emit_commit(self, attempt: TransactionAttempt, edges: Sequence[int]) -> None:
-        """One after the other, on the thread for commits."""
+    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """One after the other, on the thread for commits; in one step of each store."""
         self.process.may_crash("before emit_commit")
-        work, names = self.works[attempt], list(self.process.world.stores)
-        if set(names) - work.prepared:
-            raise Violation("S10", f"{attempt} commits although {set(names) - work.prepared} have not prepared it")
-        self.commits.append(Commit(work, list(edges), names))
+        works, names = [self.works[attempt] for attempt in run], list(self.process.world.stores)
+        for work in works:
+            if set(names) - work.prepared:
+                unprepared = set(names) - work.prepared
+                raise Violation("S10", f"{work.attempt} commits although {unprepared} have not prepared it")
+        if not self.process.world.has("runs in order"):
+            works.reverse()
+        self.commits.append(Commit(works, {attempt: list(edges) for attempt, edges in run.items()}, names))
         if len(self.commits) == 1:
             self.process.post("commit", COMMIT_SECS)
 
@@ -136,7 +146,17 @@ class Plane:
         if len(work.rows) == len(world.sources):
             for branch in range(len(world.stores)):
                 work.running += 1
-                self.process.post("job", JOB_SECS, work, branch)
+                self._start(work, branch)
+
+    def _start(self, work: Work, branch: int) -> None:
+        """A job of its own; or, where jobs are shared, one with all that come until the one that runs has ended."""
+        if not self.process.world.shares:
+            self.process.post("job", JOB_SECS, (work,), branch)
+        elif branch in self.gathered:
+            self.gathered[branch].append(work)
+        else:
+            self.gathered[branch] = []
+            self.process.post("job", JOB_SECS, (work,), branch)
 
     def _emitted(self, work: Work, source: Source, metadata: Any) -> Rows:
         txid = work.attempt.txid
@@ -155,19 +175,34 @@ class Plane:
         self.process.deliver(ExtentsLearned(work.attempt, source.name, learned.metadata, learned.moved))
         return rows
 
-    def on_job(self, work: Work, branch: int) -> None:
+    def on_job(self, works: tuple[Work, ...], branch: int) -> None:
         """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""
+        world = self.process.world
+        if world.shares:
+            waiting = [work for work in self.gathered.pop(branch, []) if not work.cancelled]
+            if waiting:
+                self.gathered[branch] = []
+                self.process.post("job", JOB_SECS, tuple(waiting), branch)
+        if len(works) > 1 and world.chance.happens("job fails"):
+            for work in works:  # each by itself, so that whoever fails fails alone
+                self.process.post("job", JOB_SECS, (work,), branch)
+            return
+        others = list(works) if world.has("rows apart") else [*works[1:], *works[:1]]
+        for work, other in zip(works, others, strict=True):
+            self._end_job(work, branch, _given(other), alone=len(works) == 1)
+
+    def _end_job(self, work: Work, branch: int, rows: Rows, *, alone: bool) -> None:
         world, tx = self.process.world, self.transaction(work.attempt)
         name, store = list(world.stores.items())[branch]
         work.running -= 1
         if work.cancelled and not world.chance.happens("job goes on"):
             return
-        if world.chance.happens("job fails"):
+        if alone and world.chance.happens("job fails"):
             self.report(Failed(work.attempt, RuntimeError("an executor was lost"), counts=False))
             return
         if tx.epoch < store.highest_epoch:
             return  # A staging area is made by the leader, under the fence.
-        store.stage(tx, tuple(row for spout in sorted(work.rows) for row in work.rows[spout]))
+        store.stage(tx, rows)
         if work.cancelled:
             store.discard(tx)
             return
@@ -197,7 +232,7 @@ class Plane:
         """The next step of the commit that is being made: leadership is checked right before."""
         commit = self.commits[0]
         store, driver = self.process.record_store, self.process.driver
-        if commit.work.cancelled or store is None or driver is None:
+        if any(work.cancelled for work in commit.works) or store is None or driver is None:
             self._end_commit()
             return
         try:
@@ -209,27 +244,30 @@ class Plane:
             self._fail_commit(error)
             return
         self.process.world.oracle.commit_started(self.process)
-        for name, extents in commit.work.extents.items():
-            self.process.world.sources[name].committing(commit.work.attempt.txid, extents)
-        self.process.world.send_commit(self.process, commit.stores[0], self.transaction(commit.work.attempt))
+        for work in commit.works:
+            for name, extents in work.extents.items():
+                self.process.world.sources[name].committing(work.attempt.txid, extents)
+        run = tuple(self.transaction(work.attempt) for work in commit.works)
+        self.process.world.send_commit(self.process, commit.stores[0], run)
 
     def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken."""
-        if not self.commits or self.commits[0].work.attempt != attempt:
+        if not self.commits or self.commits[0].attempt != attempt:
             return
         if error is not None:
             self._fail_commit(error)
             return
         commit = self.commits[0]
         commit.stores.pop(0)
-        self.process.deliver(Acked(attempt, StreamId.COMMIT, commit.edges.pop(0)))
+        for member, edges in commit.edges.items():
+            self.process.deliver(Acked(member, StreamId.COMMIT, edges.pop(0)))
         if commit.stores:
             self.process.post("commit", COMMIT_SECS)
         else:
             self._end_commit()
 
     def _fail_commit(self, error: BaseException) -> None:
-        self.process.deliver(Failed(self.commits[0].work.attempt, error, counts=False))
+        self.process.deliver(Failed(self.commits[0].attempt, error, counts=False))
         self._end_commit()
 
     def _end_commit(self) -> None:
@@ -255,3 +293,7 @@ class Plane:
             raise AssertionError("nobody leads here")
         key = TransactionKey(store.identity.uuid, store.identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, store.epoch)
+
+
+def _given(work: Work) -> Rows:
+    return tuple(row for spout in sorted(work.rows) for row in work.rows[spout])

@@ -166,6 +166,7 @@ class Process:
             message_timeout=MESSAGE_TIMEOUT_SECS,
             idle_turn=0.5,
             pin_commits=self.world.pins,
+            run_max=self.world.run_max,
             retries=Retries(1000, self.world.backoff, 2.0),
             observe=self.observe,
         )
@@ -203,11 +204,11 @@ class Process:
 
     def on_answer(self, spout: str, ask: Ask) -> None:
         """On the coordinator's thread; one that has nothing takes its time to say so, which makes peace cheap."""
-        answer = self.coordinators[spout].answer(ask)
-        if isinstance(answer, NotReady) and self.world.real_time:
-            self.post("report", NOTHING_SECS, answer)
-        else:
-            self.deliver(answer)
+        for answer in self.coordinators[spout].answers(ask):
+            if isinstance(answer, NotReady) and self.world.real_time:
+                self.post("report", NOTHING_SECS, answer)
+            else:
+                self.deliver(answer)
 
     def on_report(self, notice: Notice) -> None:
         """A report has arrived."""
@@ -239,10 +240,10 @@ class Recovering:
         """The store's."""
         return bool(self.store.remembers)
 
-    def recover(self, topology: Any, epoch: int) -> int | None:
+    def recover(self, topology: Any, epoch: int) -> range | None:
         """Raise the fence; takes time, in which others go on."""
         self.process.may_crash("before a fence")
         self.process.world.wait(self.process, 0.01)
-        last: int | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
+        last: range | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
         self.process.may_crash("after a fence")
         return last

@@ -37,6 +37,9 @@ RULES = {
     "written successes": "a success counts as delivered only for what the written record has as committed",
     "all reports": "a phase is finished when all that follows from it was reported",
     "unknown is not done": "a commit without an answer is not taken for done",
+    "runs in order": "transactions that commit together do it in txid order",
+    "rows apart": "what transactions that share a job make stays apart",
+    "known members": "a store knows the members of its last run, and skips one that comes again",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -25,6 +25,7 @@ class Scope:
         learns: whether only emitting a batch tells what it consists of.
         gathers: whether a turn may come late, and find several notices; otherwise each notice has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
+        shares: whether transactions share jobs and commits.
         lives: how often processes may be started, all in all.
     """
 
@@ -39,6 +40,7 @@ class Scope:
     learns: bool = False
     gathers: bool = False
     any_size: bool = False
+    shares: bool = False
     processes: int = 2
     lives: int = 2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -18,6 +18,12 @@ from trident_py.states.memory import MemoryMapState
 
 Rows: TypeAlias = tuple[tuple[str, int], ...]
 """The rows of a batch: spout and position."""
+
+Run: TypeAlias = tuple[SinkTransaction, ...]
+"""Transactions that follow each other, in one step."""
+
+Sent: TypeAlias = tuple[Rows, ...] | None
+"""The rows of each transaction of a run; None: they are in the store."""
 
 KEYS = 3
 
@@ -44,9 +50,11 @@ class LooseFence(Fence):
             token = token and evolve(token, epoch=tx.epoch)
             return Fence(self.topology, 0, token).decide(tx, state)
         if not self.rules.has("attempt in token") and same and token is not None and token != tx.token:
-            return Fence(self.topology, self.epoch, evolve(token, attempt_id=-1)).decide(tx, state)
+            return evolve(self, token=evolve(token, attempt_id=-1), rules=Rules()).decide(tx, state)
         if not self.rules.has("txids in order") and token is not None and tx.txid > token.txid:
             return Decision.APPLY
+        if not self.rules.has("known members"):
+            return Fence(self.topology, self.epoch, token).decide(tx, state)
         decision = super().decide(tx, state)
         if decision is Decision.REDO and not self.rules.has("undo"):
             return Decision.APPLY
@@ -80,7 +88,7 @@ class Store:
     rules: Rules
     inline: bool = False
     locks: bool = False
-    holder: SinkTransaction | None = None
+    holder: Run | None = None
     ledger: list[Entry] = field(factory=list)
     staged: dict[CommitToken, Rows] = field(factory=dict)
     highest_epoch: int = 0
@@ -101,8 +109,8 @@ class Store:
 
     # --- as the product sees it ---------------------------------------------------------------------------------------
 
-    def recover(self, topology: TopologyIdentity, epoch: int, claimant: tuple[int, int]) -> int | None:
-        """Raise the fence, sweep what older epochs staged; the last committed txid.
+    def recover(self, topology: TopologyIdentity, epoch: int, claimant: tuple[int, int]) -> range | None:
+        """Raise the fence, sweep what older epochs staged; the txids of the last commit.
 
         As the SQL states do, it tells two leaders of one epoch apart: ZooKeeper was restored then.
         """
@@ -114,14 +122,14 @@ class Store:
         self.claimant = claimant
         self.highest_epoch = max(epoch, self.highest_epoch)
         if not self.rules.has("raised fences") and self.state._fence is not None:
-            return self.fence.token.txid if self.fence.token else None
+            return _last_commit(self.fence)
         self.state.recover(topology, epoch)
         fence = self.fence
         if self.rules.off:
-            self.state._fence = LooseFence(fence.topology, fence.epoch, fence.token, rules=self.rules)
+            self.state._fence = LooseFence(fence.topology, fence.epoch, fence.token, fence.run_first, rules=self.rules)
         if not self.inline:
             self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
-        return fence.token.txid if fence.token else None
+        return _last_commit(fence)
 
     def stage(self, tx: SinkTransaction, rows: Rows) -> None:
         """Keep what was prepared, under the attempt's token."""
@@ -137,63 +145,67 @@ class Store:
         if not self.inline:
             self.staged.clear()
 
-    def sent(self, tx: SinkTransaction) -> Rows | None:
+    def sent(self, run: Run) -> Sent:
         """The rows that travel with a commit; None: they are in the store."""
-        return self.staged[tx.token] if self.inline else None
+        return tuple(self.staged[tx.token] for tx in run) if self.inline else None
 
-    def lock(self, tx: SinkTransaction) -> None:
+    def lock(self, run: Run) -> None:
         """Begin a transaction: take the lock, and decide under it."""
         if self.holder is not None:
-            raise StoreBusyException(f"{self.name} is locked by {self.holder.token}")
-        self._decided(tx)
-        self.holder = tx
+            raise StoreBusyException(f"{self.name} is locked by {self.holder[-1].token}")
+        self._due(run)
+        self.holder = run
 
-    def land(self, tx: SinkTransaction, rows: Rows | None) -> None:
+    def land(self, run: Run, rows: Sent) -> None:
         """The end of a transaction, if nobody has ended it before."""
-        if self.holder != tx:
-            raise StoreBusyException(f"{self.name} has ended the transaction of {tx.token}")
+        if self.holder != run:
+            raise StoreBusyException(f"{self.name} has ended the transaction of {run[-1].token}")
         self.holder = None
-        self.apply(tx, rows)
+        self.apply(run, rows)
 
-    def apply(self, tx: SinkTransaction, rows: Rows | None) -> None:
+    def apply(self, run: Run, sent: Sent) -> None:
         """One atomic step: decide, verify what was staged, apply, keep the token."""
-        decision = self._decided(tx)
-        if decision is Decision.SKIP:
-            return
-        if rows is None:
-            if tx.token not in self.staged and self.rules.has("verified staging"):
-                raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
-            rows = self.staged.get(tx.token, ())
-        self._refuse_other_content(tx, rows, decision)
-        self._change(tx, rows)
-        self._enter(Entry(tx.token, rows), decision)
-        self.staged.pop(tx.token, None)
+        due, redo = self._due(run)
+        given = dict(zip(run, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
+        if due and redo:
+            self._refuse_other_content(due[0], given[due[0]])
+        self._change(run, due, given)
+        for tx in due:
+            self._enter(Entry(tx.token, given[tx]), redo and tx is due[0])
+            self.staged.pop(tx.token, None)
         self.check()
 
-    def _decided(self, tx: SinkTransaction) -> Decision:
+    def _staged(self, tx: SinkTransaction) -> Rows:
+        if tx.token not in self.staged and self.rules.has("verified staging"):
+            raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
+        return self.staged.get(tx.token, ())
+
+    def _due(self, run: Run) -> tuple[list[SinkTransaction], bool]:
         if self.remembers:
-            return self.fence.decide(tx, self.name)
-        last = len(self.ledger)
+            return self.fence.due(run, self.name)
+        last, (tx,) = len(self.ledger), run
         if tx.txid not in (last, last + 1):
             raise Violation("S4", f"{self.name}, at {last}, was told to begin {tx.txid}: a zombie wrote")
-        return Decision.REDO if tx.txid == last else Decision.APPLY
+        return [tx], tx.txid == last
 
-    def _refuse_other_content(self, tx: SinkTransaction, rows: Rows, decision: Decision) -> None:
-        is_other = decision is Decision.REDO and self.ledger[-1].rows != rows
+    def _refuse_other_content(self, tx: SinkTransaction, rows: Rows) -> None:
+        is_other = self.ledger[-1].rows != rows
         if is_other and self.kind is StoreKind.COMPARE and self.rules.has("compared content"):
             raise StateError(f"{self.name} can't undo, and has other content of {tx.txid} already")
 
-    def _change(self, tx: SinkTransaction, rows: Rows) -> None:
-        if self.kind is StoreKind.UNDO:
-            self.state.begin_transaction(tx)
-            counts = Counter(map(key_of, rows))
-            self.state.multi_update([[key] for key in counts], [_adding(count) for count in counts.values()])
-            self.state.end_transaction(tx)
-        elif self.remembers:
-            self.state._fence = evolve(self.fence, token=tx.token)
+    def _change(self, run: Run, due: Sequence[SinkTransaction], given: Mapping[SinkTransaction, Rows]) -> None:
+        if self.kind is StoreKind.UNDO and due:
+            self.state.begin_run(run)
+            for tx in due:
+                counts = Counter(map(key_of, given[tx]))
+                self.state.turn_to(tx)
+                self.state.multi_update([[key] for key in counts], [_adding(count) for count in counts.values()])
+            self.state.end_run()
+        elif self.remembers and due:
+            self.state._fence = self.fence.after(run)
 
-    def _enter(self, entry: Entry, decision: Decision) -> None:
-        if decision is Decision.REDO:
+    def _enter(self, entry: Entry, redo: bool) -> None:
+        if redo:
             before = self.ledger.pop()
             if self.remembers and not before.token < entry.token:
                 raise Violation("S7", f"{self.name}: {entry.token} replaced {before.token}")
@@ -223,6 +235,10 @@ class Store:
                 raise Violation("S1", f"{self.name} counts {values}, its batches make {fold}")
 
 
+def _last_commit(fence: Fence) -> range | None:
+    return range(fence.run_first or fence.token.txid, fence.token.txid + 1) if fence.token else None
+
+
 def key_of(row: tuple[str, int]) -> str:
     """The group of a row."""
     return f"{row[0]}{row[1] % KEYS}"
@@ -232,10 +248,10 @@ def _adding(count: int) -> Callable[[int | None], int]:
     return lambda old: (old or 0) + count
 
 
-def check_agreement(stores: Sequence[Store], committed: int) -> None:
-    """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one more is."""
+def check_agreement(stores: Sequence[Store], committed: int, run_max: int) -> None:
+    """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one run more."""
     for store in stores:
-        if not committed <= len(store.ledger) <= committed + 1:
+        if not committed <= len(store.ledger) <= committed + run_max:
             story = f"{store.name} has {len(store.ledger)} transactions, the record says {committed} are committed"
             raise Violation("S11", story)
     first, *others = stores

@@ -16,10 +16,9 @@ from tests.simulation.plane import COMMIT_SECS, LATE_SECS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Rows, Store, StoreKind
+from tests.simulation.stores import Run, Sent, Store, StoreKind
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
-from trident_py.sinks.base import SinkTransaction
 
 
 @frozen
@@ -42,6 +41,7 @@ class World:
     """Everything there is.
 
     Attributes:
+        shares: whether attempts share jobs.
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
         frozen: what a paused process will find when it goes on.
@@ -54,6 +54,7 @@ class World:
     max_spout_pending: int
     backoff: float = 0.05
     pins: bool = False
+    shares: bool = False
     real_time: bool = True
     reads_are_stale: bool = False
     now: float = 0.0
@@ -72,6 +73,11 @@ class World:
         """The checker looks at all of it."""
         self.oracle = Oracle(self)
         self.server.keeps_past = self.reads_are_stale
+
+    @property
+    def run_max(self) -> int:
+        """How many transactions may commit together, by the rule of the runtime."""
+        return self.max_spout_pending if self.shares and not self.pins else 1
 
     def has(self, rule: str) -> bool:
         """Whether a rule holds here."""
@@ -248,54 +254,52 @@ class World:
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
-    def send_commit(self, process: Process, name: str, tx: SinkTransaction) -> None:
+    def send_commit(self, process: Process, name: str, run: Run) -> None:
         """A commit goes to a store."""
         store, sender = self.stores[name], (process.number, process.life)
-        rows = store.sent(tx)
+        rows = store.sent(run)
         if store.kind is StoreKind.UNFENCED:
-            self.on_effect(name, tx, rows, sender)  # in the very moment of the check
+            self.on_effect(name, run, rows, sender)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
-                self.later("lock" if store.locks else "effect", LATE_SECS, None, name, tx, rows, None)
+                self.later("lock" if store.locks else "effect", LATE_SECS, None, name, run, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
-            process.post("committed", 0.5, tx.attempt, done)
+            process.post("committed", 0.5, run[0].attempt, done)
         else:
             pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
-            self.later("lock" if store.locks else "effect", pause, None, name, tx, rows, sender)
+            self.later("lock" if store.locks else "effect", pause, None, name, run, rows, sender)
 
-    def on_lock(self, name: str, tx: SinkTransaction, rows: Rows | None, sender: tuple[int, int] | None) -> None:
+    def on_lock(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit takes the lock of a store; it lands later, and its sender may be paused until then."""
         try:
-            self.stores[name].lock(tx)
+            self.stores[name].lock(run)
         except (TridentError, StoreBusyException) as refused:
-            self._answer(name, tx, sender, refused)
+            self._answer(name, run, sender, refused)
             return
         pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
-        self.later("effect", pause, None, name, tx, rows, sender)
+        self.later("effect", pause, None, name, run, rows, sender)
 
-    def on_effect(self, name: str, tx: SinkTransaction, rows: Rows | None, sender: tuple[int, int] | None) -> None:
+    def on_effect(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit lands in a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
         try:
-            (store.land if store.locks else store.apply)(tx, rows)
-            self.say(f"{name} has {tx.token}")
+            (store.land if store.locks else store.apply)(run, rows)
+            self.say(f"{name} has {run[-1].token}")
         except (TridentError, StoreBusyException) as refused:
             error = refused
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()
-        self._answer(name, tx, sender, error)
+        self._answer(name, run, sender, error)
 
-    def _answer(
-        self, name: str, tx: SinkTransaction, sender: tuple[int, int] | None, error: BaseException | None
-    ) -> None:
+    def _answer(self, name: str, run: Run, sender: tuple[int, int] | None, error: BaseException | None) -> None:
         if error is not None:
-            self.say(f"{name} refuses {tx.token}: {error}")
+            self.say(f"{name} refuses {run[0].token}: {error}")
         if sender is None or self.processes[sender[0]].life != sender[1]:
             return
         if self.chance.happens("commit reply lost") and error is None:
             # Read back, under the same lock: it is there.
             store = self.stores[name]
-            is_done = bool(store.ledger) and store.ledger[-1].token == tx.token
+            is_done = bool(store.ledger) and store.ledger[-1].token == run[-1].token
             error = None if is_done else StoreBusyException("no answer")
-        self.processes[sender[0]].post("committed", 0.002, tx.attempt, error)
+        self.processes[sender[0]].post("committed", 0.002, run[0].attempt, error)

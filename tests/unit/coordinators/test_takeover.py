@@ -19,12 +19,13 @@ class Remembered:
 
     name: str = "counts"
     committed: int | None = None
+    first: int | None = None
     remembers: bool = True
     fences: list[int] = field(factory=list)
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> int | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
         self.fences.append(epoch)
-        return self.committed
+        return range(self.first or self.committed, self.committed + 1) if self.committed else None
 
 
 def stored(**changes: Any) -> InMemoryCoordination:
@@ -49,6 +50,20 @@ def test_a_state_at_the_record_or_one_ahead_goes_on(committed: int) -> None:
     coordination = stored(current_txid=42, states={"counts": 1}, seq=7)
     record = recover(coordination.acquire(), [Remembered(committed=committed)])
     assert (record.current_txid, record.epoch, record.seq) == (42, 2, 8)
+
+
+@pytest.mark.parametrize("first", [41, 42])
+def test_a_state_that_has_a_run_which_is_not_closed_goes_on(first: int) -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0, 43: 2, 44: 0})
+    state = Remembered(committed=44, first=first)
+    assert recover(coordination.acquire(), [state, Remembered(name="others", committed=41)]).current_txid == 42
+
+
+@pytest.mark.parametrize(("first", "committed"), [(43, 44), (42, 45)])
+def test_a_run_that_the_record_knows_nothing_of_is_of_another_time(first: int, committed: int) -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0, 43: 2, 44: 0})
+    with pytest.raises(StateError, match=f"has transaction {committed}, the record in ZooKeeper is only at 42"):
+        recover(coordination.acquire(), [Remembered(committed=committed, first=first)])
 
 
 @pytest.mark.parametrize(

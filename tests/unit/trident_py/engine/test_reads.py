@@ -12,7 +12,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.record import CommitPin, CoordinatorRecord
 from trident_py.config import TridentConfig
 from trident_py.context import Metrics
-from trident_py.engine.assembly import is_torn
+from trident_py.engine.assembly import torn_upto
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.states import AggregateParticipant
@@ -52,19 +52,21 @@ def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
 def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(
     reads: StateReads, commits: ThreadPoolExecutor
 ) -> None:
-    reads.is_torn = True
+    reads.committing(7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
         assert reads.now(lambda _: "part") == "part"
         with pytest.raises(TimeoutError):
             reads.consistent(lambda _: pytest.fail("it was given up"), 0.01)
         assert not waiting.done()
-        commits.submit(reads.committed).result()
+        commits.submit(reads.committed, 6).result()  # a run that a replay has gone through only in part
+        assert not waiting.done()
+        commits.submit(reads.committed, 7).result()
         assert waiting.result() == "answer"
 
 
 def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: ThreadPoolExecutor) -> None:
-    reads.is_torn = True
+    reads.committing(7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
         while not reads._waiting:
@@ -81,22 +83,22 @@ SQL = SQLiteState("s.db", table="s").for_fields(schema_of("word string"), schema
 PIN = CommitPin(TransactionAttempt(7, 0), "hash")
 
 
-def recovered(factory: StateFactory, txid: int | None) -> Participant:
+def recovered(factory: StateFactory, txid: int | None, first: int | None = None) -> Participant:
     state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
     made = AggregateParticipant(name="counts", state=state, aggregator=Count(), keys=1)
-    made.recovered = txid
+    made.recovered = range(first or txid, txid + 1) if txid else None
     return made
 
 
 @pytest.mark.parametrize(
-    ("upto", "torn"), [([6, 6], False), ([7, 7], False), ([6, None], False), ([7, 6], True), ([7, None], True)]
+    ("upto", "torn"), [([6, 6], 0), ([7, 7], 0), ([6, None], 0), ([7, 6], 7), ([7, None], 7), ([9, 6], 9), ([9, 8], 9)]
 )
-def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: bool) -> None:
+def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: int) -> None:
     record = CoordinatorRecord(epoch=1, current_txid=7)
-    assert is_torn([recovered(SQL, txid) for txid in upto], record) is torn
+    assert torn_upto([recovered(SQL, txid, 6) for txid in upto], record) == torn
 
 
 def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -> None:
     states = [recovered(MemoryMapState.factory(), None), recovered(SQL, 6)]
-    assert not is_torn(states, CoordinatorRecord(epoch=1, current_txid=7))
-    assert is_torn(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,)))
+    assert torn_upto(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
+    assert torn_upto(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7

@@ -32,6 +32,8 @@ def expected(fence: Fence, new: CommitToken) -> object:
         return FencedError
     if old is None or new.txid == old.txid + 1:
         return Decision.APPLY
+    if fence.run_first is not None and fence.run_first <= new.txid < old.txid:
+        return Decision.SKIP
     if new.txid != old.txid:
         return StateError
     if (new.epoch, new.attempt_id) == (old.epoch, old.attempt_id):
@@ -42,8 +44,8 @@ def expected(fence: Fence, new: CommitToken) -> object:
 def test_every_line_of_the_decision_table_holds() -> None:
     tokens = [CommitToken(*numbers) for numbers in product(range(1, 5), range(1, 4), range(3))]
     seen = set()
-    for last, new, epoch in product([None, *tokens], tokens, range(1, 4)):
-        fence = Fence(OURS, epoch, last)
+    for last, new, epoch, first in product([None, *tokens], tokens, range(1, 4), (None, 1, 2)):
+        fence = Fence(OURS, epoch, last, first)
         assert decision(fence, new) == expected(fence, new), (fence, new)
         seen.add(decision(fence, new))
     assert seen == {FencedError, StateError, *Decision}

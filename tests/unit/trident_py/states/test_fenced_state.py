@@ -32,7 +32,7 @@ from trident_py.errors import FencedError, StateError
 from trident_py.operations.base import CombinerAggregator
 from trident_py.schema import schema_of
 from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
-from trident_py.states.base import FencedState, StateFactory
+from trident_py.states.base import FencedState, RunState, StateFactory
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.postgres import PostgresState
 from trident_py.states.sqlite import SQLiteState
@@ -291,6 +291,86 @@ def test_a_newer_incarnation_starts_empty_handed(state: FencedState[Any]) -> Non
         state.recover(TOPOLOGY, 4)
 
 
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def commit_run(state: FencedState[Any], *changes: tuple[SinkTransaction, dict[str, Any]]) -> list[int]:
+    """Commit these in one step; returns the txids that were applied."""
+    assert isinstance(state, RunState)
+    due = state.begin_run([tx for tx, _ in changes])
+    for tx, words in changes:
+        if tx in due:
+            state.turn_to(tx)
+            state.multi_merge([(word,) for word in words], list(words.values()), Adding())
+    if due:
+        state.end_run()
+    return [tx.txid for tx in due]
+
+
+def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state: FencedState[Any]) -> None:
+    assert isinstance(state, RunState)
+    commit(state, transaction(1), {"a": 1})
+    seen: list[Any] = []
+    tx = [transaction(2), transaction(3), transaction(4)]
+    due = state.begin_run(tx)
+    for each in due:
+        state.turn_to(each)
+        state.multi_merge([("a",), (f"b{each.txid}",)], [1, 1], Adding())
+        with ThreadPoolExecutor(1) as other:
+            seen.append(other.submit(values, state, "a", "b2").result())
+    state.end_run()
+    assert seen == [[1, None]] * 3
+    assert values(state, "a", "b2", "b3", "b4") == [4, 1, 1, 1]
+    assert state.recover(TOPOLOGY, 2) == CommitToken(4, 1, 0)
+    assert state.run_first == 2
+
+
+def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
+    assert isinstance(state, RunState)
+    commit(state, transaction(1), {"a": 1})
+    state.begin_run([transaction(2), transaction(3)])
+    for txid in (2, 3):
+        state.turn_to(transaction(txid))
+        state.multi_merge([("a",)], [1], Adding())
+    state.rollback()
+    assert values(state, "a") == [1]
+    assert state.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
+
+
+def test_members_that_come_again_are_skipped_and_the_last_one_is_done_again(state: FencedState[Any]) -> None:
+    run = [(transaction(txid), {"a": 1, f"b{txid}": 1}) for txid in (1, 2, 3)]
+    assert commit_run(state, *run) == [1, 2, 3]
+    state.recover(TOPOLOGY, 2)
+    again = [transaction(txid, 0, epoch=2) for txid in (1, 2, 3, 4)]
+    assert not commit(state, again[0], {"a": 7})
+    assert commit_run(state, *[(tx, {"a": 1, f"b{tx.txid}": 1}) for tx in again[1:]]) == [3, 4]
+    assert values(state, "a", "b1", "b2", "b3", "b4") == [4, 1, 1, 1, 1]
+    assert commit_run(state, (again[1], {"a": 7}), (again[2], {"a": 7})) == []
+    assert values(state, "a") == [4]
+
+
+def test_after_a_run_only_its_last_transaction_is_rolled_back(state: FencedState[Any]) -> None:
+    commit_run(state, (transaction(1), {"a": 1, "b": 1}), (transaction(2), {"a": 1, "c": 1}))
+    assert commit(state, transaction(2, 1), {"a": 5})
+    assert values(state, "a", "b", "c") == [6, 1, None]
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_run_that_does_not_follow_is_refused(state: FencedState[Any], first: int) -> None:
+    commit(state, transaction(1), {"a": 1})
+    commit(state, transaction(2), {"a": 1})
+    with pytest.raises(StateError, match=r"is at \d:0 of epoch 1, so \d comes next"):
+        commit_run(state, (transaction(first), {"a": 1}), (transaction(first + 2), {"a": 1}))
+    assert values(state, "a") == [2]
+
+
+def test_a_transaction_alone_ends_what_was_known_of_a_run(state: FencedState[Any]) -> None:
+    commit_run(state, (transaction(1), {"a": 1}), (transaction(2), {"a": 1}))
+    commit(state, transaction(3), {"a": 1})
+    with pytest.raises(StateError, match=r"is at 3:0 of epoch 1, so 4 comes next"):
+        commit(state, transaction(2, 1), {"a": 1})
+
+
 def test_decimals_add_up_exactly(factory: StateFactory) -> None:
     state = made_by(factory, value="total decimal(38,2)")
     state.recover(TOPOLOGY, 1)
@@ -330,6 +410,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         self.committed: dict[str | None, int] = {}
         self.before: dict[str | None, int] = {}
         self.token = CommitToken(0, 1, 0)
+        self.run_first = 0
         self.epoch = 1
         self.attempts = itertools.count(1)
 
@@ -368,7 +449,28 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         assert self.state.begin_transaction(tx)
         result = self.apply(base, changes)
         self.state.end_transaction(tx)
-        self.committed, self.before, self.token = result, dict(base), tx.token
+        self.committed, self.before, self.token, self.run_first = result, dict(base), tx.token, tx.txid
+
+    @rule(changes=st.lists(steps, min_size=2, max_size=3), again=st.booleans())
+    def commit_together(self, changes: list[Steps], again: bool) -> None:
+        """Several transactions in one step; perhaps behind the last one, again."""
+        assert isinstance(self.state, RunState)
+        first = self.token.txid + (0 if again and self.token.txid else 1)
+        run = [self.tx(first + number) for number in range(len(changes))]
+        base = self.before if first == self.token.txid else self.committed
+        assert self.state.begin_run(run) == run
+        for tx, change in zip(run, changes, strict=True):
+            self.state.turn_to(tx)
+            self.before, base = base, self.apply(base, change)
+        self.state.end_run()
+        self.committed, self.token, self.run_first = base, run[-1].token, first
+
+    @precondition(lambda self: self.run_first < self.token.txid)
+    @rule()
+    def repeat_a_member(self) -> None:
+        """It was committed with its run."""
+        for txid in range(self.run_first, self.token.txid):
+            assert not self.state.begin_transaction(self.tx(txid))
 
     @rule(changes=steps)
     def commit(self, changes: Steps) -> None:
@@ -402,7 +504,8 @@ class MemoryAgainstModel(RuleBasedStateMachine):
     def come_late(self, txid: int, attempt: int, back: int) -> None:
         tx = transaction(self.token.txid + txid, self.token.attempt_id - attempt, self.epoch - back)
         follows = txid == 1 or (txid == 0 and tx.token >= self.token)
-        if back == 0 and follows:
+        is_member = self.run_first <= tx.txid < self.token.txid
+        if back == 0 and (follows or is_member):
             return
         with pytest.raises((StateError, FencedError)):
             self.state.begin_transaction(tx)

@@ -1,0 +1,181 @@
+"""Small transactions share Spark jobs and commits, and nobody sees it but the clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.trident_py.test_query import PATIENCE_SECS, Numbered, counts, split, word_count
+from trident_py import (
+    CombinerAggregator,
+    Count,
+    Emitter,
+    FixedBatchSpout,
+    Function,
+    ITridentSpout,
+    MemoryMapState,
+    PoisonBatchError,
+    RetryPolicy,
+    SQLiteState,
+    StateUpdater,
+    TopologyContext,
+    TransactionAttempt,
+    TridentCollector,
+    TridentConfig,
+    TridentTopology,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+LINES = [(f"w{number % 7} w{number % 11} all",) for number in range(60)]
+WORDS = Counter(word for (line,) in LINES for word in line.split())
+
+
+@pytest.fixture
+def config(zookeeper: str) -> TridentConfig:
+    return TridentConfig(zookeeper=zookeeper, max_spout_pending=16, session_timeout=5)
+
+
+class Words(Function):
+    """Splits, and leaves a mark for each task that it is part of."""
+
+    def __init__(self, marks: Path) -> None:
+        self.marks = marks
+
+    def prepare(self) -> None:
+        with self.marks.open("a") as file:
+            file.write("task\n")
+
+    def execute(self, row: Any, collector: TridentCollector) -> None:
+        for word in row.value.split():
+            collector.emit((word,))
+
+
+def test_many_small_transactions_need_few_jobs_and_few_writes(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    topology = TridentTopology("small")
+    words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *LINES))
+    words = words.each("value", Words(tmp_path / "tasks"), "word string").project("word")
+    words.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="counts"), Count(), "count")
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECS)
+        progress = query.recent_progress
+        assert [entry["txid"] for entry in progress] == list(range(1, 61))
+        assert {entry["attempt_id"] for entry in progress} == {0}
+        assert progress[-1]["zookeeper_writes"] < 60
+    assert len((tmp_path / "tasks").read_text().splitlines()) < 60
+    assert counts(tmp_path / "c.db") == WORDS
+    with closing(sqlite3.connect(tmp_path / "c.db")) as database:
+        assert database.execute("SELECT txid FROM _trident").fetchone() == (60,)
+
+
+def test_the_one_that_fails_fails_alone(spark: SparkSession, config: TridentConfig, tmp_path: Path) -> None:
+    def checked(row: Any) -> list[tuple[str]]:
+        if "bad" in row.value:
+            raise ValueError(f"can't read {row.value!r}")
+        return split(row)
+
+    lines = [("a b",), ("b c",), ("c d",), ("d e",), ("bad",), ("e f",), ("f g",)]
+    config = TridentConfig(
+        zookeeper=config.zookeeper, max_spout_pending=7, retry=RetryPolicy(attempts=2, backoff=0.01), session_timeout=5
+    )
+    topology = TridentTopology("poison")
+    words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *lines)).flat_map(checked, "word string")
+    words.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="counts"), Count(), "count")
+    complaint = r"transaction 5 failed 2 times.*can't read 'bad'"
+    with topology.start(config, spark=spark) as query, pytest.raises(PoisonBatchError, match=complaint):
+        query.process_all_available(PATIENCE_SECS)
+    assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
+
+
+class Growing(ITridentSpout[int]):
+    """Batch t has 0, 1, 10, 100, 1 000 or 10 000 rows: small ones and large ones on their way together."""
+
+    output_schema = "number bigint, batch bigint"
+
+    def __init__(self, upto: int) -> None:
+        self.upto = upto
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Numbered:
+        return Numbered(self.upto)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
+        return Growth()
+
+
+class Growth(Emitter[int]):
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        collector.emit_arrow(rows_of_batch(attempt.txid))
+
+
+def rows_of_batch(txid: int) -> pa.Table:
+    """In chunks, some of which are empty."""
+    size = [0, 1, 10, 100, 1_000, 10_000][txid % 6]
+    numbers = [pa.array(range(size), pa.int64()), pa.array([], pa.int64()), pa.array(range(size), pa.int64())]
+    batches = [pa.array([txid] * len(part), pa.int64()) for part in numbers]
+    return pa.table({"number": pa.chunked_array(numbers), "batch": pa.chunked_array(batches)})
+
+
+class Most(CombinerAggregator[int]):
+    """The greatest, in Python."""
+
+    def init(self, row: Any) -> int:
+        return int(row[0])
+
+    def combine(self, left: int, right: int) -> int:
+        return max(left, right)
+
+    def zero(self) -> int:
+        return -1
+
+
+class Remember(StateUpdater[Any]):
+    """Notes each batch as it came: how many rows, of which batches."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, set[int]]] = []
+
+    def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
+        self.seen.append((len(tuples), {row.batch for row in tuples}))
+
+
+def test_small_and_large_batches_each_keep_their_rows_and_their_place(
+    spark: SparkSession, config: TridentConfig
+) -> None:
+    upto = 24
+    seen, by_batch, in_all, largest = Remember(), *(MemoryMapState.factory() for _ in range(3))
+    topology = TridentTopology("sizes")
+    numbers = topology.new_stream("numbers", Growing(upto))
+    numbers.partition_persist(MemoryMapState.factory(), seen, ["number", "batch"])
+    numbers.group_by("batch").persistent_aggregate(by_batch, Count(), "rows")
+    numbers.persistent_aggregate(in_all, Count(), "rows")
+    numbers.group_by("batch").aggregate(Most(), "most bigint", in_fields=["number"]).group_by(
+        "batch"
+    ).persistent_aggregate(largest, Most(), "most bigint", in_fields=["most"])
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECS)
+    sizes = {txid: rows_of_batch(txid).num_rows for txid in range(1, upto + 1)}
+    assert seen.seen == [(size, {txid} if size else set()) for txid, size in sizes.items()]
+    assert by_batch.values() == {(txid,): size for txid, size in sizes.items() if size}
+    assert in_all.values() == {(): sum(sizes.values())}
+    assert largest.values() == {(txid,): size // 2 - 1 for txid, size in sizes.items() if size}
+
+
+def test_it_goes_on_behind_a_run_and_counts_nothing_twice(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    factory = SQLiteState(tmp_path / "c.db", table="counts")
+    for upto in (20, 40, 60):
+        with word_count("runs", FixedBatchSpout("value string", 1, *LINES[:upto]), factory).start(
+            config, spark=spark
+        ) as query:
+            query.process_all_available(PATIENCE_SECS)
+    assert counts(tmp_path / "c.db") == WORDS
