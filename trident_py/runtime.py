@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
 from trident_py.spark.requests import RequestJobs
+from trident_py.spark.rowwise import is_rowwise
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spark.shared_jobs import SharedJobs, small_session
 from trident_py.spouts.base import Replay
@@ -219,11 +221,13 @@ class _Assembly:
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
         tag_prefix = f"trident:{self.name}:{self.store.epoch}"
+        small = small_session(self.session)
+        alike = [shared(branch, partial(is_rowwise, small)) for branch in self.plan.branches]
         together = SharedJobs(
-            session=small_session(self.session),
+            session=small,
             exact=self._exact(),
             tag_prefix=tag_prefix,
-            branches={number: found for number, each in enumerate(self.plan.branches) if (found := shared(each))},
+            branches={number: branch for number, branch in enumerate(alike) if branch},
         )
         batches = MicroBatches(
             session=self.session,

@@ -83,8 +83,8 @@ class DefiningAnew(Definitions):
 
     __slots__ = ()
 
-    def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
-        for spout, ask in super().asks(now):
+    def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
+        for spout, ask in super().asks(now, upto):
             yield spout, evolve(ask, curr_metadata=None)
 
 

@@ -8,12 +8,12 @@ branch with anything that looks at a batch as a whole, or at its partitions, is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 from trident_py.graph import Node, Source
@@ -24,7 +24,7 @@ from trident_py.planner.commits import Committer, PartitionPersist, PersistentAg
 from trident_py.planner.endings import AggregateState, UpdatedState, unused
 from trident_py.planner.partitioning import ParallelismHint, Partitioning, Repartition
 from trident_py.planner.plan import Branch, ancestry
-from trident_py.planner.rowwise import RowOperation
+from trident_py.planner.rowwise import ColumnFilter, RowOperation
 from trident_py.schema import arrow_schema
 
 _FIELD = "_transaction"
@@ -83,7 +83,11 @@ class SharedBranch:
         return pa.table([pa.array([value], schema.types[0])], schema=schema)
 
 
-def shared(branch: Branch) -> SharedBranch | None:
+RowWise: TypeAlias = Callable[[Column | str, StructType], bool]
+"""Whether a condition depends on nothing but a row of these fields."""
+
+
+def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
     """``branch`` for several transactions at once; None where they could get in each other's way."""
     committer, nodes = branch.committer, ancestry(branch.end)
     sources = [node.operation for node in nodes if isinstance(node.operation, Source)]
@@ -91,7 +95,7 @@ def shared(branch: Branch) -> SharedBranch | None:
         return None
     taken = {name for node in nodes for name in (node.schema or StructType()).names}
     name = unused(_FIELD, taken)
-    end = _shared(branch.end, name)
+    end = _shared(branch.end, name, is_rowwise)
     if end is None:
         return None
     return SharedBranch(
@@ -110,13 +114,13 @@ def _zero(committer: Committer) -> Callable[[], Any] | None:
     return committer.aggregator.zero if isinstance(committer.aggregator, CombinerAggregator) else None
 
 
-def _shared(node: Node, name: str) -> Node | None:
+def _shared(node: Node, name: str, is_rowwise: RowWise) -> Node | None:
     operation = node.operation
     if isinstance(operation, ParallelismHint) or (
         isinstance(operation, Repartition) and operation.kind is not Partitioning.BROADCAST
     ):
-        return _shared(node.inputs[0], name)  # one task does it all
-    inputs = [_shared(each, name) for each in node.inputs]
+        return _shared(node.inputs[0], name, is_rowwise)  # one task does it all
+    inputs = [_shared(each, name, is_rowwise) for each in node.inputs]
     changed: Any = None
     match operation:
         case Source():
@@ -124,6 +128,8 @@ def _shared(node: Node, name: str) -> Node | None:
             changed = evolve(operation, schema=StructType([field, *operation.schema.fields]))
         case RowOperation():
             changed = evolve(operation, carried=True)
+        case ColumnFilter(condition=condition) if is_rowwise(condition, node.schema or StructType()):
+            changed = operation
         case Aggregation(scope=Scope.BATCH) if operation.keys and _by_key(operation):
             changed = _keyed(operation, name, node.inputs[0])
         case AggregateState() if _by_key(operation.aggregation):

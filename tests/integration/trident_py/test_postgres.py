@@ -64,7 +64,7 @@ def counts(dsn: str) -> dict[str, int]:
 def participant(postgres: str) -> Iterator[StagedParticipant]:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
-        yield StagedParticipant(name="counts", state=state, aggregator=Count())
+        yield StagedParticipant(name="counts", state=state, aggregator=Count(), keys=1)
 
 
 def test_every_partition_stages_its_part_and_reports_it(
@@ -76,9 +76,9 @@ def test_every_partition_stages_its_part_and_reports_it(
     frame = session.createDataFrame(words, "word string").groupBy("word").count()
     for txid in (1, 2):
         receipt = participant.prepare(transaction(txid), frame, collect)
-        assert receipt.num_rows == 4
-        assert sum(receipt["rows"].to_pylist()) == 9
-        assert len(set(receipt["task"].to_pylist())) == 4
+        assert receipt.reports.num_rows == 4
+        assert sum(receipt.reports["rows"].to_pylist()) == 9
+        assert len(set(receipt.reports["task"].to_pylist())) == 4
         participant.commit(transaction(txid), receipt)
     assert counts(postgres) == {word: 2 * count for (word,), count in Counter(words).items()}
     assert tables(postgres) == BOOKS
@@ -226,7 +226,7 @@ def test_new_values_go_on_from_a_state_in_postgresql(spark: SparkSession, config
 def test_sums_of_other_kinds_merge_where_they_are(session: SparkSession, postgres: str) -> None:
     with opened(postgres, "day date, at timestamp", "total decimal(20,2)", table="totals") as state:
         state.recover(TOPOLOGY, 1)
-        participant = StagedParticipant(name="totals", state=state, aggregator=Adding())
+        participant = StagedParticipant(name="totals", state=state, aggregator=Adding(), keys=2)
         frame = session.sql(
             "SELECT DATE '2024-02-29' AS day, TIMESTAMP '2024-02-29 12:00:00 Europe/Berlin' AS at, "
             "CAST(1.25 AS decimal(20,2)) AS total UNION ALL SELECT NULL, NULL, 2.5"

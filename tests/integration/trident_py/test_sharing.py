@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+from pyspark.sql.types import BooleanType
 
 from tests.integration.trident_py.test_query import PATIENCE_SECS, Numbered, counts, split, word_count
 from trident_py import (
@@ -31,6 +35,8 @@ from trident_py import (
     TridentConfig,
     TridentTopology,
 )
+from trident_py.schema import schema_of
+from trident_py.spark.rowwise import is_rowwise
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -179,3 +185,47 @@ def test_it_goes_on_behind_a_run_and_counts_nothing_twice(
         ) as query:
             query.process_all_available(PATIENCE_SECS)
     assert counts(tmp_path / "c.db") == WORDS
+
+
+def _above_average(numbers: pa.Array) -> pa.Array:
+    return pc.greater(numbers, pc.mean(numbers))
+
+
+of_python: Any = F.udf(lambda number: number > 1, BooleanType())
+above_average: Any = arrow_udf(_above_average, BooleanType())
+
+
+@pytest.mark.parametrize(
+    ("condition", "rowwise"),
+    [
+        ("number > 3 AND word LIKE 'a%'", True),
+        (lambda: F.col("number").isNotNull() | F.exists(F.array("word"), lambda each: each == "a"), True),
+        ("current_timestamp() > timestamp'2020-01-01'", True),
+        (lambda: F.rand() < 0.5, False),
+        (lambda: F.monotonically_increasing_id() < 3, False),
+        ("spark_partition_id() = 0", False),
+        ("reflect('java.lang.Math', 'random') > 0.5", False),
+        ("number IN (SELECT id FROM range(3))", False),
+        ("number > (SELECT max(id) FROM range(3))", False),
+        (lambda: of_python("number"), False),
+        (lambda: above_average("number"), False),
+        ("no_such_function(number)", False),
+    ],
+)
+def test_spark_tells_a_condition_that_looks_at_a_row_alone(spark: SparkSession, condition: Any, rowwise: bool) -> None:
+    session = spark.newSession()
+    condition = condition() if callable(condition) else condition
+    assert is_rowwise(session, condition, schema_of("number bigint, word string")) is rowwise
+    assert not session.catalog.listTables()
+
+
+def test_a_condition_that_looks_at_other_rows_sees_those_of_its_batch_only(
+    spark: SparkSession, config: TridentConfig
+) -> None:
+    kept = MemoryMapState.factory()
+    topology = TridentTopology("average")
+    numbers = topology.new_stream("numbers", FixedBatchSpout("number bigint", 2, *[(n,) for n in range(20)]))
+    numbers.global_().filter(above_average("number")).group_by("number").persistent_aggregate(kept, Count(), "rows")
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECS)
+    assert sorted(kept.values()) == [(number,) for number in range(1, 20, 2)]

@@ -51,7 +51,11 @@ def test_a_batch_that_is_alone_has_a_job_at_once() -> None:
 
 
 def test_what_comes_while_a_job_runs_goes_into_the_next_one() -> None:
-    jobs = Jobs(meanwhile=lambda: [jobs.gathering.add(0, work(txid)) for txid in (2, 3, 4)])
+    def more() -> None:
+        for txid in (2, 3, 4):
+            jobs.gathering.add(0, work(txid))
+
+    jobs = Jobs(meanwhile=more)
     jobs.gathering.add(0, work(1))
     jobs.run()
     assert jobs.ran == [(0, [1]), (0, [2, 3, 4])]

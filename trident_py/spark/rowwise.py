@@ -1,0 +1,43 @@
+"""What only Spark can tell of a condition: whether it depends on the row alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.types import StructType
+
+_ROW_BY_ROW = {"Union", "Filter", "Project", "MapInArrow", "Range"}
+_NODE = re.compile(r"[\s:+-]*(?:\*\(\d+\) )?(\w+)")
+
+
+def is_rowwise(session: SparkSession, condition: Column | str, fields: StructType) -> bool:
+    """Whether a row of ``fields`` is kept for what is in it alone, whatever other rows there are, and always alike.
+
+    Spark's own optimiser judges: it takes a filter through a union only where that is so. What Python functions and
+    subqueries look at, it can't tell; nor does a session other than the user's know functions that were registered.
+    """
+    rows = session.range(1).mapInArrow(_unseen, fields)
+    view = f"_trident_{uuid4().hex}"
+    try:
+        rows.unionAll(rows).filter(condition).createTempView(view)
+        (explained,) = session.sql(f"EXPLAIN SELECT * FROM {view}").collect()  # noqa: S608 - the name is ours
+    except PySparkException:
+        return False
+    finally:
+        session.catalog.dropTempView(view)
+    _, first, *others = [line for line in explained[0].splitlines() if line.strip()]
+    return _node(first) == "Union" and {_node(line) for line in others} <= _ROW_BY_ROW
+
+
+def _node(line: str) -> str:
+    found = _NODE.match(line)
+    return found.group(1) if found else line
+
+
+def _unseen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches  # never run; but the optimiser can't know what it gives
