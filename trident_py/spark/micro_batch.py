@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from functools import reduce
+from itertools import groupby
 
 import pyarrow as pa
 from attrs import define, frozen
@@ -14,7 +15,15 @@ from trident_py.engine.emitted import EmittedBatch, Extents
 from trident_py.errors import SpoutError
 from trident_py.schema import arrow_schema, shown
 from trident_py.spark.frames import Stage, Unread
+from trident_py.spark.jobs import parallelism
 from trident_py.spark.reports import REPORT, Reports, TaskReport
+
+TABLE_BYTES_MAX = 256 * 1024
+"""A larger table travels to the tasks with the code that gives its rows: ``createDataFrame`` takes 80 000 rows a second
+of three columns, this way 10 000 rows take as long, and a million a ninth of the time (1.4 s instead of 12)."""
+
+PACKED_ROWS_MAX = 10_000
+"""As Spark itself cuts Arrow data; batches of 64 Ki rows took half as long again."""
 
 
 def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame | Unread:
@@ -36,7 +45,7 @@ def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     that is known to read everything.
     """
     edges = iter(reports.edges if reports else ())
-    frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in batch.parts]
+    frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in _joined(batch.parts)]
     if not frames:
         return session.createDataFrame(arrow_schema(batch.schema).empty_table(), batch.schema)
     return reduce(DataFrame.unionAll, frames)
@@ -50,12 +59,39 @@ def _frame_of_part(
     edges: Iterator[int],
 ) -> DataFrame:
     if isinstance(part, pa.Table):
-        rows = session.createDataFrame(part, schema)
+        rows = _frame_of_table(session, schema, part)
         return reports.observe_table(rows, part) if reports else rows
     if isinstance(part, DataFrame):
         return reports.leave(part) if reports else part
     mine = () if part.noting or not reports else tuple(next(edges) for _ in part.extents)
     return _read(session, ReadingTask(part, arrow_schema(schema), mine if reports else None), schema, reports)
+
+
+def _joined(parts: Iterable[pa.Table | DataFrame | Extents]) -> Iterator[pa.Table | DataFrame | Extents]:
+    for is_table, found in groupby(parts, lambda part: isinstance(part, pa.Table)):
+        run = list(found)
+        yield from [pa.concat_tables(run)] if is_table else run
+
+
+def _frame_of_table(session: SparkSession, schema: StructType, table: pa.Table) -> DataFrame:
+    if table.nbytes <= TABLE_BYTES_MAX:
+        return session.createDataFrame(table, schema)
+    size = -(-table.num_rows // parallelism(session))
+    slices = tuple(_packed(table.slice(first, size)) for first in range(0, table.num_rows, size))
+    return _read(session, ReadingTask(Extents(slices, _unpacked), arrow_schema(schema), None), schema, None)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(table, PACKED_ROWS_MAX)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpacked(packed: bytes) -> Iterator[pa.RecordBatch]:
+    with pa.ipc.open_stream(packed) as stream:
+        yield from stream
 
 
 def _read(session: SparkSession, task: ReadingTask, target: StructType, reports: Reports | None) -> DataFrame:
