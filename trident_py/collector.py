@@ -47,8 +47,8 @@ class TridentCollector(ABC):
             extents: what is read, one for each task.
             read: gives the rows of an extent.
             fingerprinting: ``read`` gives generators that return a whole number below 2^64 after the last row, which
-                tells these rows from others. The sum of these is compared when a batch is emitted again, however it is
-                cut then; and the row functions behind the spout run in the tasks that read. Else Spark hashes each row.
+                tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
+                it is cut then; and row functions behind the spout run in the tasks that read. Else Spark hashes rows.
         """
         raise TypeError("only a spout's emitter emits extents")
 

@@ -101,7 +101,9 @@ class Watched:
             return None
         if not self.is_hashed:
             whole = len(self.told) == self.tasks
-            return Fingerprint(self.rows, sum(report.hash for report in self.told)) if whole else None
+            # Cut into more or fewer tasks, their sum wraps around more or less often.
+            hashed = sum(report.hash for report in self.told) % 2**64
+            return Fingerprint(self.rows, hashed) if whole else None
         if not isinstance(self.part, Extents) and self.rows != self.part.num_rows:
             return None
         # What Spark has hashed counts twice where a task ran twice.
