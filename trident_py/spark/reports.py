@@ -26,7 +26,6 @@ from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.emitted import Extents
 
 REPORT = "_report"
-_IS_ROW = f"{REPORT} IS NULL"
 OBSERVED_WITHIN_SECS = 30.0
 
 
@@ -129,12 +128,11 @@ class Reports:
 
     def observe_tasks(self, frame: DataFrame, part: Extents) -> DataFrame:
         """What the tasks that read ``part`` give, without their reports."""
-        # As SQL, which the JVM gets in one call: each function of PySpark's takes ten.
-        watched = self._watch(part)
-        seen = [F.expr(f"collect_list({REPORT}) AS reports")]
-        seen += [] if watched.is_telling else [F.expr(f"count_if({_IS_ROW}) AS rows")]
-        seen += self._hashes(F.expr(_IS_ROW)) if watched.is_hashed else []
-        return frame.observe(watched.observation, *seen).where(_IS_ROW).drop(REPORT)
+        watched, is_row = self._watch(part), F.col(REPORT).isNull()
+        seen = [F.collect_list(REPORT).alias("reports")]
+        seen += [] if watched.is_telling else [F.count_if(is_row).alias("rows")]
+        seen += self._hashes(is_row) if watched.is_hashed else []
+        return frame.observe(watched.observation, *seen).where(is_row).drop(REPORT)
 
     def observe_table(self, frame: DataFrame, table: pa.Table) -> DataFrame:
         """The rows of ``table``, emitted on the driver: nobody reports, but there may be a fingerprint."""
