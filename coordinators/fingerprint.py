@@ -9,7 +9,8 @@ from attrs import frozen
 class Fingerprint:
     """The rows of a batch in whatever order: their number, and the sum of a 64-bit hash of each.
 
-    A sum, since XOR would let two equal rows cancel out; a whole number of Python's, since theirs overflows.
+    A sum, since XOR would let two equal rows cancel out; a whole number of Python's, since theirs overflows. Where
+    tasks hash what they read themselves, the sum is that of the tasks' hashes, modulo 2^64.
     """
 
     rows: int

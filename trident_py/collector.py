@@ -31,11 +31,24 @@ class TridentCollector(ABC):
         """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once."""
         raise TypeError("only a spout's emitter emits DataFrames")
 
-    def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+    def emit_extents(
+        self,
+        extents: Sequence[Any],
+        read: Callable[[Any], Iterator[pa.RecordBatch]],
+        *,
+        fingerprinting: bool = False,
+    ) -> None:
         """Emit rows that Spark tasks read in parallel: one task calls ``read(extent)`` for each of ``extents``.
 
         ``read`` travels to the tasks, so it must pickle; an extent fixes what is read (offsets, a byte range), so that
         a task which Spark runs again gives the same rows. Each task reports to the acker when its extent is read.
+
+        Args:
+            extents: what is read, one for each task.
+            read: gives the rows of an extent.
+            fingerprinting: ``read`` gives generators that return a whole number below 2^64 after the last row, which
+                tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
+                it is cut then; and row functions behind the spout run in the tasks that read. Else Spark hashes rows.
         """
         raise TypeError("only a spout's emitter emits extents")
 

@@ -52,7 +52,7 @@ class Sent(TridentCollector):
         """Nothing is emitted on the driver."""
         raise AssertionError(row)
 
-    def emit_extents(self, extents: object, read: Any) -> None:
+    def emit_extents(self, extents: object, read: Any, *, fingerprinting: bool = False) -> None:
         """The task."""
         self.task = read
 

@@ -23,11 +23,14 @@ class Extents:
     Attributes:
         noting: what ``read`` finds out while it reads decides what the next batch is; its generator returns that as a
             note. Then it is read once, by a job of its own.
+        fingerprinting: the generators that ``read`` gives return a number that tells their rows from others; the sum of
+            these doesn't depend on how the batch is cut.
     """
 
     extents: tuple[Any, ...]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     noting: bool = False
+    fingerprinting: bool = False
 
 
 @frozen

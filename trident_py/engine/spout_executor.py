@@ -43,11 +43,17 @@ class SpoutCollector(ArrowCollector):
         self._flush()
         self._parts.append(frame if frame.columns == self.schema.names else frame.select(*self.schema.names))
 
-    def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+    def emit_extents(
+        self,
+        extents: Sequence[Any],
+        read: Callable[[Any], Iterator[pa.RecordBatch]],
+        *,
+        fingerprinting: bool = False,
+    ) -> None:
         """Emit rows that Spark tasks read, one task per extent."""
         self._flush()
         if extents:
-            self._parts.append(Extents(tuple(extents), read, self.noting))
+            self._parts.append(Extents(tuple(extents), read, self.noting, fingerprinting))
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""

@@ -8,16 +8,18 @@ from typing import Any, ClassVar, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph import Operation
 from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
-from trident_py.operations.builtin import NativeAggregator
+from trident_py.operations.builtin import Count, NativeAggregator
 from trident_py.planner.flow import Flow
 from trident_py.planner.folds import AggregatorFold, ChainFold, CombineFold, Fold, GroupStage, MergeFold, ReduceFold
 from trident_py.planner.pipeline import RowPipeline
+from trident_py.planner.tally import TallyStage, can_tally
 from trident_py.schema import append, check_comparable, names_of, schema_of, select, shown
 from trident_py.spark.frames import column
 
@@ -175,6 +177,12 @@ class Aggregation(Operation):
         )
 
     def _native(self, flow: Flow, fields: AggregatedFields) -> DataFrame:
+        only = self.parts[0].aggregator
+        if type(only) is Count and len(self.parts) == 1 and flow.rows.steps and can_tally(fields.keys):
+            (count,) = fields.results.names
+            tally = TallyStage(rows=flow.rows, keys=fields.keys, count=count)
+            counted = flow.staged(tally, tally.target).native()
+            return counted.groupBy(*map(column, fields.keys.names)).agg(F.sum(column(count)).alias(count))
         frame = flow.select(fields.needed or flow.schema.names[:1]).native()
         values = [
             part.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)

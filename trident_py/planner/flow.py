@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from trident_py.planner.pipeline import NO_ROW, RowPipeline
 from trident_py.planner.steps import ProjectStep, Step
 from trident_py.schema import select
-from trident_py.spark.frames import Stage, column, map_batches
+from trident_py.spark.frames import Stage, Unread, column, map_batches
 
 
 @frozen
@@ -20,21 +20,26 @@ class Flow:
     """A frame, and the row operations that are still to run over it.
 
     Attributes:
-        frame: has the fields of ``rows.source``, and behind them `NO_ROW` if it is marked.
+        given: the fields of ``rows.source``, and behind them `NO_ROW` if it is marked.
         rows: the waiting row operations.
         is_marked: whether a row of ``frame`` is none; see `marked`.
         is_parted: whether each partition runs a task, rows or not; else Spark runs none where it knows of no rows.
     """
 
-    frame: DataFrame
+    given: DataFrame | Unread
     rows: RowPipeline
     is_marked: bool = False
     is_parted: bool = False
 
     @classmethod
-    def of(cls, frame: DataFrame, schema: StructType) -> Flow:
-        """Just a frame."""
-        return cls(frame, RowPipeline(schema))
+    def of(cls, given: DataFrame | Unread, schema: StructType) -> Flow:
+        """Just rows."""
+        return cls(given, RowPipeline(schema))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The frame in front of the waiting operations."""
+        return self.given.frame() if isinstance(self.given, Unread) else self.given
 
     @property
     def schema(self) -> StructType:
@@ -65,11 +70,13 @@ class Flow:
     def parted(self, change: Callable[[DataFrame], DataFrame]) -> Flow:
         """In other partitions, as ``change`` makes them; each runs a task, also one without rows."""
         marked = self.marked()
-        return evolve(marked, frame=change(marked.frame), is_parted=True)
+        return evolve(marked, given=change(marked.frame), is_parted=True)
 
     def _mapped(self, stage: Stage, schema: StructType) -> DataFrame:
+        if isinstance(self.given, Unread):
+            return self.given.staged(stage, schema)
         names = [*self.rows.source.names, *([NO_ROW] if self.is_marked else [])]
-        return map_batches(self.frame, names, stage, schema)
+        return map_batches(self.given, names, stage, schema)
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
         """What Spark itself makes of it."""

@@ -73,7 +73,7 @@ class Repartition(Operation):
         frame = flow.native().withColumn(_NUMBER, number.cast("int"))
         numbered = Flow.of(frame, StructType([*flow.schema.fields, StructField(_NUMBER, IntegerType())]))
         placed = numbered.parted(self._spread)
-        return evolve(placed, frame=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
+        return evolve(placed, given=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
 
     def _spread(self, frame: DataFrame) -> DataFrame:
         match self.kind:

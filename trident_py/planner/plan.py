@@ -20,7 +20,7 @@ from trident_py.planner.partitioning import hinted
 from trident_py.planner.queries import StateQuery
 from trident_py.planner.rowwise import Transform
 from trident_py.schema import schema_of
-from trident_py.spark.frames import empty_frame
+from trident_py.spark.frames import Unread, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.spouts.base import ITridentSpout
 
@@ -59,7 +59,10 @@ class Branch:
     committer: Committer | None
 
     def build(
-        self, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None = None, ask: Ask | None = None
+        self,
+        frames: Mapping[str, DataFrame | Unread],
+        batch_id: TransactionAttempt | None = None,
+        ask: Ask | None = None,
     ) -> DataFrame:
         """What is done to a batch, as DataFrame expressions; no action but those of ``ask``.
 
@@ -68,7 +71,12 @@ class Branch:
             batch_id: what an `Aggregator` is told.
             ask: carries out a ``state_query``; needed where there is one.
         """
-        return _built(self.end, frames, batch_id, ask).native()
+        # What is read more than once is read as it is, so that its tasks report under one name.
+        given = {
+            spout: each.frame() if isinstance(each, Unread) and spout in self.rereads else each
+            for spout, each in frames.items()
+        }
+        return _built(self.end, given, batch_id, ask).native()
 
     @property
     def rereads(self) -> frozenset[str]:
@@ -148,7 +156,9 @@ def _known(node: Node, inputs: tuple[Node, ...], flow: Flow | None) -> Node:
     return evolve(node, operation=operation, inputs=inputs, schema=operation.output(schemas))
 
 
-def _built(node: Node, frames: Mapping[str, DataFrame], batch_id: TransactionAttempt | None, ask: Ask | None) -> Flow:
+def _built(
+    node: Node, frames: Mapping[str, DataFrame | Unread], batch_id: TransactionAttempt | None, ask: Ask | None
+) -> Flow:
     if isinstance(node.operation, Source):
         return Flow.of(frames[node.operation.tx_id], node.operation.schema)
     inputs = [_built(each, frames, batch_id, ask) for each in node.inputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -15,6 +16,19 @@ from trident_py.schema import arrow_schema
 
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a Spark task does to the Arrow batches of its partition."""
+
+
+class Unread(ABC):
+    """Rows that Spark's tasks will read: as they are, or with what is done to them in the same stage; once."""
+
+    @abstractmethod
+    def frame(self) -> DataFrame:
+        """The rows."""
+
+    @abstractmethod
+    def staged(self, stage: Stage, target: StructType) -> DataFrame:
+        """What ``stage`` makes of them, where they are read."""
+
 
 _PLAIN = re.compile(r"[^.`]+")
 

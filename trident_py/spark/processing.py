@@ -24,7 +24,7 @@ from trident_py.schema import arrow_table
 from trident_py.sinks.base import SinkTransaction
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
-from trident_py.spark.micro_batch import frame_of
+from trident_py.spark.micro_batch import frame_of, input_of
 from trident_py.spark.reports import Reports
 
 
@@ -64,7 +64,7 @@ class MicroBatches:
             self.post(Acked(work.attempt, StreamId.BATCH, given.edge, tuple(made)))
         with jobs.tagged(self.session, self._tag(work.attempt)):
             frames = {
-                spout: frame_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
+                spout: input_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
                 for spout, given in inputs.items()
             }
             receipt = participant.prepare(

@@ -1,7 +1,7 @@
 """What a job says about the rows that it reads: the reports of its reading tasks, and a fingerprint of the batch.
 
-An emitting task gives its rows and, last, one row that carries only its report in the hidden column ``_report``: its
-acker edge, or a note of what it found out. `Reports` collects them below the filter that drops those rows, by
+An emitting task gives its rows and, last, one row that carries only its report in the hidden column ``_report``: a
+`TaskReport`, or a note of what it found out. `Reports` collects them below the filter that drops those rows, by
 ``observe``: so a task is heard only if what it gave was read to the end, by the very job that uses it.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WaitTimeout
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
+import pyarrow as pa
 from attrs import define, field, frozen
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,23 +23,93 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
+from trident_py.engine.emitted import Extents
 
 REPORT = "_report"
 OBSERVED_WITHIN_SECS = 30.0
 
 
 @frozen
+class TaskReport:
+    """What a task says that has read its extent: its acker edge, how many rows it read, and a hash of them."""
+
+    edge: int
+    rows: int
+    hash: int
+
+    @classmethod
+    def of(cls, text: str) -> TaskReport:
+        """From a row."""
+        return cls(*map(int, text.split()))
+
+    @property
+    def text(self) -> str:
+        """As it stands in a row."""
+        return f"{self.edge} {self.rows} {self.hash}"
+
+
+@define
 class Watched:
     """A part of a batch that is observed.
 
     Attributes:
-        tasks: how many tasks report, once each.
-        rows: how many rows it has, where that is known before.
+        part: the extents of reading tasks, or a table of the driver's.
     """
 
-    observation: Observation
-    tasks: int
-    rows: int | None = None
+    part: Extents | pa.Table
+    observation: Observation = field(factory=Observation, init=False)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any] | None:
+        """What was observed; None: Spark found that nothing of it was needed. Asked for after the job."""
+        return _get(self.observation)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks report."""
+        return len(self.part.extents) if isinstance(self.part, Extents) else 0
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether each task gives a `TaskReport`."""
+        return isinstance(self.part, Extents) and not self.part.noting
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether Spark hashes the rows, as those who read them don't."""
+        return not (isinstance(self.part, Extents) and self.part.fingerprinting and self.is_telling)
+
+    @property
+    def reports(self) -> list[str]:
+        """What the tasks reported, as it came."""
+        return list((self.metrics or {}).get("reports", ()))
+
+    @property
+    def told(self) -> set[TaskReport]:
+        """What the tasks told, each once: Spark may run one again, for rows that were lost on their way."""
+        return {TaskReport.of(report) for report in self.reports} if self.is_telling else set()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there were."""
+        return sum(report.rows for report in self.told) if self.is_telling else (self.metrics or {}).get("rows", 0)
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """That of its rows; None where it can't be told."""
+        if self.metrics is None:
+            return None
+        if not self.is_hashed:
+            whole = len(self.told) == self.tasks
+            # Cut into more or fewer tasks, their sum wraps around more or less often.
+            hashed = sum(report.hash for report in self.told) % 2**64
+            return Fingerprint(self.rows, hashed) if whole else None
+        if not isinstance(self.part, Extents) and self.rows != self.part.num_rows:
+            return None
+        # What Spark has hashed counts twice where a task ran twice.
+        if "high" not in self.metrics or not self.tasks == len(self.reports) == len(set(self.reports)):
+            return None
+        return Fingerprint(self.rows, ((self.metrics["high"] or 0) << 32) + (self.metrics["low"] or 0))
 
 
 @define
@@ -48,35 +119,37 @@ class Reports:
     Attributes:
         edges: one for each reading task, in order of the extents; none for tasks that give notes.
         fields: what a fingerprint is made of; None: nobody wants one.
-        rows: how many rows the reading tasks gave.
     """
 
     edges: Sequence[int] = ()
     fields: t.StructType | None = None
-    rows: int = field(default=0, init=False)
     _watched: list[Watched] = field(factory=list, init=False)
     _unseen: bool = field(default=False, init=False)
-    _seen: list[tuple[Watched, dict[str, Any] | None]] | None = field(default=None, init=False)
 
-    def observe_tasks(self, frame: DataFrame, tasks: int) -> DataFrame:
-        """The rows of ``tasks`` reading tasks, without their reports."""
-        observation, is_row = Observation(), F.col(REPORT).isNull()
-        self._watched.append(Watched(observation, tasks))
-        heard = [F.collect_list(REPORT).alias("reports"), F.count_if(is_row).alias("rows")]
-        return frame.observe(observation, *heard, *self._hashes(is_row)).where(is_row).drop(REPORT)
+    def observe_tasks(self, frame: DataFrame, part: Extents) -> DataFrame:
+        """What the tasks that read ``part`` give, without their reports."""
+        watched, is_row = self._watch(part), F.col(REPORT).isNull()
+        seen = [F.collect_list(REPORT).alias("reports")]
+        seen += [] if watched.is_telling else [F.count_if(is_row).alias("rows")]
+        seen += self._hashes(is_row) if watched.is_hashed else []
+        return frame.observe(watched.observation, *seen).where(is_row).drop(REPORT)
 
-    def observe_table(self, frame: DataFrame, rows: int) -> DataFrame:
-        """``rows`` rows that were emitted on the driver: nobody reports, but there may be a fingerprint."""
-        if self.fields is None or not rows:
+    def observe_table(self, frame: DataFrame, table: pa.Table) -> DataFrame:
+        """The rows of ``table``, emitted on the driver: nobody reports, but there may be a fingerprint."""
+        if self.fields is None or not table.num_rows:
             return frame
-        observation = Observation()
-        self._watched.append(Watched(observation, 0, rows))
-        return frame.observe(observation, F.count(F.lit(1)).alias("rows"), *self._hashes(F.lit(True)))
+        seen = [F.count(F.lit(1)).alias("rows"), *self._hashes(F.lit(True))]
+        return frame.observe(self._watch(table).observation, *seen)
 
     def leave(self, frame: DataFrame) -> DataFrame:
         """A DataFrame as it is: of that a job reads only the columns that it needs, and observing would end that."""
         self._unseen = True
         return frame
+
+    @property
+    def rows(self) -> int:
+        """How many rows the reading tasks gave."""
+        return sum(watched.rows for watched in self._watched if watched.tasks)
 
     def heard(self) -> list[int]:
         """The edges that were reported.
@@ -84,10 +157,10 @@ class Reports:
         A node that the optimiser proved superfluous was not run and has nothing to report: then all were heard, since
         nothing of it was needed.
         """
-        told = self._told()
-        if any(metrics is None for watched, metrics in told if watched.tasks):
+        if any(watched.metrics is None for watched in self._watched if watched.tasks):
             return list(self.edges)
-        return [int(report) for report in self._reports()]
+        found = {report.edge for watched in self._watched for report in watched.told}
+        return [edge for edge in self.edges if edge in found]
 
     def notes(self) -> tuple[str, ...]:
         """The notes that tasks gave.
@@ -95,38 +168,22 @@ class Reports:
         Raises:
             RuntimeError: they are not one of each task, so nobody knows what was read.
         """
-        notes, tasks = self._reports(), sum(watched.tasks for watched in self._watched)
+        notes = [report for watched in self._watched for report in watched.reports]
+        tasks = sum(watched.tasks for watched in self._watched)
         if len(notes) != tasks:
             raise RuntimeError(f"Spark tells of {len(notes)} notes of {tasks} tasks that have emitted a batch")
         return tuple(notes)
 
     def fingerprint(self) -> Fingerprint | None:
-        """The fingerprint of all rows; None where it can't be told.
-
-        A task that Spark ran twice, for rows that were lost on their way, is observed twice: then it can't.
-        """
-        found = [self._fingerprint(watched, metrics) for watched, metrics in self._told()]
-        known = [each for each in found if each is not None]
-        if self.fields is None or self._unseen or len(known) < len(found):
+        """The fingerprint of all rows; None where it can't be told."""
+        if self.fields is None or self._unseen:
             return None
-        return reduce(add, known, NO_ROWS)
+        known = [each for each in (watched.fingerprint for watched in self._watched) if each is not None]
+        return reduce(add, known, NO_ROWS) if len(known) == len(self._watched) else None
 
-    def _told(self) -> list[tuple[Watched, dict[str, Any] | None]]:
-        if self._seen is None:
-            self._seen = [(watched, _get(watched.observation)) for watched in self._watched]
-            self.rows = sum(metrics["rows"] for watched, metrics in self._seen if metrics and watched.tasks)
-        return self._seen
-
-    def _reports(self) -> list[str]:
-        return [report for _, metrics in self._told() for report in (metrics or {}).get("reports", ())]
-
-    def _fingerprint(self, watched: Watched, metrics: dict[str, Any] | None) -> Fingerprint | None:
-        if not metrics or "high" not in metrics or watched.rows not in (None, metrics["rows"]):
-            return None
-        reports = metrics.get("reports", ())
-        if len(reports) != watched.tasks or len(set(reports)) != watched.tasks:
-            return None
-        return Fingerprint(metrics["rows"], ((metrics["high"] or 0) << 32) + (metrics["low"] or 0))
+    def _watch(self, part: Extents | pa.Table) -> Watched:
+        self._watched.append(Watched(part))
+        return self._watched[-1]
 
     def _hashes(self, is_row: Column) -> list[Column]:
         if self.fields is None:
@@ -155,14 +212,15 @@ def _holds_map(kind: t.DataType) -> bool:
     return False
 
 
+_WAITERS = ThreadPoolExecutor(32, thread_name_prefix="trident-observation")
+"""They stay: each thread that asks Spark has a connection of its own to the JVM, and making one takes milliseconds."""
+
+
 def _get(observation: Observation) -> dict[str, Any] | None:
     # `get` waits for ever if Spark lost the metrics; and it raises if the node was optimised away.
-    waiter = ThreadPoolExecutor(1, thread_name_prefix="trident-observation")
     try:
-        return dict(waiter.submit(lambda: observation.get).result(OBSERVED_WITHIN_SECS))
+        return dict(_WAITERS.submit(lambda: observation.get).result(OBSERVED_WITHIN_SECS))
     except (PySparkException, Py4JJavaError):
         return None
     except WaitTimeout:
         return {"reports": [], "rows": 0}
-    finally:
-        waiter.shutdown(wait=False)

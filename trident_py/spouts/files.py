@@ -200,7 +200,7 @@ class FileEmitter(Emitter[list[Extent]]):
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[Extent], collector: TridentCollector) -> None:
         """Emit the lines of the extents."""
         if metadata:
-            collector.emit_extents(shares(metadata, self._tasks), self._reader)
+            collector.emit_extents(shares(metadata, self._tasks), self._reader, fingerprinting=True)
 
 
 def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:

@@ -12,7 +12,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from trident_py.errors import SpoutError
+from trident_py.spouts.hashing import hash_bytes, seed_of
 
 SCHEMA = pa.schema(
     [
@@ -107,18 +108,22 @@ class LineReader:
     encoding: str
     errors: str
 
-    def __call__(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB.
+    def __call__(self, pieces: Sequence[Piece]) -> Generator[pa.RecordBatch, None, int]:
+        """The lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; returns a hash of what was read.
 
         Raises:
             SpoutError: a file is not what it was when the batch was defined, or not what it is said to be.
         """
+        hashed = 0
         for piece in pieces:
             with file_errors(piece.path):
-                yield from self._lines(piece)
+                hashed += yield from self._lines(piece)
+        return hashed % 2**64
 
-    def _lines(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _lines(self, piece: Piece) -> Generator[pa.RecordBatch, None, int]:
+        seed, hashed = seed_of(piece.path, self.encoding, self.errors), 0
         for position, block in _blocks_of(piece):
+            hashed += hash_bytes(seed, position, block)
             starts, ends = line_bounds(block)
             values = self._decoded(piece.path, position, block, starts, ends)
             positions = pa.array(starts + position)
@@ -126,6 +131,7 @@ class LineReader:
                 part = values.slice(row, BATCH_ROWS_MAX)
                 columns = [part, pa.repeat(piece.path, len(part)), positions.slice(row, BATCH_ROWS_MAX)]
                 yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return hashed
 
     def _decoded(self, path: str, position: int, block: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
         if self.encoding == "utf-8" and _is_utf8(block):

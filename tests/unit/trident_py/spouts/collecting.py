@@ -31,7 +31,13 @@ class ListCollector(TridentCollector):
     def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
         self.rows.extend(zip(*(column.to_pylist() for column in data.columns), strict=True))
 
-    def emit_extents(self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+    def emit_extents(
+        self,
+        extents: Sequence[Any],
+        read: Callable[[Any], Iterator[pa.RecordBatch]],
+        *,
+        fingerprinting: bool = False,
+    ) -> None:
         self.extents.extend(extents)
         for extent in extents:
             travelled, reader = pickle.loads(pickle.dumps((extent, read)))  # noqa: S301 - as Spark sends them

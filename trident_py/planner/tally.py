@@ -1,0 +1,79 @@
+"""Rows that Python has made, counted where they were made: what Spark would be handed for this alone stays there.
+
+Of seven words a line that are counted, Spark gets one row for each word of a hundred thousand instead of each word:
+twice as fast as the same job without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.planner.pipeline import RowPipeline
+from trident_py.schema import arrow_schema
+
+TALLY_ROWS = 1 << 17
+TALLY_BYTES = 8 << 20
+"""Rows are counted as soon as there are so many, or so much."""
+
+_EXACT = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.BooleanType, t.BinaryType, t.DateType)
+
+
+def can_tally(keys: t.StructType) -> bool:
+    """Whether Arrow tells keys apart as Spark does: it knows of no collations, one zero or one NaN."""
+    return bool(keys.fields) and all(
+        isinstance(key.dataType, _EXACT) or key.dataType == t.StringType() for key in keys.fields
+    )
+
+
+@frozen(kw_only=True)
+class TallyStage:
+    """Row operations, and the number of rows for each key; a key may come several times, as Spark adds them up.
+
+    Attributes:
+        rows: the row operations; they run in the same stage.
+        keys: the fields to group by.
+        count: the field of the numbers.
+    """
+
+    rows: RowPipeline
+    keys: t.StructType
+    count: str
+
+    @property
+    def target(self) -> t.StructType:
+        """The keys, and the number of rows."""
+        return t.StructType([*self.keys.fields, t.StructField(self.count, t.LongType(), False)])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        schema, is_worthwhile = arrow_schema(self.target), True
+        for table in _gathered(batch.select(self.keys.names) for batch in self.rows(batches)):
+            counted = _counted(table) if is_worthwhile else _ones(table)
+            # Where nearly every key is another one, counting here is only work.
+            is_worthwhile = is_worthwhile and counted.num_rows <= table.num_rows // 2
+            yield from pa.Table.from_arrays(counted.columns, schema=schema).to_batches()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= TALLY_ROWS or size >= TALLY_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(gathered)
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    return table.group_by(table.column_names, use_threads=False).aggregate([([], "count_all")])
+
+
+def _ones(table: pa.Table) -> pa.Table:
+    return table.append_column("count_all", pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
