@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ def run(parts: Mapping[str, Measure], sizes: Sizes, out: Path | None) -> int:
     """Measure ``parts``; print them as Markdown, and what they come to as one line of JSON; return the exit code."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(asctime)s %(message)s")
     log.setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `timeout` leaves nothing behind either
     try:
         report = measured(parts, sizes)
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 from attrs import frozen
@@ -46,7 +47,7 @@ class Course:
         """By name: trident_py with the default of pending transactions, and with each of ``pending``."""
         found: dict[str, Callable[[], float]] = {BARE: self.bare, LOOP: self.loop, OURS: self.trident}
         for number in pending:
-            found[with_pending(number)] = lambda number=number: self.trident(number)  # type: ignore[misc]
+            found[with_pending(number)] = partial(self.trident, number)
         if self.work.streams:
             found[STREAMING] = self.streaming
         return found

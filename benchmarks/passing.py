@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from attrs import define, frozen
@@ -44,7 +45,7 @@ class Passing:
         """By name."""
         found: dict[str, Callable[[], float]] = {BARE: self.bare, LOOP: self.loop, OURS: self.trident}
         for number in pending:
-            found[with_pending(number)] = lambda number=number: self.trident(number)  # type: ignore[misc]
+            found[with_pending(number)] = partial(self.trident, number)
         return found | {STREAMING: self.streaming}
 
     def bare(self) -> float:

@@ -13,7 +13,7 @@ class Sizes:
     """The sizes of one run.
 
     Attributes:
-        rounds: how often each competitor has its turn.
+        rounds: how often each competitor has its turn, besides the first time, which doesn't count.
         warm_up: batches of each turn before its clock starts.
         files: batches of each turn that are timed, in `large`.
         lines: lines of each file of text, and rows of each file of updates.
@@ -95,7 +95,7 @@ FULL = Sizes(
 
 QUICK = Sizes(
     rounds=3,
-    warm_up=3,
+    warm_up=2,
     files=8,
     lines=100_000,
     keys=50_000,

@@ -20,6 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from statistics import median
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         lines = text(stage.scratch("sentences"), sizes.small_batches, sizes.small_sentences, sizes.warm_up)
         competitors: dict[str, Callable[[], float]] = {BARE: course.bare}
         for number in sizes.small_pending:
-            competitors[with_pending(number)] = lambda number=number: course.trident(number)  # type: ignore[misc]
+            competitors[with_pending(number)] = partial(course.trident, number)
         competitors[STREAMING] = Course(stage, spark, PythonWords(lines)).streaming
         results = race(competitors, sizes.rounds, BARE)
     round_ms = 1000 * zookeeper_seconds(stage.zookeeper)

@@ -28,6 +28,8 @@ RUN_SECONDS_MORE = 60
 
 def measure(stage: Stage, sizes: Sizes) -> Part:
     """Each pair of sizes."""
+    if not sizes.storm:
+        return Part()
     missing = "Maven is not installed (`mvn`)" if shutil.which("mvn") is None else _built(stage.directory / "storm")
     if missing:
         return Part(notes=(f"left out: {missing}",))
@@ -38,7 +40,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
     title = f"Storm's Trident 2.8.3, LocalCluster, word count into MemoryMapState, {sizes.storm_seconds} s each"
     small = [row["transactions_per_second"] for row in rows if row["sentences in a batch"] <= sizes.small_sentences]
     numbers = {"storm_small_tx_per_s": max(small)} if small else {}
-    return Part(tables=(Table(title, rows),) if rows else (), numbers=numbers)
+    return Part(tables=[Table(title, rows)], numbers=numbers)
 
 
 def _built(target: Path) -> str | None:
