@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from attrs import define, field
-from pyspark.sql import SparkSession
+from attrs import define, field, frozen
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from trident_py import TopologyContext, TransactionAttempt, TridentCollector, TridentConfig
@@ -21,6 +21,39 @@ Emit = Callable[[SparkSession, int, Any, TridentCollector], None]
 UPDATES = "key bigint, amount bigint"
 SCATTER = 15_485_863
 """A prime, so that as many rows as there are keys meet each key once."""
+
+FILLING_ROWS = 1_000_000
+
+
+@frozen
+class Scattered:
+    """Updates by 1, scattered over keys.
+
+    Attributes:
+        first: the number of the first update.
+        rows: how many there are.
+        keys: how many keys there are.
+    """
+
+    first: int
+    rows: int
+    keys: int
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The updates, made by Spark."""
+        key = F.pmod(F.col("id") * SCATTER, F.lit(self.keys))
+        rows = spark.range(self.first, self.first + self.rows)
+        return rows.select(key.alias("key"), F.lit(1).cast("bigint").alias("amount"))
+
+    @classmethod
+    def batches(cls, count: int, rows: int, keys: int) -> list[Scattered]:
+        """Batches that follow each other."""
+        return [cls(number * rows, rows, keys) for number in range(count)]
+
+    @classmethod
+    def filling(cls, keys: int) -> list[Scattered]:
+        """Batches that together meet each key once."""
+        return [cls(first, min(FILLING_ROWS, keys - first), keys) for first in range(0, keys, FILLING_ROWS)]
 
 
 @define(eq=False)
@@ -116,8 +149,6 @@ def emit_table(spark: SparkSession, txid: int, batch: pa.Table, collector: Tride
     collector.emit_arrow(batch)
 
 
-def emit_updates(spark: SparkSession, txid: int, batch: tuple[int, int], collector: TridentCollector) -> None:
-    """So many updates that Spark makes itself, scattered over so many keys."""
-    rows, keys = batch
-    key = F.pmod(F.col("id") * SCATTER + txid, F.lit(keys))
-    collector.emit_dataframe(spark.range(rows).select(key.alias("key"), F.lit(1).cast("bigint").alias("amount")))
+def emit_updates(spark: SparkSession, txid: int, batch: Scattered, collector: TridentCollector) -> None:
+    """Updates that Spark makes itself."""
+    collector.emit_dataframe(batch.frame(spark))

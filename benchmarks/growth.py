@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmarks.bends import Point, described
 from benchmarks.command import run_part
 from benchmarks.competitors import with_pending
-from benchmarks.feed import SCATTER, UPDATES, Feed, FeedSpout, emit_rows
+from benchmarks.feed import UPDATES, Feed, FeedSpout, Scattered, emit_rows
 from benchmarks.machine import tree_bytes
 from benchmarks.memory import summing
 from benchmarks.partitions import ManyPartitions
@@ -58,20 +58,21 @@ class Growth:
     sizes: Sizes
 
     def rows(self) -> Plot:
-        """Rows in a batch; also those of the bare job."""
-        lines: dict[str, list[Point]] = {"transaction": [], "bare job": []}
+        """Rows in a batch: of a few keys, of as many keys as rows; and the bare job of the former."""
+        few, many, bare = f"transaction, {KEYS:,} keys", "transaction, a key each row", f"bare job, {KEYS:,} keys"
+        lines: dict[str, list[Point]] = {few: [], many: [], bare: []}
+        self._transaction_millis(KEYS, KEYS)  # doesn't count
         for rows in self.sizes.growth_rows:
-            lines["transaction"].append((rows, self._transaction_millis(rows, KEYS, fill=KEYS)))
-            lines["bare job"].append((rows, self._job_millis(rows, KEYS)))
+            lines[few].append((rows, self._transaction_millis(rows, KEYS)))
+            lines[many].append((rows, self._transaction_millis(rows, rows)))
+            lines[bare].append((rows, self._job_millis(rows, KEYS)))
         return Plot("growth-rows", "Rows in a batch", "rows", "ms a transaction", lines)
 
     def keys(self) -> Plot:
         """Keys in the state, met by batches of always as many rows."""
-        points = [
-            (keys, self._transaction_millis(self.sizes.growth_batch, keys, fill=keys))
-            for keys in self.sizes.growth_keys
-        ]
-        title = f"Keys in the state, {self.sizes.growth_batch:,} rows a batch"
+        batch = self.sizes.growth_batch
+        points = [(keys, self._transaction_millis(batch, keys)) for keys in self.sizes.growth_keys]
+        title = f"Keys in the state, {batch:,} rows a batch"
         return Plot("growth-keys", title, "keys", "ms a transaction", {"transaction": points})
 
     def partitions(self) -> Plot:
@@ -101,22 +102,20 @@ class Growth:
         lines = {"each topology": points, "all together": [(number, millis / number) for number, millis in points]}
         return Plot("growth-topologies", title, "topologies", "ms a transaction", lines)
 
-    def _transaction_millis(self, rows: int, keys: int, fill: int) -> float:
-        feed = Feed()
+    def _transaction_millis(self, rows: int, keys: int) -> float:
+        feed, filling = Feed(), Scattered.filling(keys)
         with summing(self.stage, feed).start(self.stage.config(), spark=self.spark) as query:
-            feed.hand_out([(fill, keys)])
+            feed.hand_out(filling)
             query.process_all_available()
-            feed.hand_out([(rows, keys)] * (self.sizes.warm_up + self.sizes.growth_repeats))
+            feed.hand_out(Scattered.batches(self.sizes.warm_up + self.sizes.growth_repeats, rows, keys))
             query.process_all_available()
-        return MILLIS * median(feed.steps(self.sizes.warm_up + 2))
+        return MILLIS * median(feed.steps(len(filling) + self.sizes.warm_up + 1))
 
     def _job_millis(self, rows: int, keys: int) -> float:
         took = []
-        for number in range(self.sizes.warm_up + self.sizes.growth_repeats):
+        for batch in Scattered.batches(self.sizes.warm_up + self.sizes.growth_repeats, rows, keys):
             started = time.perf_counter()
-            key = F.pmod(F.col("id") * SCATTER + number, F.lit(keys))
-            updates = self.spark.range(rows).select(key.alias("key"), F.lit(1).cast("bigint").alias("amount"))
-            updates.groupBy("key").agg(F.sum("amount")).toArrow()
+            batch.frame(self.spark).groupBy("key").agg(F.sum("amount")).toArrow()
             took.append(time.perf_counter() - started)
         return MILLIS * median(took[self.sizes.warm_up :])
 
@@ -132,7 +131,7 @@ class Growth:
             for batches in (self.sizes.warm_up, self.sizes.growth_repeats):
                 started = time.perf_counter()
                 for feed in feeds:
-                    feed.hand_out([(FEW_ROWS, KEYS)] * batches)
+                    feed.hand_out(Scattered.batches(batches, FEW_ROWS, KEYS))
                 for query in running:
                     query.process_all_available()
                 took = time.perf_counter() - started

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.command import run_part
-from benchmarks.feed import UPDATES, Feed, FeedSpout, emit_updates
+from benchmarks.feed import UPDATES, Feed, FeedSpout, Scattered, emit_updates
 from benchmarks.parts import Cell, Part, Table
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
@@ -27,7 +27,7 @@ from trident_py import SQLiteState, Sum, TridentQuery, TridentTopology
 KEYS = 1_000
 """In the state, while batches grow."""
 
-ROWS = 10_000
+ROWS = 1_000
 """In a batch, while the state grows."""
 
 BATCHES = 5
@@ -51,7 +51,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
     return Part(
         tables=[Table(title, [*rows_of, *keys_of])],
         numbers=numbers,
-        notes=["filling means one batch that meets every key of the state once: its change is as large as the state"],
+        notes=["filling means batches that meet every key of the state once: a change is up to a million keys"],
     )
 
 
@@ -68,8 +68,8 @@ def peak_of(stage: Stage, spark: SparkSession, fill: int, rows: int) -> tuple[fl
     """The peaks in MiB: while the state is filled with so many keys, and during batches of so many rows afterwards."""
     feed = Feed()
     with summing(stage, feed).start(stage.config(), spark=spark) as query:
-        filling = _peak(feed, query, [(fill, fill)])
-        return filling, _peak(feed, query, [(rows, fill)] * BATCHES)
+        filling = _peak(feed, query, Scattered.filling(fill))
+        return filling, _peak(feed, query, Scattered.batches(BATCHES, rows, fill))
 
 
 def summing(stage: Stage, feed: Feed, name: str = "summing") -> TridentTopology:
@@ -81,7 +81,7 @@ def summing(stage: Stage, feed: Feed, name: str = "summing") -> TridentTopology:
     return topology
 
 
-def _peak(feed: Feed, query: TridentQuery, batches: list[tuple[int, int]]) -> float:
+def _peak(feed: Feed, query: TridentQuery, batches: list[Scattered]) -> float:
     gc.collect()
     pa.default_memory_pool().release_unused()
     Path("/proc/self/clear_refs").write_text("5")  # sets the mark back to what is resident now
