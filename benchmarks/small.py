@@ -55,7 +55,11 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
             competitors[with_pending(number)] = partial(course.trident, number)
         competitors[STREAMING] = Course(stage, spark, PythonWords(lines)).streaming
         results = race(competitors, sizes.rounds, BARE)
-    round_ms = 1000 * zookeeper_seconds(stage.zookeeper)
+    return part(sizes, course, results, 1000 * zookeeper_seconds(stage.zookeeper))
+
+
+def part(sizes: Sizes, course: SmallCourse, results: Mapping[str, Measured], round_ms: float) -> Part:
+    """What the turns come to; one at a time is the first number of pending transactions."""
     rates = {number: sizes.small_batches / results[with_pending(number)].median for number in sizes.small_pending}
     first = with_pending(sizes.small_pending[0])
     turns, jobs = course.steps[first][1:], course.steps[BARE][1:]
