@@ -22,6 +22,7 @@ class Sizes:
         middle: also measure `large` with files of a tenth of the lines.
         extras: also measure the updates and the pass-through into files.
         small_batches: batches of each turn in `small`.
+        small_many: so many times as many where several transactions are pending, which would be over too soon.
         small_sentences: sentences of each of them.
         small_pending: values of ``max_spout_pending`` in `small`.
         memory_rows: rows of one batch whose memory is looked at.
@@ -48,6 +49,7 @@ class Sizes:
     middle: bool
     extras: bool
     small_batches: int
+    small_many: int
     small_sentences: int
     small_pending: tuple[int, ...]
     memory_rows: tuple[int, ...]
@@ -75,6 +77,7 @@ FULL = Sizes(
     middle=True,
     extras=True,
     small_batches=200,
+    small_many=5,
     small_sentences=10,
     small_pending=(1, 4, 16, 64),
     memory_rows=(10_000, 100_000, 1_000_000, 4_000_000),
@@ -95,14 +98,15 @@ FULL = Sizes(
 
 QUICK = Sizes(
     rounds=3,
-    warm_up=2,
-    files=8,
+    warm_up=1,
+    files=6,
     lines=100_000,
     keys=50_000,
     pending=(4,),
     middle=False,
     extras=False,
-    small_batches=48,
+    small_batches=32,
+    small_many=3,
     small_sentences=10,
     small_pending=(1, 16, 64),
     memory_rows=(),
@@ -131,6 +135,7 @@ TINY = Sizes(
     middle=False,
     extras=True,
     small_batches=2,
+    small_many=2,
     small_sentences=2,
     small_pending=(1, 2),
     memory_rows=(10, 100),

@@ -122,15 +122,15 @@ class SmallCourse:
     Attributes:
         stage: for directories and ZooKeeper.
         spark: the session.
-        warm_up: how many batches come before the clock starts.
-        batches: all of them.
+        sizes: how many batches, and of what.
+        batches: as many as anybody needs.
         steps: by competitor, for each turn, also the first, which doesn't count: median seconds from batch to batch.
         latencies: by competitor, those of all transactions of the last turn.
     """
 
     stage: Stage
     spark: SparkSession
-    warm_up: int
+    sizes: Sizes
     batches: list[Sentences]
     steps: dict[str, list[float]] = field(factory=dict)
     latencies: dict[str, list[float]] = field(factory=dict)
@@ -138,12 +138,12 @@ class SmallCourse:
     @classmethod
     def of(cls, stage: Stage, spark: SparkSession, sizes: Sizes) -> SmallCourse:
         """With sentences of random words."""
-        return cls(stage, spark, sizes.warm_up, list(sentences(sizes.small_batches + sizes.warm_up, sizes)))
+        return cls(stage, spark, sizes, list(sentences(sizes.warm_up + sizes.small_batches * sizes.small_many, sizes)))
 
     def bare(self) -> float:
         """The jobs alone."""
-        clock = Laps(self.warm_up)
-        for batch in self.batches:
+        clock = Laps(self.sizes.warm_up)
+        for batch in self.batches[: self.sizes.warm_up + self.sizes.small_batches]:
             lines = self.spark.createDataFrame(pa.table({"sentence": [line for (line,) in batch]}), SCHEMA)
             words = lines.mapInArrow(split_by_hand, "word string")
             words.groupBy("word").agg(F.count("*").alias("count")).toArrow()
@@ -152,20 +152,22 @@ class SmallCourse:
         return clock.seconds
 
     def trident(self, pending: int) -> float:
-        """The topology."""
+        """The topology; seconds for as many batches as the others have, also where it was given more."""
+        many = 1 if pending == 1 else self.sizes.small_many
+        warm_up, batches = self.sizes.warm_up, self.batches[: self.sizes.warm_up + self.sizes.small_batches * many]
         turn = Turn.of(self.stage, pending)
         with turn.topology.start(self.stage.config(pending), spark=self.spark) as query:
-            turn.feed.hand_out(self.batches[: self.warm_up])
+            turn.feed.hand_out(batches[:warm_up])
             query.process_all_available()
             started = time.perf_counter()
-            turn.feed.hand_out(self.batches[self.warm_up :])
+            turn.feed.hand_out(batches[warm_up:])
             query.process_all_available()
             seconds = time.perf_counter() - started
-        assert turn.counted == sum(LINE_WORDS * len(batch) for batch in self.batches)
+        assert turn.counted == sum(LINE_WORDS * len(batch) for batch in batches)
         name = with_pending(pending)
-        self.steps.setdefault(name, []).append(median(turn.feed.steps(self.warm_up + 2)))
-        self.latencies[name] = turn.feed.latencies(self.warm_up + 1)
-        return seconds
+        self.steps.setdefault(name, []).append(median(turn.feed.steps(warm_up + 2)))
+        self.latencies[name] = turn.feed.latencies(warm_up + 1)
+        return seconds / many
 
 
 @define
