@@ -46,7 +46,7 @@ def kind(slope: float) -> str:
 
 
 def first_bend(points: Sequence[Point], tolerance: float = TOLERANCE) -> Bend | None:
-    """The first point whose next piece has another slope than the whole line up to it; None where there is none.
+    """The first point whose next piece has another slope, by another name, than the line up to it; None without one.
 
     Args:
         points: x and y above zero, x rising.
@@ -55,7 +55,7 @@ def first_bend(points: Sequence[Point], tolerance: float = TOLERANCE) -> Bend | 
     for number in range(1, len(points) - 1):
         before = slope(points[0], points[number])
         after = slope(points[number], points[number + 1])
-        if abs(after - before) > tolerance:
+        if abs(after - before) > tolerance and kind(before) != kind(after):
             return Bend(points[number][0], before, after)
     return None
 

@@ -29,6 +29,7 @@ def test_straight_lines_have_none() -> None:
 
 def test_noise_is_no_bend() -> None:
     assert first_bend([(1, 10), (10, 14), (100, 11), (1_000, 13)]) is None
+    assert first_bend([(1, 83), (10, 150), (100, 109)]) is None
 
 
 def test_a_point_has_no_direction() -> None:
