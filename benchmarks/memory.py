@@ -9,7 +9,6 @@ Updates are made by Spark (`benchmarks.feed.emit_updates`), so that nothing of t
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 import sys
@@ -84,7 +83,6 @@ def summing(stage: Stage, feed: Feed, name: str = "summing") -> TridentTopology:
 
 def _peak(feed: Feed, query: TridentQuery, batches: list[Scattered]) -> float:
     gc.collect()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)  # what filling has freed is not what comes afterwards
     pa.default_memory_pool().release_unused()
     Path("/proc/self/clear_refs").write_text("5")  # sets the mark back to what is resident now
     feed.hand_out(batches)
