@@ -5,6 +5,7 @@
 The driver's Python process is looked at, by the kernel's own high-water mark of its resident memory (``VmHWM``), which
 is set back before each point. Its JVM is bounded by ``spark.driver.memory``, 1 GiB here, and no point needs more.
 Updates are made by Spark (`benchmarks.feed.emit_updates`), so that nothing of the input is the benchmark's own memory.
+SQLite's page cache is in it, and what filling the state has left behind in the same process.
 """
 
 from __future__ import annotations
