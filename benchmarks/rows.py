@@ -1,28 +1,29 @@
 """Python functions over rows: this product against the same function in ``DataFrame.mapInArrow``, written by hand.
 
-    python -m benchmarks.rows [--lines 300000] [--rounds 5] [--json FILE]
+    python -m benchmarks.rows [--sizes full] [--out DIR]
 
 Both read the same rows, kept in memory by Spark, in one session, and drop the result. By hand means what one would
 write with care: rows as namedtuples, columns put together again by ``zip``, Arrow arrays of the declared types, and no
-check of what the function returns. Rounds take turns; medians and their ratios are printed.
+check of what the function returns.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from benchmarks.command import run_part
+from benchmarks.competitors import OURS
+from benchmarks.parts import Cell, Part, Table
+from benchmarks.rounds import Measured, race
+from benchmarks.sizes import Sizes
+from benchmarks.stage import LARGE, Stage
 from trident_py.collector import TridentCollector
 from trident_py.operations.base import Function
 from trident_py.planner.plan import plan
@@ -32,6 +33,7 @@ from trident_py.topology import TridentTopology
 
 SCHEMA = "value string, n bigint"
 Line = namedtuple("Line", ["value", "n"])
+BY_HAND = "by hand"
 
 
 def words(line: Any) -> list[tuple[str]]:
@@ -144,48 +146,37 @@ def seconds(frame: DataFrame) -> float:
     return time.perf_counter() - began
 
 
-def measure(lines: int, rounds: int) -> dict[str, Any]:
+def measure(stage: Stage, sizes: Sizes) -> Part:
     """Each function both ways, in turns."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.Builder().master(f"local[{os.cpu_count()}]").appName("rows")
-    spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    text = "the quick brown fox jumps over the lazy dog"
-    frame = spark.range(lines).selectExpr(f"concat('{text} ', id) AS value", "id AS n").cache()
-    frame.count()
-    results = {}
-    for name in WAYS:
-        both = {"by hand": by_hand(name, frame), "trident_py": by_trident(name, frame)}
-        took: dict[str, list[float]] = {way: [] for way in both}
-        for number in range(rounds + 1):
-            for way in sorted(both, reverse=number % 2 == 0):
-                took[way].append(seconds(both[way]))
-        hand, trident = (median(took[way][1:]) for way in ("by hand", "trident_py"))
-        results[name] = {"by hand": lines / hand, "trident_py": lines / trident, "ratio": trident / hand}
-    spark.stop()
-    return results
-
-
-def table(results: dict[str, Any]) -> str:
-    """The results as Markdown."""
-    lines = ["| | by hand, rows/s | trident_py, rows/s | time, trident_py / by hand |", "|---|---|---|---|"]
-    for name, found in results.items():
-        lines.append(f"| {name} | {found['by hand']:,.0f} | {found['trident_py']:,.0f} | {found['ratio']:.2f} |")
-    return "\n".join(lines)
+    results: dict[str, dict[str, Measured]] = {}
+    with stage.session(LARGE) as spark:
+        text = "the quick brown fox jumps over the lazy dog"
+        frame = spark.range(sizes.rows).selectExpr(f"concat('{text} ', id) AS value", "id AS n").cache()
+        frame.count()
+        for name in WAYS:
+            both = {BY_HAND: by_hand(name, frame), OURS: by_trident(name, frame)}
+            turns = {way: (lambda made=made: seconds(made)) for way, made in both.items()}
+            results[name] = race(turns, sizes.rounds, BY_HAND)
+    rows: list[dict[str, Cell]] = [
+        {
+            "": name,
+            "by hand, rows/s": sizes.rows / found[BY_HAND].median,
+            "trident_py, rows/s": sizes.rows / found[OURS].median,
+            "× by hand": found[OURS].ratio,
+            "spread": found[OURS].ratio_spread,
+        }
+        for name, found in results.items()
+    ]
+    return Part(
+        tables=[Table("Python functions over rows", rows)],
+        numbers={f"rows_{name}_vs_hand": found[OURS].ratio for name, found in results.items()},
+        spread={f"rows_{name}_vs_hand": found[OURS].ratio_spread for name, found in results.items()},
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Python functions over rows, and the same by hand in mapInArrow.")
-    parser.add_argument("--lines", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args(argv)
-    results = measure(arguments.lines, arguments.rounds)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2))
-    sys.stdout.write(table(results) + "\n")
-    return 0
+    """This part alone."""
+    return run_part("rows", measure, argv)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""All parts, one after the other: ``python -m benchmarks [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks import growth, large, memory, rows, small
+from benchmarks.command import Measure, run
+from benchmarks.sizes import BY_NAME
+from benchmarks.storm import run as storm
+
+MAIN: dict[str, Measure] = {"large": large.measure, "small": small.measure}
+MORE: dict[str, Measure] = {
+    "memory": memory.measure,
+    "growth": growth.measure,
+    "rows": rows.measure,
+    "storm": storm.measure,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print Markdown, and one JSON object as the last line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures trident_py beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="the main ratios, in less than five minutes")
+    parser.add_argument("--sizes", choices=BY_NAME, default="full", help="how much to measure")
+    parser.add_argument("--out", type=Path, help="a directory for JSON, Markdown and plots (benchmarks/results)")
+    arguments = parser.parse_args(argv)
+    if arguments.quick:
+        return run(MAIN, BY_NAME["quick"], arguments.out)
+    return run(MAIN | MORE, BY_NAME[arguments.sizes], arguments.out or Path(__file__).parent / "results")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

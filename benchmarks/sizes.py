@@ -1,0 +1,157 @@
+"""How much is measured: everything that makes a run longer or shorter, in one value."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+LINE_WORDS = 7
+WORDS = 5_000
+
+
+@frozen(kw_only=True)
+class Sizes:
+    """The sizes of one run.
+
+    Attributes:
+        rounds: how often each competitor has its turn, besides the first time, which doesn't count.
+        warm_up: batches of each turn before its clock starts.
+        files: batches of each turn that are timed, in `large`.
+        lines: lines of each file of text, and rows of each file of updates.
+        keys: different keys in the files of updates.
+        pending: values of ``max_spout_pending`` in `large`, besides the default.
+        middle: also measure `large` with files of a tenth of the lines.
+        extras: also measure the updates and the pass-through into files.
+        small_batches: batches of each turn in `small`.
+        small_many: so many times as many where several transactions are pending, which would be over too soon.
+        small_sentences: sentences of each of them.
+        small_pending: values of ``max_spout_pending`` in `small`.
+        memory_rows: rows of one batch whose memory is looked at.
+        memory_keys: keys in the state while memory is looked at.
+        growth_rows: rows of a batch.
+        growth_keys: keys in the state.
+        growth_batch: rows of the batches that meet those keys.
+        growth_partitions: partitions of the source.
+        growth_pending: values of ``max_spout_pending``.
+        growth_topologies: topologies in one driver.
+        growth_history: committed transactions before a restart.
+        growth_repeats: timed transactions of each point.
+        rows: rows of `benchmarks.rows`.
+        storm: pairs of sentences in a batch and pending transactions, for Storm.
+        storm_seconds: how long each pair is measured.
+    """
+
+    rounds: int
+    warm_up: int
+    files: int
+    lines: int
+    keys: int
+    pending: tuple[int, ...]
+    middle: bool
+    extras: bool
+    small_batches: int
+    small_many: int
+    small_sentences: int
+    small_pending: tuple[int, ...]
+    memory_rows: tuple[int, ...]
+    memory_keys: tuple[int, ...]
+    growth_rows: tuple[int, ...]
+    growth_keys: tuple[int, ...]
+    growth_batch: int
+    growth_partitions: tuple[int, ...]
+    growth_pending: tuple[int, ...]
+    growth_topologies: tuple[int, ...]
+    growth_history: tuple[int, ...]
+    growth_repeats: int
+    rows: int
+    storm: tuple[tuple[int, int], ...]
+    storm_seconds: int
+
+
+FULL = Sizes(
+    rounds=5,
+    warm_up=4,
+    files=20,
+    lines=100_000,
+    keys=50_000,
+    pending=(1, 2, 4, 8),
+    middle=True,
+    extras=True,
+    small_batches=200,
+    small_many=5,
+    small_sentences=10,
+    small_pending=(1, 4, 16, 64),
+    memory_rows=(10_000, 100_000, 1_000_000, 4_000_000),
+    memory_keys=(1_000, 10_000, 100_000, 1_000_000),
+    growth_rows=(10, 100, 1_000, 10_000, 100_000, 1_000_000),
+    growth_keys=(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
+    growth_batch=1_000,
+    growth_partitions=(1, 3, 10, 30, 100, 300, 1_000),
+    growth_pending=(1, 2, 4, 8, 16, 32, 64),
+    growth_topologies=(1, 2, 5, 10, 20),
+    growth_history=(10, 100, 1_000, 10_000),
+    growth_repeats=15,
+    rows=300_000,
+    storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
+    storm_seconds=20,
+)
+"""Everything of the issue's table."""
+
+QUICK = Sizes(
+    rounds=3,
+    warm_up=1,
+    files=6,
+    lines=100_000,
+    keys=50_000,
+    pending=(4,),
+    middle=False,
+    extras=False,
+    small_batches=32,
+    small_many=3,
+    small_sentences=10,
+    small_pending=(1, 16, 64),
+    memory_rows=(),
+    memory_keys=(),
+    growth_rows=(),
+    growth_keys=(),
+    growth_batch=0,
+    growth_partitions=(),
+    growth_pending=(),
+    growth_topologies=(),
+    growth_history=(),
+    growth_repeats=0,
+    rows=0,
+    storm=(),
+    storm_seconds=0,
+)
+"""The main ratios; only `large` and `small` run."""
+
+TINY = Sizes(
+    rounds=1,
+    warm_up=1,
+    files=1,
+    lines=50,
+    keys=10,
+    pending=(2,),
+    middle=False,
+    extras=True,
+    small_batches=2,
+    small_many=2,
+    small_sentences=2,
+    small_pending=(1, 2),
+    memory_rows=(10, 100),
+    memory_keys=(10, 100),
+    growth_rows=(10, 100),
+    growth_keys=(10, 100),
+    growth_batch=10,
+    growth_partitions=(1, 2),
+    growth_pending=(1, 2),
+    growth_topologies=(1, 2),
+    growth_history=(1, 3),
+    growth_repeats=2,
+    rows=100,
+    storm=(),
+    storm_seconds=0,
+)
+"""Shows that everything runs; the numbers mean nothing."""
+
+BY_NAME = {"full": FULL, "quick": QUICK, "tiny": TINY}

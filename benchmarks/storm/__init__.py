@@ -1,0 +1,1 @@
+"""Storm's own Trident beside us: a small Java program, built with Maven, in a LocalCluster."""
