@@ -82,7 +82,9 @@ class TridentConfig:
     """How to run a topology. Durations are seconds or `timedelta`.
 
     Attributes:
-        max_spout_pending: transactions that may be processed at once; commits are in order in any case.
+        max_spout_pending: transactions that may be processed at once; commits are in order in any case. Large batches
+            need a few, so that one commits while the next is processed; where they are small, as many as 256 share jobs
+            (docs/performance.md has the measurements).
         batch_interval: at most one new batch per so many seconds; 0: as fast as there is data. Replays don't wait.
         spout_max_batch_size: rows in a batch of an `IRichSpout`, at most.
         message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
@@ -95,7 +97,7 @@ class TridentConfig:
         state_dir: where the embedded server keeps its data.
     """
 
-    max_spout_pending: int = field(default=1, validator=_whole(1))
+    max_spout_pending: int = field(default=4, validator=_whole(1))
     batch_interval: float = field(default=0.0, converter=seconds, validator=_at_least(0))
     spout_max_batch_size: int = field(default=1000, validator=_whole(1))
     message_timeout: float = field(default=30.0, converter=seconds, validator=_at_least(0.1))

@@ -100,12 +100,16 @@ class TridentBoltExecutor:
         """Whether a job of this attempt runs."""
         return self._working > 0
 
-    def begin_work(self, together: Sequence[TridentBoltExecutor] = ()) -> None:
-        """A job of this attempt runs, perhaps of others too: it does not fall silent."""
+    def begin_work(self) -> None:
+        """A job of this attempt runs, or waits for its turn: it does not fall silent."""
         with self._lock:
             self._working += 1
-            self.sharing += [together] if together else []
             self._quiet.clear()
+
+    def share(self, together: Sequence[TridentBoltExecutor]) -> None:
+        """The job is also that of others."""
+        with self._lock:
+            self.sharing = [*self.sharing, together]
 
     def end_work(self, together: Sequence[TridentBoltExecutor] = ()) -> None:
         """A job of this attempt has ended."""

@@ -233,6 +233,7 @@ class TopologyStreams:
         ready = work.deliver(threads.tx_id, inputs)
         self.post(Acked(work.attempt, StreamId.BATCH, edge, tuple(entry.edge for entry in inputs.values())))
         for branch in ready:
+            work.begin_work()  # waiting for others' jobs is no silence
             if batch.is_small and branch in self.shareable:
                 self._gathering.add(branch, work)
             else:
@@ -248,19 +249,19 @@ class TopologyStreams:
     # --- on the job threads -------------------------------------------------------------------------------------------
 
     def _run_together(self, branch: int, works: list[TridentBoltExecutor]) -> None:
-        works = [work for work in works if not work.cancelled.is_set()]
-        for work in works:
-            work.begin_work(works)
+        live = [work for work in works if not work.cancelled.is_set()]
+        for work in live:
+            work.share(live)
         try:
-            done = self.process_together(works, branch) if works else []
+            done = self.process_together(live, branch) if live else []
         except Exception as error:  # noqa: BLE001 - user code, or Spark
-            self._part(branch, works, error)
-            return
+            self._part(branch, live, error)
+        else:
+            for work, processed in zip(live, done, strict=True):
+                self._keep(work, branch, processed)
         finally:
             for work in works:
-                work.end_work(works)
-        for work, processed in zip(works, done, strict=True):
-            self._keep(work, branch, processed)
+                work.end_work(live)
 
     def _part(self, branch: int, works: list[TridentBoltExecutor], error: BaseException) -> None:
         """The job of these attempts has failed: each has one of its own, so that one that fails fails alone."""
@@ -269,20 +270,18 @@ class TopologyStreams:
             self._keep(works[0], branch, None)
             return
         for work in works:
+            work.begin_work()
             self._submit(self._jobs, self._run_together, branch, [work])
 
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:
-        if work.cancelled.is_set():
-            return
-        work.begin_work()
         try:
-            processed = self.process(work, branch)
+            if not work.cancelled.is_set():
+                self._keep(work, branch, self.process(work, branch))
         except Exception as error:  # noqa: BLE001 - user code, or Spark
             self._fail(work.attempt, error, self.participants[branch].name)
-            processed = None
+            self._keep(work, branch, None)
         finally:
             work.end_work()
-        self._keep(work, branch, processed)
 
     def _keep(self, work: TridentBoltExecutor, branch: int, processed: Processed | None) -> None:
         receipt = processed and processed.receipt

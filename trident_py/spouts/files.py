@@ -30,6 +30,9 @@ METADATA_BYTES_MAX = 64 * 1024
 """Roughly; a batch of many small files ends where its metadata would become larger."""
 
 PIECE_BYTES_MIN = 1024 * 1024
+SMALL_BYTES = 64 * 1024
+"""Up to here the driver reads a batch itself: then it can share a Spark job with others, as tails of logs do."""
+
 REST_RATIO, REST_SECS_MAX = 4, 0.25
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
@@ -199,8 +202,12 @@ class FileEmitter(Emitter[list[Extent]]):
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[Extent], collector: TridentCollector) -> None:
         """Emit the lines of the extents."""
-        if metadata:
+        if sum(_bounds(extent)[1] - _bounds(extent)[0] for extent in metadata) > SMALL_BYTES or _is_packed(metadata):
             collector.emit_extents(shares(metadata, self._tasks), self._reader, fingerprinting=True)
+            return
+        for pieces in shares(metadata, 1):
+            for rows in self._reader(pieces):
+                collector.emit_arrow(rows)
 
 
 def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:
@@ -220,6 +227,10 @@ def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:
             room -= end - start
             start = end
     return given
+
+
+def _is_packed(extents: Sequence[Extent]) -> bool:
+    return any(is_compressed(str(path)) for path, *_ in extents)
 
 
 def _bounds(extent: Extent) -> tuple[int, int]:

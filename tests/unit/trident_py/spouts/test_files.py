@@ -324,6 +324,7 @@ def test_a_batch_is_cut_into_about_as_many_shares_as_there_are_tasks() -> None:
 
 def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES_MIN", 7)
+    monkeypatch.setattr(files, "SMALL_BYTES", 0)
     a = write(tmp_path / "a.txt", b"a line\n" * 20)
     b = write(tmp_path / "b.txt", "größe".encode() * 9)
     spout = FileSpout(tmp_path / "*")
