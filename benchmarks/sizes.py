@@ -22,7 +22,7 @@ class Sizes:
         middle: also measure `large` with files of a tenth of the lines.
         extras: also measure the updates and the pass-through into files.
         small_batches: batches of each turn in `small`.
-        small_many: so many times as many where several transactions are pending, which would be over too soon.
+        small_many: at most so many times as many where several transactions are pending, which would be over too soon.
         small_sentences: sentences of each of them.
         small_pending: values of ``max_spout_pending`` in `small`.
         memory_rows: rows of one batch whose memory is looked at.
@@ -76,10 +76,10 @@ FULL = Sizes(
     pending=(1, 2, 4, 8),
     middle=True,
     extras=True,
-    small_batches=200,
-    small_many=5,
+    small_batches=60,
+    small_many=32,
     small_sentences=10,
-    small_pending=(1, 4, 16, 64),
+    small_pending=(1, 4, 16, 64, 256),
     memory_rows=(10_000, 100_000, 1_000_000, 4_000_000),
     memory_keys=(1_000, 10_000, 100_000, 1_000_000),
     growth_rows=(10, 100, 1_000, 10_000, 100_000, 1_000_000),
@@ -105,10 +105,10 @@ QUICK = Sizes(
     pending=(4,),
     middle=False,
     extras=False,
-    small_batches=32,
-    small_many=3,
+    small_batches=30,
+    small_many=32,
     small_sentences=10,
-    small_pending=(1, 16, 64),
+    small_pending=(1, 64, 256),
     memory_rows=(),
     memory_keys=(),
     growth_rows=(),

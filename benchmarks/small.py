@@ -153,7 +153,7 @@ class SmallCourse:
 
     def trident(self, pending: int) -> float:
         """The topology; seconds for as many batches as the others have, also where it was given more."""
-        many = 1 if pending == 1 else self.sizes.small_many
+        many = min(pending, self.sizes.small_many)
         warm_up, batches = self.sizes.warm_up, self.batches[: self.sizes.warm_up + self.sizes.small_batches * many]
         turn = Turn.of(self.stage, pending)
         with turn.topology.start(self.stage.config(pending), spark=self.spark) as query:

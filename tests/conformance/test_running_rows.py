@@ -176,7 +176,7 @@ def run(spark: SparkSession, zookeeper_server: EmbeddedZooKeeper, tmp_path_facto
     spread = lengths.partition("ascii(word)").parallelism_hint(3).filter(lambda row: row.word != "z")
     spread.partition_aggregate(Count(), "n").filter("n >= 0").broadcast().parallelism_hint(2)
     hosts = f"{zookeeper_server.hosts}/conformance"
-    with topology.start(TridentConfig(zookeeper=hosts), spark=spark) as query:
+    with topology.start(TridentConfig(zookeeper=hosts, max_spout_pending=1), spark=spark) as query:
         query.process_all_available(PATIENCE_SECS)
         answers = {args: [query.execute(name, args) for name in ("grouped", "joined")] for args in ("a", "x")}
         answers["by_partition"] = query.execute("by_partition", "aabz")

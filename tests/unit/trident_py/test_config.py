@@ -16,7 +16,7 @@ from trident_py.errors import ConfigError, TridentError
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
     assert TridentConfig() == TridentConfig(
-        max_spout_pending=1,
+        max_spout_pending=4,
         batch_interval=0,
         message_timeout=30,
         session_timeout=10,
