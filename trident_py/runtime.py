@@ -83,11 +83,13 @@ def start_topology(
     """
     with ExitStack() as resources:
         session = resources.enter_context(topology_session(name, spark))
+        small = small_session(session)
         if code is not None:
-            ship(session, code)
+            for each in (session, small):
+                ship(each, code)
         plan = _checked(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
-        assembly = _Assembly(name=name, plan=plan, config=config, session=session, hosts=hosts)
+        assembly = _Assembly(name=name, plan=plan, config=config, session=session, small=small, hosts=hosts)
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
     candidate = Candidate(name)
@@ -118,6 +120,7 @@ class _Assembly:
     plan: Plan
     config: TridentConfig
     session: SparkSession
+    small: SparkSession
     hosts: str
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
@@ -221,10 +224,9 @@ class _Assembly:
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
         tag_prefix = f"trident:{self.name}:{self.store.epoch}"
-        small = small_session(self.session)
-        alike = [shared(branch, partial(is_rowwise, small)) for branch in self.plan.branches]
+        alike = [shared(branch, partial(is_rowwise, self.small)) for branch in self.plan.branches]
         together = SharedJobs(
-            session=small,
+            session=self.small,
             exact=self._exact(),
             tag_prefix=tag_prefix,
             branches={number: branch for number, branch in enumerate(alike) if branch},

@@ -30,6 +30,7 @@ from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
+from trident_py.planner.steps import blamed
 from trident_py.sinks.base import SinkTransaction
 
 log = logging.getLogger(__name__)
@@ -264,14 +265,17 @@ class TopologyStreams:
                 work.end_work(live)
 
     def _part(self, branch: int, works: list[TridentBoltExecutor], error: BaseException) -> None:
-        """The job of these attempts has failed: each has one of its own, so that one that fails fails alone."""
-        if len(works) == 1:
-            self._fail(works[0].attempt, error, self.participants[branch].name)
-            self._keep(works[0], branch, None)
-            return
-        for work in works:
+        """The job of these attempts has failed, the others haven't: where nobody knows which did, each runs alone."""
+        txid = works[0].attempt.txid if len(works) == 1 else blamed(error)
+        failed = [work for work in works if work.attempt.txid == txid]
+        for work in failed:
+            self._fail(work.attempt, error, self.participants[branch].name)
+            self._keep(work, branch, None)
+        others = [work for work in works if work not in failed]
+        for work in others:
             work.begin_work()
-            self._submit(self._jobs, self._run_together, branch, [work])
+        for group in [others] if failed and others else [[work] for work in others]:
+            self._submit(self._jobs, self._run_together, branch, group)
 
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:
         try:

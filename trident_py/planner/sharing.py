@@ -1,13 +1,13 @@
 """How several small transactions share one Spark job: one more field in front says which of them a row is of.
 
-The field, a transaction's number in its job, is carried along by row operations, which don't see it, and is the first
+The field, the txid, is carried along by row operations, which don't see it, and is the first
 key of whatever aggregates a batch. So what comes out is each transaction's own change, as if it had been alone; a
 branch with anything that looks at a batch as a whole, or at its partitions, is not shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ class SharedBranch:
 
     Attributes:
         spout: the one that it reads.
-        source: the fields of its input: the transaction's number, and those of the spout.
+        source: the fields of its input: the txid, and those of the spout.
         fields: those of each transaction's change.
         nothing: the change of a transaction of which nothing came out; None: no row.
     """
@@ -47,35 +47,35 @@ class SharedBranch:
     fields: StructType
     nothing: Callable[[], Any] | None
 
-    def together(self, batches: Sequence[pa.Table]) -> pa.Table:
-        """The rows of these batches, each with its position here in front."""
+    def together(self, batches: Mapping[int, pa.Table]) -> pa.Table:
+        """The rows of these batches, each with its txid in front."""
         schema = arrow_schema(self.source)
-        numbered = [
-            pa.table([pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows), *rows.columns], schema=schema)
-            for number, rows in enumerate(batches)
+        marked = [
+            pa.table([pa.repeat(pa.scalar(txid, pa.int64()), rows.num_rows), *rows.columns], schema=schema)
+            for txid, rows in batches.items()
         ]
-        return pa.concat_tables(numbered)
+        return pa.concat_tables(marked)
 
     def build(self, frame: DataFrame) -> DataFrame:
         """What is done to the batches, as DataFrame expressions."""
         return self.branch.build({self.spout: frame})
 
-    def apart(self, made: pa.Table, count: int) -> list[pa.Table]:
-        """What came out of each of ``count`` batches.
+    def apart(self, made: pa.Table, txids: Collection[int]) -> dict[int, pa.Table]:
+        """What came out of the batch of each of ``txids``.
 
         Raises:
-            RuntimeError: there are rows of none of them.
+            RuntimeError: there are rows of another one.
         """
         numbers = made.column(0)
         made = made.drop_columns([made.schema.names[0]]).append_column(_FIELD, numbers).sort_by(_FIELD)
         rows = {each["values"]: each["counts"] for each in pc.value_counts(numbers).to_pylist()}
-        if not rows.keys() <= set(range(count)):
-            raise RuntimeError(f"a job for {count} transactions gave rows of others: {sorted(map(str, rows))}")
-        changes, offset = [], 0
-        for number in range(count):
-            part = made.slice(offset, rows.get(number, 0)).drop_columns([_FIELD])
+        if not rows.keys() <= set(txids):
+            raise RuntimeError(f"a job for the transactions {sorted(txids)} gave rows of {sorted(map(str, rows))}")
+        changes, offset = {}, 0
+        for txid in sorted(txids):
+            part = made.slice(offset, rows.get(txid, 0)).drop_columns([_FIELD])
             offset += part.num_rows
-            changes.append(part if part.num_rows or self.nothing is None else self._nothing(part.schema))
+            changes[txid] = part if part.num_rows or self.nothing is None else self._nothing(part.schema)
         return changes
 
     def _nothing(self, schema: pa.Schema) -> pa.Table:

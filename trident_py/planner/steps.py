@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -199,8 +200,22 @@ class CarryingStep(Step):
         """The rows with one value after those with another; never are two of them in one call of the step."""
         made: list[Values] = []
         for value, group in groupby(rows, key=itemgetter(0)):
-            made += [(value, *row) for row in self.step([row[1:] for row in group])]
+            try:
+                made += [(value, *row) for row in self.step([row[1:] for row in group])]
+            except Exception as error:
+                error.add_note(SHARED.format(value))
+                raise
         return made
+
+
+SHARED = "in transaction {}, which shared its job"
+"""What is noted on an exception of user code over rows of several transactions."""
+
+
+def blamed(error: BaseException) -> int | None:
+    """The transaction whose rows user code raised this over, if that was noted."""
+    found = re.search(SHARED.format(r"(\d+)"), str(error))
+    return int(found.group(1)) if found else None
 
 
 def carrying(make: Callable[[StructType], Step], source: StructType) -> CarryingStep:

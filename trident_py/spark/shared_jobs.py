@@ -49,14 +49,16 @@ class SharedJobs:
     def process(self, works: Sequence[TridentBoltExecutor], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
         branch = self.branches[index]
-        given = [work.inputs(index)[branch.spout] for work in works]
-        rows = branch.together([each.batch.table for each in given])
+        given = {work.attempt: work.inputs(index)[branch.spout] for work in works}
+        rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
         with jobs.tagged(self.session, self._tag(works)):
             # In one partition: all of it is one task, without a shuffle.
             frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
-            changes = branch.apart(branch.build(frame).toArrow(), len(works))
-        reports = [self._reports(work.attempt, branch.spout, each) for work, each in zip(works, given, strict=True)]
-        return list(map(Processed, changes, reports))
+            changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
+        return [
+            Processed(changes[attempt.txid], self._reports(attempt, branch.spout, each))
+            for attempt, each in given.items()
+        ]
 
     def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Notice]:
         fingerprint = given.batch.fingerprint() if spout in self.exact else None

@@ -284,7 +284,9 @@ def test_one_missing_report_times_the_attempt_out_and_it_is_replayed(
     spark: SparkSession, zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from trident_py import FileSpout
+    from trident_py.spouts import files
 
+    monkeypatch.setattr(files, "SMALL_BYTES", 0)  # so that tasks read it, and report
     (tmp_path / "input").mkdir()
     for number, (line,) in enumerate(LINES):
         (tmp_path / "input" / f"{number}.txt").write_text(line + "\n")

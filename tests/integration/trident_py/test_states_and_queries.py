@@ -153,7 +153,7 @@ def test_st16_a_replay_with_other_rows_takes_back_what_the_failed_attempt_had_co
     words = topology.new_stream("words", Fickle())
     words.group_by("word").persistent_aggregate(OpaqueMap.factory(lambda: store, cache_size=5), Count(), "count")
     words.partition_persist(Made(lambda: failing), failing, "word")
-    with topology.start(TridentConfig(zookeeper=zookeeper), spark=spark) as query:
+    with topology.start(TridentConfig(zookeeper=zookeeper, max_spout_pending=1), spark=spark) as query:
         while len(failing.done) < 2:
             query.await_termination(0.05)
     (warned,) = [record.message for record in caplog.records if "instead" in record.message]
@@ -196,7 +196,7 @@ def test_s15_a_batch_sees_what_earlier_transactions_have_committed(spark: SparkS
     words.state_query(state, "word", MapGet(), "before bigint").group_by("word").persistent_aggregate(
         seen, Sum("before"), "sum"
     )
-    with topology.start(TridentConfig(zookeeper=zookeeper), spark=spark) as query:
+    with topology.start(TridentConfig(zookeeper=zookeeper, max_spout_pending=1), spark=spark) as query:
         query.process_all_available(PATIENCE_SECS)
     assert counts.values() == {("a",): 3, ("b",): 1}
     assert seen.values() == {("a",): 0 + 1 + 2, ("b",): 0}

@@ -134,20 +134,25 @@ def test_what_goes_in_together_comes_out_apart(batches: list[list[str]], mix: An
         pa.table({"word": pa.array(words, pa.string()), "n": pa.array(range(len(words)), pa.int32())})
         for words in batches
     ]
-    rows = found.together(tables)
+    rows = found.together(dict(enumerate(tables, 7)))
     order = list(range(rows.num_rows))
     mix.shuffle(order)
-    apart = found.apart(rows.take(pa.array(order, pa.int64())), len(batches))
-    assert [sorted(zip(*part.to_pydict().values(), strict=True)) for part in apart] == [
-        sorted(zip(words, range(len(words)), strict=True)) for words in batches
-    ]
+    apart = found.apart(rows.take(pa.array(order, pa.int64())), range(7, 7 + len(batches)))
+    assert {txid: sorted(zip(*part.to_pydict().values(), strict=True)) for txid, part in apart.items()} == {
+        txid: sorted(zip(words, range(len(words)), strict=True)) for txid, words in enumerate(batches, 7)
+    }
 
 
 def test_of_one_value_in_all_a_batch_without_rows_gives_the_zero() -> None:
     found = branch(TOGETHER["a combiner of one's own"])
     assert found is not None
     made = pa.table({"_transaction": pa.array([1], pa.int64()), "x": pa.array(["long"])})
-    assert [part.to_pydict() for part in found.apart(made, 3)] == [{"x": [""]}, {"x": ["long"]}, {"x": [""]}]
+    apart = found.apart(made, [0, 1, 2])
+    assert {txid: part.to_pydict() for txid, part in apart.items()} == {
+        0: {"x": [""]},
+        1: {"x": ["long"]},
+        2: {"x": [""]},
+    }
 
 
 @pytest.mark.parametrize("number", [3, None])
@@ -155,5 +160,5 @@ def test_rows_of_nobody_are_an_error(number: int | None) -> None:
     found = branch(TOGETHER["an updater"])
     assert found is not None
     made = pa.table({"_transaction": pa.array([0, number], pa.int64()), "n": pa.array([1, 2], pa.int32())})
-    with pytest.raises(RuntimeError, match="a job for 3 transactions gave rows of others"):
-        found.apart(made, 3)
+    with pytest.raises(RuntimeError, match=r"a job for the transactions \[0, 1, 2\] gave rows of"):
+        found.apart(made, range(3))
