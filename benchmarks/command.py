@@ -37,11 +37,20 @@ def run(parts: Mapping[str, Measure], sizes: Sizes, out: Path | None) -> int:
     """Measure ``parts``; print them as Markdown, and what they come to as one line of JSON; return the exit code."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(asctime)s %(message)s")
     log.setLevel(logging.INFO)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `timeout` leaves nothing behind either
+    interrupted: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        interrupted.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # so that `timeout` leaves nothing behind either
+        signal.signal(number, interrupt)
     try:
         report = measured(parts, sizes)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except BaseException:
+        if interrupted:  # whatever became of it on its way through others' code
+            return INTERRUPTED
+        raise
     if out:
         report.write(out)
     print(report.as_markdown())

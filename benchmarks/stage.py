@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -87,7 +88,9 @@ class Stage:
             )
             for name, value in settings.items():
                 builder = builder.config(name, value)
+            before = signal.getsignal(signal.SIGINT)
             spark = builder.getOrCreate()
+            signal.signal(signal.SIGINT, before)  # Spark's own asks the JVM in the middle of whatever is asked of it
         try:
             spark.sparkContext.setLogLevel("FATAL")
             yield spark
