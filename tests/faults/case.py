@@ -77,6 +77,7 @@ class Case:
         takeover: seconds from the fault to the next leader.
         recovery: seconds from the fault to the next commit.
         former: those that ran it, have ended, and were given back.
+        shares: whether transactions share jobs; where they don't, tasks stage their changes.
         ends: how a driver may end besides by being fenced.
     """
 
@@ -93,6 +94,7 @@ class Case:
     ends: set[str] = field(factory=set)
     fired: list[str] = field(factory=list)
     left: Evidence | None = None
+    shares: bool = True
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
 
@@ -134,6 +136,7 @@ class Case:
             topology=self.topology,
             input=str(self.feeder.directory / "*.txt"),
             session=self.session,
+            shares=self.shares,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
         )

@@ -16,6 +16,7 @@ from tests.faults.small import small_disk
 @fault("postgres-restarted-before-merge")
 def _(case: Case) -> None:
     """D2: the server crashes between staging and merge: what is staged is gone, nothing else."""
+    case.shares = False  # what shares a job is not staged
     _crash_at(case, before_merge=["hold", 1])
     happened("was not properly shut down" in case.world.postgres.log, "the server has crashed")
 

@@ -7,6 +7,7 @@ the order in which it was: a commit, or a fence that was raised (which has no tx
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
@@ -56,19 +57,30 @@ class LedgerState(PostgresMapState):
         self._points.reach("in_fence")
         return fence
 
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
+    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         self._points.reach("before_merge")
-        is_due = super().begin_transaction(tx)
-        if is_due:
-            connection, _ = self._in_transaction()
+        self._member: SinkTransaction | None = None
+        due = super().begin_run(run)
+        if due:
+            connection, tx = self._in_transaction()
             token = self._book(connection, tx, "").fence.token
             if token is not None and token.txid == tx.txid:  # an older attempt's, which is rolled back
                 connection.execute(sql.SQL("DELETE FROM {} WHERE txid = %s").format(self._ledger), [tx.txid])
-        return is_due
+        return due
+
+    def turn_to(self, tx: SinkTransaction) -> None:
+        if self._member is not None:
+            self._enter(self._in_transaction()[0], self._member)
+        super().turn_to(tx)
+        self._member = tx
 
     def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
         self._points.reach("after_merge")
         super()._finish(connection, tx)
+        self._enter(connection, tx)
+
+    def _enter(self, connection: Connection, tx: SinkTransaction) -> None:
+        """What ``tx`` has changed, before the next one of its run changes more."""
         token = [tx.txid, tx.epoch, tx.attempt.attempt_id]
         row = connection.execute(sql.SQL(DELTAS).format(self._table.there), [tx.txid]).fetchone()
         connection.execute(

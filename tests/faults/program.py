@@ -5,7 +5,8 @@
 It has Spark running before it is told anything, so that a fault need not wait for that; and ends with its input. To
 ``warm`` is to ``run`` until everything is counted.
 
-    {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "orders": {POINT: [DO, N]}}
+    {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
+     "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -32,6 +33,7 @@ import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
 from coordinators.leadership import ZooKeeperRecordStore
+from tests.faults.check import RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
@@ -39,10 +41,11 @@ from trident_py import TridentConfig, TridentQuery, TridentTopology
 from trident_py.engine.streams import TopologyStreams
 from trident_py.operations import Count
 from trident_py.spark.session import topology_session
-from trident_py.spouts import FileSpout
+from trident_py.spouts import FileSpout, files
 from trident_py.spouts.files import FileCoordinator
 
 BATCH_BYTES = 4096
+SMALL_BYTES = files.SMALL_BYTES
 SIGNAL_SECS = 0.2
 
 SPARK: dict[str, bool | float | int | str | None] = {
@@ -88,8 +91,22 @@ class Program:
         self.announced[attempt] = metadata["lines"]
         self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, extents=metadata["lines"])
 
-    def run(self, topology: str, input: str, zookeeper: str, dsn: str, session: float, orders: dict[str, Any]) -> None:
-        """Stand by to count the words of all files of ``input``, and say how that ended."""
+    def run(
+        self,
+        *,
+        topology: str,
+        input: str,
+        zookeeper: str,
+        dsn: str,
+        session: float,
+        shares: bool,
+        orders: dict[str, Any],
+    ) -> None:
+        """Stand by to count the words of all files of ``input``, and say how that ended.
+
+        With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made.
+        """
+        files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
@@ -102,7 +119,11 @@ class Program:
             .persistent_aggregate(state, Count(), "count")
         )
         config = TridentConfig(
-            max_spout_pending=3, session_timeout=session, message_timeout=15, zookeeper=zookeeper, state_dir=Path("/x")
+            max_spout_pending=RUN_MAX,
+            session_timeout=session,
+            message_timeout=15,
+            zookeeper=zookeeper,
+            state_dir=Path("/x"),
         )
         threading.Thread(target=self._started, args=(words, config), daemon=True).start()
 
@@ -123,7 +144,7 @@ class Program:
 
     def warm(self, **what: Any) -> None:
         """Count a few words, so that everything is loaded that will be needed; returns when that is done."""
-        self.run(**what, orders={})
+        self.run(**what, orders={}, shares=True)
         while self.query is None:
             threading.Event().wait(0.1)
         self.query.process_all_available()
