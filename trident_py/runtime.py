@@ -85,8 +85,7 @@ def start_topology(
         session = resources.enter_context(topology_session(name, spark))
         small = small_session(session)
         if code is not None:
-            for each in (session, small):
-                ship(each, code)
+            ship(code, session, small)
         plan = _checked(plan, session)
         hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, small=small, hosts=hosts)

@@ -43,8 +43,8 @@ SCOPES = {
         Scope("learned: a crash at any step", {"crash at a step": 1}, learns=True),
         Scope("learned, opaque: a crash at any step", {"crash at a step": 1}, learns=True, exact=False),
         Scope("shared: a crash at any step", {"crash at a step": 1}, **THREE),
-        Scope("shared: two stores, and a crash at any step", {"crash at a step": 1}, stores=(UNDO, COMPARE), **THREE),
-        Scope("shared: a commit that lands late, and a silence", {**LATE, "timeout": 1}, **THREE),
+        Scope("shared: a store that can't undo, and a crash", {"crash at a step": 1}, stores=(COMPARE,), **THREE),
+        Scope("shared: a commit that lands late", {**LATE}, **THREE),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(UNDO, COMPARE)),
     )
 }

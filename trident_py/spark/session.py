@@ -88,11 +88,11 @@ def watched(session: SparkSession, name: str, lost: Callable[[BaseException], ob
         over.set()
 
 
-def ship(session: SparkSession, code: Path) -> None:
-    """Have the session's workers import ``code``, a Python file or the directory of a package, by its name."""
-    if not code.is_dir():
-        session.addArtifacts(str(code), pyfile=True)
-        return
+def ship(code: Path, *sessions: SparkSession) -> None:
+    """Have these sessions' workers import ``code``, a Python file or the directory of a package, by its name."""
     with TemporaryDirectory(prefix="trident-code-") as directory:
-        archive = shutil.make_archive(str(Path(directory) / code.name), "zip", code.parent, code.name)
-        session.addArtifacts(archive, pyfile=True)
+        file = str(code)
+        if code.is_dir():
+            file = shutil.make_archive(str(Path(directory) / code.name), "zip", code.parent, code.name)
+        for session in sessions:
+            session.addArtifacts(file, pyfile=True)
