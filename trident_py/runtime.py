@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,12 @@ from trident_py.errors import FailedException, StateError
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.planner.queries import requests, state_queries
-from trident_py.planner.sharing import shared
 from trident_py.progress import Progress
 from trident_py.query import TridentQuery
 from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
 from trident_py.spark.processing import MicroBatches
 from trident_py.spark.requests import RequestJobs
-from trident_py.spark.rowwise import is_rowwise
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spark.shared_jobs import SharedJobs, small_session
 from trident_py.spouts.base import Replay
@@ -223,13 +220,7 @@ class _Assembly:
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
         tag_prefix = f"trident:{self.name}:{self.store.epoch}"
-        alike = [shared(branch, partial(is_rowwise, self.small)) for branch in self.plan.branches]
-        together = SharedJobs(
-            session=self.small,
-            exact=self._exact(),
-            tag_prefix=tag_prefix,
-            branches={number: branch for number, branch in enumerate(alike) if branch},
-        )
+        together = SharedJobs.of(self.small, self._exact(), tag_prefix, self.plan.branches)
         batches = MicroBatches(
             session=self.session,
             exact=self._exact(),

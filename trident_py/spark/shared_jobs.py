@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from attrs import define
 from pyspark.sql import SparkSession
@@ -11,9 +12,11 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
-from trident_py.planner.sharing import SharedBranch
+from trident_py.planner.plan import Branch
+from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
+from trident_py.spark.rowwise import is_rowwise
 
 SMALL_JOBS = {
     "spark.sql.adaptive.enabled": "false",  # it makes a job of every stage, to see how much there is: it is little
@@ -45,6 +48,15 @@ class SharedJobs:
     exact: frozenset[str]
     tag_prefix: str
     branches: Mapping[int, SharedBranch]
+
+    @classmethod
+    def of(
+        cls, session: SparkSession, exact: frozenset[str], tag_prefix: str, branches: Sequence[Branch]
+    ) -> SharedJobs:
+        """For those of ``branches`` that can be shared."""
+        alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(branches)}
+        found = {number: branch for number, branch in alike.items() if branch}
+        return cls(session=session, exact=exact, tag_prefix=tag_prefix, branches=found)
 
     def process(self, works: Sequence[TridentBoltExecutor], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
