@@ -31,8 +31,9 @@ from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
 from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.states import StateParticipant
-from trident_py.engine.streams import SpoutThreads, TopologyStreams
+from trident_py.engine.streams import TopologyStreams
 from trident_py.errors import FailedException, StateError
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check

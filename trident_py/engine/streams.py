@@ -18,17 +18,15 @@ from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.cursors import Cursors
 from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
-from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.gathering import Gathering
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
-from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.planner.steps import blamed
 from trident_py.sinks.base import SinkTransaction
@@ -36,38 +34,6 @@ from trident_py.sinks.base import SinkTransaction
 log = logging.getLogger(__name__)
 
 CANCEL_AGAIN_SECS = 0.5
-
-
-@define(eq=False)
-class SpoutThreads:
-    """One spout at work: its two halves, each on a thread of its own."""
-
-    coordinator: TridentSpoutCoordinator
-    executor: TridentSpoutExecutor
-    coordinating: ThreadPoolExecutor
-    emitting: ThreadPoolExecutor
-
-    @classmethod
-    def of(cls, coordinator: TridentSpoutCoordinator, executor: TridentSpoutExecutor) -> SpoutThreads:
-        """Start the two threads."""
-        name = f"trident-{executor.tx_id}"
-        return cls(
-            coordinator,
-            executor,
-            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-coordinator"),
-            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-emitter"),
-        )
-
-    @property
-    def tx_id(self) -> str:
-        """The spout's id."""
-        return self.executor.tx_id
-
-    def restore(self, record: CoordinatorRecord) -> None:
-        """Hand either half the positions that it goes on from; called once, first."""
-        cursors = record.cursors.get(self.tx_id, Cursors())
-        self.coordinator.restore(cursors)
-        self.executor.restore(cursors, record.current_txid - 1)
 
 
 @frozen
@@ -265,16 +231,21 @@ class TopologyStreams:
                 work.end_work(live)
 
     def _part(self, branch: int, works: list[TridentBoltExecutor], error: BaseException) -> None:
-        """The job of these attempts has failed, the others haven't: where nobody knows which did, each runs alone."""
-        txid = works[0].attempt.txid if len(works) == 1 else blamed(error)
-        failed = [work for work in works if work.attempt.txid == txid]
-        for work in failed:
-            self._fail(work.attempt, error, self.participants[branch].name)
-            self._keep(work, branch, None)
-        others = [work for work in works if work not in failed]
-        for work in others:
-            work.begin_work()
-        for group in [others] if failed and others else [[work] for work in others]:
+        """The job of these attempts has failed; those that can't help it go on, in smaller jobs where nobody knows."""
+        first = works[0].attempt
+        _, counts = self.understood(error, f"topology {self.topology!r}, attempt {first}")
+        txid = first.txid if len(works) == 1 or not counts else blamed(error)
+        for work in works:
+            if work.attempt.txid == txid:
+                self._fail(work.attempt, error, self.participants[branch].name)
+                self._keep(work, branch, None)
+        if not counts:  # nobody's own: the first one fails, and those behind it with it
+            return
+        others = [work for work in works if work.attempt.txid != txid]
+        middle = len(others) // 2 if txid is None else len(others)
+        for group in filter(None, (others[:middle], others[middle:])):
+            for work in group:
+                work.begin_work()
             self._submit(self._jobs, self._run_together, branch, group)
 
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:

@@ -102,6 +102,38 @@ def test_the_one_that_fails_fails_alone(spark: SparkSession, config: TridentConf
     assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
 
 
+class Shouted(CombinerAggregator[int]):
+    """Counts, and doesn't take everything; whose row it was is not known where it raises."""
+
+    def init(self, row: Any) -> int:
+        if row[0] == "bad":
+            raise ValueError(f"can't take {row[0]!r}")
+        return 1
+
+    def combine(self, left: int, right: int) -> int:
+        return left + right
+
+    def zero(self) -> int:
+        return 0
+
+
+def test_where_nobody_knows_which_one_fails_it_is_found(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    lines = [("a b",), ("b c",), ("c d",), ("d e",), ("bad",), ("e f",), ("f g",)]
+    config = TridentConfig(
+        zookeeper=config.zookeeper, max_spout_pending=7, retry=RetryPolicy(attempts=2, backoff=0.01), session_timeout=5
+    )
+    topology = TridentTopology("halves")
+    words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *lines)).flat_map(split, "word string")
+    state = SQLiteState(tmp_path / "c.db", table="counts")
+    words.group_by("word").persistent_aggregate(state, Shouted(), "count bigint", in_fields=["word"])
+    complaint = r"transaction 5 failed 2 times.*can't take 'bad'"
+    with topology.start(config, spark=spark) as query, pytest.raises(PoisonBatchError, match=complaint):
+        query.process_all_available(PATIENCE_SECS)
+    assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
+
+
 class Growing(ITridentSpout[int]):
     """Batch t has 0, 1, 10, 100, 1 000 or 10 000 rows: small ones and large ones on their way together."""
 

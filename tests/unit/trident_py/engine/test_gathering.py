@@ -9,11 +9,13 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.bolt_executor import TridentBoltExecutor
-from trident_py.engine.gathering import MEMBERS_MAX, Gathering
+from trident_py.engine.gathering import ROWS_MAX, Gathering
 
 
-def work(txid: int) -> TridentBoltExecutor:
-    return TridentBoltExecutor(TransactionAttempt(txid, 0), [frozenset({"s"})])
+def work(txid: int, rows: int = 1) -> TridentBoltExecutor:
+    made = TridentBoltExecutor(TransactionAttempt(txid, 0), [frozenset({"s"})])
+    made.count_rows("s", "driver", rows)
+    return made
 
 
 @define
@@ -70,9 +72,9 @@ def test_branches_do_not_wait_for_each_other() -> None:
     assert jobs.ran == [(0, [1]), (1, [1])]
 
 
-def test_one_job_takes_only_so_many() -> None:
+def test_one_job_takes_only_so_many_rows_but_at_least_one_batch() -> None:
     jobs = Jobs()
-    for txid in range(MEMBERS_MAX + 2):
-        jobs.gathering.add(0, work(txid))
+    for txid, rows in enumerate([ROWS_MAX // 2, ROWS_MAX // 2, 1, ROWS_MAX + 1, 5, 0], 1):
+        jobs.gathering.add(0, work(txid, rows))
     jobs.run()
-    assert [len(txids) for _, txids in jobs.ran] == [MEMBERS_MAX, 2]
+    assert jobs.ran == [(0, [1, 2]), (0, [3]), (0, [4]), (0, [5, 6])]
