@@ -246,7 +246,7 @@ class TopologyStreams:
         for group in filter(None, (others[:middle], others[middle:])):
             for work in group:
                 work.begin_work()
-            self._submit(self._jobs, self._run_together, branch, group)
+            self._run_together(branch, group)
 
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:
         try:
