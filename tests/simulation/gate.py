@@ -52,7 +52,7 @@ SCOPES = {
 
 GATE = {
     "guarded writes": "a write that lands late",
-    "raised fences": "a crash at any step",
+    "raised fences": "a leader that is cut off",
     "epoch in token": "a leader that is cut off",
     "attempt in token": "a commit that lands late, and a silence",
     "undo": "opaque: a commit that lands late",
