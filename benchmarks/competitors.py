@@ -14,7 +14,7 @@ Those that keep totals are checked: the sum of all of them must be right.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -27,6 +27,14 @@ from benchmarks.workloads import Workload
 from trident_py import SQLiteState, TridentTopology
 
 BARE, LOOP, OURS, STREAMING = "bare", "loop", "trident_py", "streaming"
+
+
+def line_up(
+    bare: Callable[[], float], loop: Callable[[], float], trident: Callable[..., float], pending: Sequence[int]
+) -> dict[str, Callable[[], float]]:
+    """By name: those of every course; trident_py with the default of pending transactions, and with each of these."""
+    found: dict[str, Callable[[], float]] = {BARE: bare, LOOP: loop, OURS: trident}
+    return found | {with_pending(number): partial(trident, number) for number in pending}
 
 
 @frozen
@@ -45,12 +53,8 @@ class Course:
 
     def competitors(self, pending: tuple[int, ...]) -> dict[str, Callable[[], float]]:
         """By name: trident_py with the default of pending transactions, and with each of ``pending``."""
-        found: dict[str, Callable[[], float]] = {BARE: self.bare, LOOP: self.loop, OURS: self.trident}
-        for number in pending:
-            found[with_pending(number)] = partial(self.trident, number)
-        if self.work.streams:
-            found[STREAMING] = self.streaming
-        return found
+        found = line_up(self.bare, self.loop, self.trident, pending)
+        return found | {STREAMING: self.streaming} if self.work.streams else found
 
     def bare(self) -> float:
         """The jobs alone."""

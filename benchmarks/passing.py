@@ -13,13 +13,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from attrs import define, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.competitors import BARE, LOOP, OURS, STREAMING, Laps, with_pending
+from benchmarks.competitors import STREAMING, Laps, line_up
 from benchmarks.feed import FeedSpout
 from benchmarks.stage import Stage
 from benchmarks.workloads import FeedHand, Inputs, NativeWords
@@ -43,10 +42,7 @@ class Passing:
 
     def competitors(self, pending: tuple[int, ...]) -> dict[str, Callable[[], float]]:
         """By name."""
-        found: dict[str, Callable[[], float]] = {BARE: self.bare, LOOP: self.loop, OURS: self.trident}
-        for number in pending:
-            found[with_pending(number)] = partial(self.trident, number)
-        return found | {STREAMING: self.streaming}
+        return line_up(self.bare, self.loop, self.trident, pending) | {STREAMING: self.streaming}
 
     def bare(self) -> float:
         """The jobs alone."""

@@ -78,7 +78,7 @@ class EmittedBatch:
     def is_small(self) -> bool:
         """Whether it is in memory, and too small for a job of its own to be worth it."""
         size = sum(part.nbytes for part in self.parts if isinstance(part, pa.Table))
-        return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
+        return self.is_fingerprinted and size <= SMALL_BYTES
 
     @property
     def table(self) -> pa.Table:

@@ -37,14 +37,12 @@ class SharedBranch:
     Attributes:
         spout: the one that it reads.
         source: the fields of its input: the txid, and those of the spout.
-        fields: those of each transaction's change.
         nothing: the change of a transaction of which nothing came out; None: no row.
     """
 
     branch: Branch
     spout: str
     source: StructType
-    fields: StructType
     nothing: Callable[[], Any] | None
 
     def together(self, batches: Mapping[int, pa.Table]) -> pa.Table:
@@ -101,8 +99,7 @@ def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
     return SharedBranch(
         branch=evolve(branch, end=end),
         spout=sources[0].tx_id,
-        source=StructType([StructField(name, LongType(), False), *sources[0].schema.fields]),
-        fields=committer.fields,
+        source=_marked(sources[0].schema, name),
         nothing=_zero(committer),
     )
 
@@ -124,8 +121,7 @@ def _shared(node: Node, name: str, is_rowwise: RowWise) -> Node | None:
     changed: Any = None
     match operation:
         case Source():
-            field = StructField(name, LongType(), False)
-            changed = evolve(operation, schema=StructType([field, *operation.schema.fields]))
+            changed = evolve(operation, schema=_marked(operation.schema, name))
         case RowOperation():
             changed = evolve(operation, carried=True)
         case ColumnFilter(condition=condition) if is_rowwise(condition, node.schema or StructType()):
@@ -138,6 +134,10 @@ def _shared(node: Node, name: str, is_rowwise: RowWise) -> Node | None:
             changed = evolve(operation, in_fields=(name, *operation.in_fields))
     known = [each for each in inputs if each is not None]
     return evolve(node, operation=changed, inputs=tuple(known)) if changed and len(known) == len(inputs) else None
+
+
+def _marked(schema: StructType, name: str) -> StructType:
+    return StructType([StructField(name, LongType(), False), *schema.fields])
 
 
 def _by_key(aggregation: Aggregation) -> bool:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from trident_py.engine.emitted import EmittedBatch, Extents
 from trident_py.errors import SpoutError
 from trident_py.schema import arrow_schema, shown
-from trident_py.spark.frames import Stage, Unread, frame_of_rows
+from trident_py.spark.frames import Stage, Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.reports import REPORT, Reports, TaskReport
 
@@ -47,7 +47,7 @@ def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     edges = iter(reports.edges if reports else ())
     frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in _joined(batch.parts)]
     if not frames:
-        return session.createDataFrame(arrow_schema(batch.schema).empty_table(), batch.schema)
+        return empty_frame(session, batch.schema)
     return reduce(DataFrame.unionAll, frames)
 
 
