@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.embedded import EmbeddedZooKeeper
 from trident_py import TridentConfig, cli
+from trident_py.spark.session import QUICK
 
 LARGE: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": str(os.cpu_count()),
@@ -68,7 +69,7 @@ class Stage:
 
     @contextmanager
     def session(self, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-        """A local Spark with ``settings`` for all its sessions: a topology runs in a session of its own."""
+        """A local Spark with ``settings``, and those that we build sessions with, for everybody who competes."""
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         root = str(Path(__file__).parents[1])  # for the workers, which import functions of these modules
@@ -86,7 +87,7 @@ class Stage:
                 .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.sql.warehouse.dir", str(self.directory / "warehouse"))
             )
-            for name, value in settings.items():
+            for name, value in {**QUICK, **settings}.items():
                 builder = builder.config(name, value)
             before = signal.getsignal(signal.SIGINT)
             spark = builder.getOrCreate()

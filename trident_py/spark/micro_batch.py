@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from trident_py.engine.emitted import EmittedBatch, Extents
 from trident_py.errors import SpoutError
 from trident_py.schema import arrow_schema, shown
-from trident_py.spark.frames import Stage, Unread, empty_frame, frame_of_rows
+from trident_py.spark.frames import Settling, Stage, Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.reports import REPORT, Reports, TaskReport
 
@@ -98,9 +98,9 @@ def _read(session: SparkSession, task: ReadingTask, target: StructType, reports:
     count = len(task.part.extents)
     numbers = session.range(0, count, 1, count)
     if reports is None:
-        return numbers.mapInArrow(task, target)
+        return numbers.mapInArrow(Settling(task), target)
     hidden = StructType([*_nullable(target), StructField(REPORT, StringType())])
-    return reports.observe_tasks(numbers.mapInArrow(task, hidden), task.part)
+    return reports.observe_tasks(numbers.mapInArrow(Settling(task), hidden), task.part)
 
 
 def _nullable(schema: StructType) -> list[StructField]:

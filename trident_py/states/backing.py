@@ -11,7 +11,7 @@ from attrs import Attribute, define, field, validators
 
 from trident_py.errors import StateError, TopologyError
 from trident_py.states.base import Key, T
-from trident_py.states.keys import encode_key
+from trident_py.states.keys import encode_keys
 
 
 class IBackingMap(ABC, Generic[T]):
@@ -80,7 +80,7 @@ class CachedMap(IBackingMap[T]):
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
         """What is stored; asks the store for unknown keys only, at once."""
-        texts = [encode_key(key) for key in keys]
+        texts = encode_keys(keys)
         missing = {text: key for text, key in zip(texts, keys, strict=True) if text not in self._known}
         found: dict[str, T | None] = {text: self._known[text] for text in texts if text in self._known}
         if missing:
@@ -90,7 +90,7 @@ class CachedMap(IBackingMap[T]):
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Store and remember."""
-        texts = [encode_key(key) for key in keys]
+        texts = encode_keys(keys)
         try:
             self.delegate.multi_put(keys, values)
         except BaseException:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from trident_py.states.base import Key, State
-from trident_py.states.keys import encode_key
+from trident_py.states.keys import encode_keys
 
 V = TypeVar("V")
 
@@ -44,7 +44,7 @@ def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]
     if len(parts) == 1:
         yield parts[0], list(range(len(keys)))
         return
-    numbers = [crc32(encode_key(key).encode()) % len(parts) for key in keys]
+    numbers = [crc32(text.encode()) % len(parts) for text in encode_keys(keys)]
     for number, part in enumerate(parts):
         yield part, [position for position, its in enumerate(numbers) if its == number]
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from pyspark import TaskContext
 
 from trident_py.row import column_values
-from trident_py.states.keys import encode_key
+from trident_py.states.keys import encode_keys
 from trident_py.states.postgres_client import GONE, Link, Target, explained
 from trident_py.states.postgres_table import Staging
 
@@ -59,8 +59,8 @@ class StagingTask:
 
     def _rows(self, batch: pa.RecordBatch, task: int) -> Iterator[Sequence[Any]]:
         columns = list(map(column_values, batch.columns))
-        keys: Iterator[Sequence[Any]] = zip(*columns[:-1], strict=True) if columns[:-1] else iter([()] * batch.num_rows)
-        return ((*row, encode_key(key), task) for row, key in zip(zip(*columns, strict=True), keys, strict=True))
+        keys: list[Sequence[Any]] = list(zip(*columns[:-1], strict=True)) if columns[:-1] else [()] * batch.num_rows
+        return ((*row, text, task) for row, text in zip(zip(*columns, strict=True), encode_keys(keys), strict=True))
 
 
 def link_of(target: Target) -> Link:

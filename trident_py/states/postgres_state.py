@@ -21,7 +21,7 @@ from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.base import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
-from trident_py.states.keys import encode_key
+from trident_py.states.keys import encode_keys
 from trident_py.states.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
 from trident_py.states.postgres_staging import REPORTS, StagingTask
 from trident_py.states.postgres_table import Staging, Table, rows_of
@@ -307,7 +307,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
         """The value of each key; None where there is none."""
-        texts = list(map(encode_key, keys))
+        texts = encode_keys(keys)
         if self._open is not None and self._open[2] == threading.get_ident():
             stored = self._read(self._open[0], texts)
         else:
@@ -326,16 +326,16 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""
-        return self._update(list(map(encode_key, keys)), keys, updaters)
+        return self._update(encode_keys(keys), keys, updaters)
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
         """Set the value of each key."""
-        self._write(list(map(encode_key, keys)), keys, values, None)
+        self._write(encode_keys(keys), keys, values, None)
 
     def multi_merge(self, keys: Sequence[Key], partials: Sequence[Any], aggregator: CombinerAggregator[Any]) -> None:
         """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
         if aggregator.merge in self._table.value.merges:
-            self._write(list(map(encode_key, keys)), keys, partials, aggregator.merge)
+            self._write(encode_keys(keys), keys, partials, aggregator.merge)
         else:
             super().multi_merge(keys, partials, aggregator)
 

@@ -26,7 +26,7 @@ from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.base import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
 from trident_py.states.books import Book, TableStep
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
-from trident_py.states.keys import encode_key
+from trident_py.states.keys import encode_keys
 from trident_py.states.sqlite_errors import explained
 from trident_py.states.sqlite_table import Table, check_name
 
@@ -207,7 +207,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
         """The value of each key; None where there is none."""
-        texts = list(map(encode_key, keys))
+        texts = encode_keys(keys)
         if self._open is not None and self._writer == threading.get_ident():
             stored = self._read(self._recovered(), texts)
         else:
@@ -225,7 +225,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""
         connection, _ = self._in_transaction()
-        texts = list(map(encode_key, keys))
+        texts = encode_keys(keys)
         current = self._read(connection, texts)
         values: list[Any] = []
         with localcontext(EXACT_DECIMALS):
@@ -256,7 +256,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         connection, tx = self._in_transaction()
         if not keys:
             return
-        table, texts = self._table, map(encode_key, keys)
+        table, texts = self._table, encode_keys(keys)
         columns = [column.stored(part) for column, part in zip(table.keys, zip(*keys, strict=True), strict=True)]
         rows = zip(*columns, table.value.stored(values), texts, repeat(tx.txid), repeat(tx.txid), strict=False)
         with self._explained():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from trident_py.errors import StateError
-from trident_py.states.keys import UNGROUPED, encode_key
+from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
 
 scalars = st.one_of(
     st.none(),
@@ -52,6 +52,22 @@ def test_every_key_is_a_json_array_with_an_element_per_value(key: list[Any]) -> 
     decoded = json.loads(encode_key(key))
     assert isinstance(decoded, list)
     assert len(decoded) == len(key)
+
+
+columns = st.sampled_from([values, st.text(), st.integers(), st.booleans()]).flatmap(
+    lambda each: st.lists(each, min_size=5, max_size=5)
+)
+
+
+@given(st.lists(columns, min_size=1, max_size=3))
+def test_keys_by_the_column_are_the_same_as_key_by_key(found: list[list[Any]]) -> None:
+    keys = list(zip(*found, strict=True))
+    assert encode_keys(keys) == list(map(encode_key, keys))
+
+
+def test_keys_without_fields_are_ungrouped_ones() -> None:
+    assert encode_keys([(), ()]) == [UNGROUPED, UNGROUPED]
+    assert encode_keys([]) == []
 
 
 @pytest.mark.parametrize(
