@@ -173,13 +173,14 @@ class Table:
         names = ", ".join(column.quoted for column in (*self.keys, self.value))
         return f'SELECT {names} FROM "{self.name}" WHERE {self.value.quoted} IS NOT NULL'
 
-    def upsert(self, merge: str | None) -> str:
-        """Set or merge one value; bound are key columns, value, ``_key``, txid, txid."""
+    def upsert(self, merge: str | None, rows: int = 1) -> str:
+        """Set or merge some values; bound are, of each, key columns, value, ``_key``, txid, txid."""
         value = self.value.quoted
         names = ", ".join([*(column.quoted for column in (*self.keys, self.value)), '"_key", "_txid", "_born"'])
         marks = ", ".join("?" * (len(self.keys) + 4))
+        values = ", ".join([f"({marks})"] * rows)
         return (
-            f'INSERT INTO "{self.name}" ({names}) VALUES ({marks}) ON CONFLICT ("_key") DO UPDATE SET '
+            f'INSERT INTO "{self.name}" ({names}) VALUES {values} ON CONFLICT ("_key") DO UPDATE SET '
             f'"_prev" = CASE WHEN "_txid" = excluded."_txid" THEN "_prev" ELSE {value} END, '
             f'{value} = {_MERGES[merge].format(value)}, "_txid" = excluded."_txid"'
         )

@@ -70,6 +70,17 @@ def path(tmp_path: Path) -> Path:
 # --- an ordinary table ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("fields", [1, 2, 40])
+def test_any_number_of_keys_of_any_number_of_fields_is_written(tmp_path: Path, fields: int) -> None:
+    names = ", ".join(f"k{number} int" for number in range(fields))
+    keys = [tuple(range(number, number + fields)) for number in range(2_345)]
+    with opened(tmp_path / "s.db", names) as state:
+        state.recover(TOPOLOGY, 1)
+        commit(state, transaction(1), dict.fromkeys(keys[:2_222], 1))
+        commit(state, transaction(2), dict.fromkeys(keys, 2))
+        assert sorted(state.get_tuples()) == [(*key, 3 if number < 2_222 else 2) for number, key in enumerate(keys)]
+
+
 def test_any_client_reads_the_committed_values(path: Path) -> None:
     with opened(path) as state:
         state.recover(TOPOLOGY, 1)
