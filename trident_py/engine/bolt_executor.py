@@ -70,6 +70,12 @@ class TridentBoltExecutor:
         with self._lock:
             return sum(self._rows.values())
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all that was emitted is small."""
+        with self._lock:
+            return all(given.batch.is_small for inputs in self._inputs.values() for given in inputs.values())
+
     def inputs(self, branch: int) -> dict[str, BranchInput]:
         """What the spouts gave ``branch``."""
         with self._lock:

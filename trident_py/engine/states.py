@@ -43,8 +43,9 @@ Tail: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
 Columns: TypeAlias = Sequence[Sequence[Any]]
 """The values of each field, of all rows."""
 
-PORTION_ROWS = 64 * 1024
-"""Of a change, as Python's objects at a time: a million keys would take 300 MiB, and the time of collecting garbage."""
+PORTION_ROWS = 4 * 1024
+"""Of a change, as Python's objects at a time: a million keys take 300 MiB, and to collect such garbage takes as long as
+to write what it stands for (43 000 keys at once: 245 ms; in portions of 64 Ki, 16 Ki and 4 Ki: 245, 210 and 165)."""
 
 
 @define(kw_only=True)

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -34,6 +35,9 @@ from trident_py.sinks.base import SinkTransaction
 log = logging.getLogger(__name__)
 
 CANCEL_AGAIN_SECS = 0.5
+
+Run: TypeAlias = Sequence[tuple[TridentBoltExecutor, Sequence[int]]]
+"""Attempts that commit one behind the other, and the edges of their commits."""
 
 
 @frozen
@@ -277,15 +281,24 @@ class TopologyStreams:
 
     # --- on the commit thread -----------------------------------------------------------------------------------------
 
-    def _commit(self, run: list[tuple[TridentBoltExecutor, Sequence[int]]]) -> None:
+    def _commit(self, run: Run) -> None:
+        waiting = list(run)
+        while waiting:
+            # Small ones in one step; after a large one, what waits for its place may start.
+            part = list(takewhile(lambda member: member[0].is_small, waiting)) or waiting[:1]
+            if not self._commit_together(part, [work.attempt for work, _ in waiting]):
+                return
+            del waiting[: len(part)]
+
+    def _commit_together(self, run: Run, waiting: Sequence[TransactionAttempt]) -> bool:
         doing, works = "committing", [work for work, _ in run]
         try:
             for number, step in enumerate(self._commit_steps(works)):
                 doing = f"{step.name} committing"
                 if any(work.cancelled.is_set() for work in works):
-                    return
+                    return False
                 self._ensure_leading()
-                self._committing = [work.attempt for work in works] if step.is_ours else ()
+                self._committing = waiting if step.is_ours else ()
                 step.commit()
                 self._committing = ()
                 for work, edges in run:
@@ -293,8 +306,10 @@ class TopologyStreams:
             self.reads.committed(works[-1].attempt.txid)
         except Exception as error:  # noqa: BLE001 - user code, or a store
             self._fail(works[0].attempt, error, doing)
+            return False
         finally:
             self._committing = ()
+        return True
 
     def _commit_steps(self, works: Sequence[TridentBoltExecutor]) -> Iterator[CommitStep]:
         for threads in self._committer_spouts():

@@ -1,0 +1,137 @@
+"""Which of the transactions that are to commit do so in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from queue import Queue
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.notices import Acked, Notice
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import TridentSpoutCoordinator
+from trident_py.collector import TridentCollector
+from trident_py.context import Metrics
+from trident_py.engine.bolt_executor import Processed
+from trident_py.engine.emitted import SMALL_ROWS
+from trident_py.engine.participants import Participant
+from trident_py.engine.reads import StateReads
+from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.spout_threads import SpoutThreads
+from trident_py.engine.streams import TopologyStreams
+from trident_py.schema import schema_of
+from trident_py.sinks.base import SinkTransaction, TransactionKey
+from trident_py.spouts.base import Emitter
+
+WITHIN_SECS = 60
+
+
+class Numbers(Emitter[int]):
+    """Emits as many rows as the metadata says."""
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        collector.emit_arrow(pa.table({"n": list(range(metadata))}))
+
+
+class Nothing(BatchCoordinator[Any]):
+    def is_ready(self, txid: int) -> bool:
+        return False
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return None
+
+
+@define
+class Steps(Participant):
+    """Notes what commits in one step, and who is said to be alive meanwhile."""
+
+    name: str = "steps"
+    is_ours: bool = True
+    takes_runs: bool = True
+    taken: list[list[int]] = field(factory=list)
+    alive: list[set[int]] = field(factory=list)
+    streams: TopologyStreams | None = None
+
+    def prepare(self, tx: SinkTransaction, frame: Any, collect: Any) -> None:
+        raise NotImplementedError
+
+    def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        assert self.streams
+        self.taken.append([tx.key.txid for tx, _ in run])
+        self.alive.append({attempt.txid for attempt, stream in self.streams.alive() if stream is StreamId.COMMIT})
+
+
+@define
+class World:
+    streams: TopologyStreams
+    steps: Steps
+    posted: Queue[Notice]
+
+    def acked(self, stream: StreamId, count: int) -> None:
+        """Wait until so many edges of a stream were acked."""
+        while count:
+            notice = self.posted.get(timeout=WITHIN_SECS)
+            assert isinstance(notice, Acked), notice
+            count -= notice.stream is stream
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    posted: Queue[Notice] = Queue()
+    spout = SpoutThreads.of(
+        TridentSpoutCoordinator("t", "s", Nothing(), exact=True),
+        TridentSpoutExecutor("t", "s", schema_of("n bigint"), Numbers(), Metrics()),
+    )
+    steps = Steps()
+    streams = TopologyStreams(
+        topology="t",
+        spouts=[spout],
+        branches=[frozenset({"s"})],
+        rereads=frozenset(),
+        participants=[steps],
+        shareable=(),
+        process=lambda work, _: Processed(None, [Acked(work.attempt, StreamId.BATCH, 1)]),
+        process_together=lambda works, _: [],
+        settle=lambda _, batch, __: batch,
+        cancel_jobs=lambda _: None,
+        cancel_together=lambda _: None,
+        understood=lambda error, _: (error, True),
+        transaction=lambda attempt: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1),
+        ensure_leading=lambda: None,
+        draw_edge=lambda: 1,
+        post=posted.put,
+        reads=StateReads("t", {}),
+        job_threads=1,
+    )
+    steps.streams = streams
+    with closing(streams):
+        yield World(streams, steps, posted)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken"),
+    [
+        ("sss", [[1, 2, 3]]),
+        ("lll", [[1], [2], [3]]),
+        ("sslss", [[1, 2], [3], [4, 5]]),
+        ("lssl", [[1], [2, 3], [4]]),
+    ],
+)
+def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
+    world: World, sizes: str, taken: list[list[int]]
+) -> None:
+    attempts = [TransactionAttempt(txid, 0) for txid in range(1, len(sizes) + 1)]
+    for attempt, size in zip(attempts, sizes, strict=True):
+        world.streams.emit_batch(attempt, {"s": 1 if size == "s" else SMALL_ROWS + 1}, [1])
+    world.acked(StreamId.BATCH, 2 * len(sizes))  # by the emitter and by the job
+    world.streams.emit_commit({attempt: [1] for attempt in attempts})
+    world.acked(StreamId.COMMIT, len(sizes))
+    assert world.steps.taken == taken
+    # Whoever waits for those before it doesn't fall silent.
+    assert world.steps.alive == [set(range(part[0], len(sizes) + 1)) for part in taken]
