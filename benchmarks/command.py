@@ -46,24 +46,25 @@ def run(parts: Mapping[str, Measure], sizes: Sizes, out: Path | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # so that `timeout` leaves nothing behind either
         signal.signal(number, interrupt)
     try:
-        report = measured(parts, sizes)
+        report = measured(parts, sizes, out)
     except BaseException:
         if interrupted:  # whatever became of it on its way through others' code
             return INTERRUPTED
         raise
-    if out:
-        report.write(out)
     print(report.as_markdown())
     print(json.dumps(report.summary(), allow_nan=False), flush=True)
     return 0
 
 
-def measured(parts: Mapping[str, Measure], sizes: Sizes) -> Report:
-    """Measure ``parts`` one after the other, on one stage."""
+def measured(parts: Mapping[str, Measure], sizes: Sizes, out: Path | None) -> Report:
+    """Measure ``parts`` one after the other, on one stage; what is known is in ``out`` after each of them."""
     with Stage.standing() as stage:
         about = machine.described(stage.directory, stage.zookeeper)
-        results = {}
+        results: dict[str, Part] = {}
+        report = Report(about, sizes, results)
         for name, measure in parts.items():
             log.info("%s …", name)
             results[name] = measure(stage, sizes)
-    return Report(about, sizes, results)
+            if out:
+                report.write(out)
+    return report

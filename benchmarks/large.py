@@ -22,7 +22,7 @@ from benchmarks.passing import Passing
 from benchmarks.rounds import Measured, race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
-from benchmarks.workloads import DriverUpdates, Inputs, NativeWords, PythonWords, Updates, text, updates
+from benchmarks.workloads import DriverUpdates, FileWords, Inputs, NativeWords, PythonWords, Updates, text, updates
 
 MIDDLE = 10
 """Files of middle size have so many times fewer rows."""
@@ -72,9 +72,14 @@ def races(stage: Stage, sizes: Sizes, spark: SparkSession) -> dict[str, Race]:
 
 
 def word_counts(size: str, lines: Inputs, stage: Stage, sizes: Sizes, spark: SparkSession) -> dict[str, Race]:
-    """Both kinds of word count."""
+    """All kinds of word count."""
     found: dict[str, Race] = {}
-    kinds = {"native": ("native functions", NativeWords), "python": ("Python functions", PythonWords)}
+    kinds: dict[str, tuple[str, type[NativeWords]]] = {
+        "native": ("native functions", NativeWords),
+        "python": ("Python functions", PythonWords),
+    }
+    if sizes.extras:
+        kinds["files"] = "native functions behind FileSpout", FileWords
     for name, (functions, kind) in kinds.items():
         title = f"word count into SQLite, {sizes.lines:,} lines a batch, {functions}"
         found[f"{size}_{name}"] = title, lines, Course(stage, spark, kind(lines)).competitors(sizes.pending)

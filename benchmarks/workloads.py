@@ -183,6 +183,20 @@ def split(lines: DataFrame) -> DataFrame:
     return lines.select(F.explode(F.split("value", " ")).alias("word"))
 
 
+class FileWords(NativeWords):
+    """The same word count behind `FileSpout`, whose Python tasks read the file and give path and position of each line.
+
+    Each batch has as many bytes as a file.
+    """
+
+    def declare(self, topology: TridentTopology, state: SQLiteState) -> Hand:
+        """A transform, as by hand."""
+        spout = GatedFileSpout.of(self.inputs)
+        lines = topology.new_stream("lines", spout)
+        lines.transform(split, "word string").group_by("word").persistent_aggregate(state, Count(), "count")
+        return spout.gate
+
+
 class PythonWords(NativeWords):
     """Word count whose splitting is a Python function over Arrow data; the count is Spark's.
 
@@ -197,8 +211,7 @@ class PythonWords(NativeWords):
 
     def declare(self, topology: TridentTopology, state: SQLiteState) -> Hand:
         """Each batch has as many bytes as a file."""
-        size = self.inputs.files[0].stat().st_size
-        spout = GatedFileSpout(self.inputs.directory / "*.txt", size, self.inputs.warm_up)
+        spout = GatedFileSpout.of(self.inputs)
         (
             topology.new_stream("lines", spout)
             .flat_map(lambda line: [(word,) for word in line.value.split()], "word string")
@@ -288,6 +301,11 @@ class GatedFileSpout(FileSpout):
     def __init__(self, glob: Path, max_bytes_per_batch: int, free: int) -> None:
         super().__init__(glob, max_bytes_per_batch)
         self.gate = Gate(free, Event())
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> GatedFileSpout:
+        """A batch for each file."""
+        return cls(inputs.directory / "*.txt", inputs.files[0].stat().st_size, inputs.warm_up)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Any:
         """The spout's own, behind the gate."""
