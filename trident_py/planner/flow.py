@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from trident_py.planner.pipeline import NO_ROW, RowPipeline
 from trident_py.planner.steps import ProjectStep, Step
 from trident_py.schema import select
-from trident_py.spark.frames import Stage, Unread, column, map_batches
+from trident_py.spark.frames import Unread, column, map_batches
+from trident_py.spark.workers import Stage
 
 
 @frozen

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import pyarrow as pa
-from attrs import frozen
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.schema import arrow_schema
-
-Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a Spark task does to the Arrow batches of its partition."""
+from trident_py.spark.workers import Settling, Stage
 
 
 class Unread(ABC):
@@ -30,24 +25,6 @@ class Unread(ABC):
     @abstractmethod
     def staged(self, stage: Stage, target: StructType) -> DataFrame:
         """What ``stage`` makes of them, where they are read."""
-
-
-@frozen
-class Settling:
-    """A stage that leaves its Python worker quick for the tasks that follow.
-
-    A worker collects garbage behind each task, and goes through everything that it has imported for that: 17 ms of CPU,
-    two thirds of what a small task costs it. So that is frozen, once, where the first stage has ended.
-    """
-
-    stage: Stage
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the stage."""
-        yield from self.stage(batches)
-        if not gc.get_freeze_count():
-            gc.collect()
-            gc.freeze()
 
 
 _PLAIN = re.compile(r"[^.`]+")
