@@ -17,8 +17,6 @@ from attrs import frozen
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a Spark task does to the Arrow batches of its partition."""
 
-_DAEMON = ("pyspark", "daemon.py")
-
 
 @frozen
 class Settling:
@@ -50,6 +48,9 @@ def settle() -> None:
 
 
 def _end_quietly(_: int, frame: FrameType | None) -> None:
-    # Whatever else writes into a closed pipe gets its BrokenPipeError, as if nobody had handled the signal.
-    if frame and PurePath(frame.f_code.co_filename).parts[-2:] == _DAEMON:
+    # Whatever else writes into a closed pipe gets its BrokenPipeError, as if nobody had handled the signal: all that a
+    # task does is called by PySpark's worker, and only what ends the process by its daemon.
+    while frame and PurePath(frame.f_code.co_filename).parent.name != "pyspark":
+        frame = frame.f_back
+    if frame and PurePath(frame.f_code.co_filename).name == "daemon.py":
         os._exit(0)

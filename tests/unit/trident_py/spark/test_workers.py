@@ -14,13 +14,16 @@ from trident_py.spark.workers import Settling
 assert list(Settling(lambda batches: (batch + 1 for batch in batches))(iter([1, 2]))) == [2, 3]
 ours, theirs = socket.socketpair()
 theirs.close()
-def worker():
+def flush():
     with os.fdopen(os.dup(ours.fileno()), "wb") as file:
         file.write(b"x")
         try:
             file.flush()
-        finally:
-            file.raw.close()
+        except OSError:
+            os.environ.get("X")
+            raise
+def worker():
+    flush()
 """
 
 
@@ -29,14 +32,17 @@ def ran(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60, check=False)
 
 
+def called_by(file: str) -> str:
+    return f"worker.__code__ = worker.__code__.replace(co_filename={file!r})\nworker()"
+
+
 def test_a_worker_whose_connection_was_closed_ends_without_a_word() -> None:
-    in_daemon = "worker.__code__ = worker.__code__.replace(co_filename='/lib/pyspark.zip/pyspark/daemon.py')"
-    done = ran(f"{in_daemon}\nworker()")
+    done = ran(called_by("/lib/pyspark.zip/pyspark/daemon.py"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_users_broken_pipe_is_an_error_as_ever() -> None:
-    done = ran("worker()")
+    done = ran(called_by("/lib/pyspark.zip/pyspark/worker.py"))
     assert done.returncode == 1
     assert "BrokenPipeError" in done.stderr
 
