@@ -1,6 +1,6 @@
 """What trident_py costs, measured side by side with what one would write without it.
 
-    python -m benchmarks             everything; an hour or more
+    python -m benchmarks             everything, in half an hour; results of one run are in benchmarks/results
     python -m benchmarks --quick     the main ratios, in less than five minutes
     python -m benchmarks.large       one part alone: large, small, memory, growth, rows, storm
 
