@@ -166,9 +166,9 @@ def _rolled_back(state: FencedState[Any]) -> Iterator[None]:
 
 
 def portions(change: pa.Table, keys: int) -> list[pa.Table]:
-    """``change`` in pieces of some rows; in the order of its first ``keys`` columns, which are neighbours in a store.
+    """``change`` in pieces of some rows, in the order of its keys, the first ``keys`` columns.
 
-    A table that a million keys don't fit into a store's cache with is written twice as fast in order.
+    Neighbouring keys share a store's pages: a table larger than its cache is written twice as fast that way.
     """
     if change.num_rows <= PORTION_ROWS:
         return [change]
