@@ -172,7 +172,8 @@ class Store:
         self._change(run, due, given)
         for tx in due:
             self._enter(Entry(tx.token, given[tx]), redo and tx is due[0])
-            self.staged.pop(tx.token, None)
+        for tx in run:
+            self.discard(tx)
         self.check()
 
     def _staged(self, tx: SinkTransaction) -> Rows:

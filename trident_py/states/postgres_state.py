@@ -162,6 +162,8 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             self._run, self._open = run, (connection, due[0], threading.get_ident())
         else:
             self._commits.rollback()
+            for tx in (each for each in run if self._staging(each).name in self._staged):
+                self.discard(tx)  # it is committed already
         return due
 
     def turn_to(self, tx: SinkTransaction) -> None:
