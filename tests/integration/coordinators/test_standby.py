@@ -87,16 +87,21 @@ def test_a_standby_that_is_withdrawn_ends_at_once(zookeeper: str, standbys: Stan
     first.close()
 
 
+def keep_writing(store: ZooKeeperRecordStore) -> None:
+    """Its supervisor stops the server a moment after its last user has left."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        store.write(CoordinatorRecord(1))
+
+
 def test_a_standby_outlives_its_session(tmp_path: Path, standbys: Standbys) -> None:
     with EmbeddedZooKeeper.running(tmp_path / "server") as server:
         first = lead("wordcount", hosts=server.hosts)
         waiting = standbys.add(server.hosts, session_timeout=1.0)
         standbys.await_waiting(0)
         hosts = server.hosts
-    deadline = time.monotonic() + PATIENCE_SECONDS
     with pytest.raises(CoordinationLost):
-        while time.monotonic() < deadline:  # its supervisor stops the server a moment after its last user has left
-            first.write(CoordinatorRecord(1))
+        keep_writing(first)
     with EmbeddedZooKeeper.running(tmp_path / "server") as server:
         assert server.hosts == hosts
         store = waiting.result(PATIENCE_SECONDS)
