@@ -216,6 +216,8 @@ class World:
 
     def on_damage(self, kind: str) -> None:
         """Everything stops, something is not what it was, everything starts again."""
+        if kind == "record damaged" and RECORD not in self.server.nodes:
+            return  # nobody has written one yet
         for process in self.processes:
             self.on_heal(process.number)
             if process.is_alive:
@@ -228,7 +230,7 @@ class World:
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
         elif kind == "a store restored from the past" and store is not None:
             self.stores[name] = copied(store)
-        elif kind == "record damaged" and RECORD in self.server.nodes:
+        elif kind == "record damaged":
             record = self.server.nodes[RECORD]
             self.server.nodes = {**self.server.nodes, RECORD: evolve(record, data=record.data[:-9])}
         elif kind == "source truncated":
