@@ -218,14 +218,8 @@ class World:
         """Everything stops, something is not what it was, everything starts again."""
         if kind == "record damaged" and RECORD not in self.server.nodes:
             return  # nobody has written one yet
-        for process in self.processes:
-            self.on_heal(process.number)
-            if process.is_alive:
-                process.die("stopped for maintenance")
         nodes, name, store = self.backup or (self.server.nodes, "", None)
-        for session in list(self.server.sessions):
-            self.server.end(session)
-        self.server.past.clear()
+        self._stop_everything()
         if kind == "ZooKeeper restored from the past":
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
         elif kind == "a store restored from the past" and store is not None:
@@ -238,6 +232,15 @@ class World:
             source.lost_upto = source.available
         self.say(kind)
         self.oracle.was_damaged(kind)
+
+    def _stop_everything(self) -> None:
+        for process in self.processes:
+            self.on_heal(process.number)
+            if process.is_alive:
+                process.die("stopped for maintenance")
+        for session in list(self.server.sessions):
+            self.server.end(session)
+        self.server.past.clear()
 
     # --- writes -------------------------------------------------------------------------------------------------------
 
