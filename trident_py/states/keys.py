@@ -35,7 +35,8 @@ def encode_key(key: Sequence[Any]) -> str:
     Raises:
         StateError: a value is of a type that cannot be a key.
     """
-    return _dumps([value if type(value) in _ITSELF else _tagged(value) for value in key])
+    (text,) = encode_keys([key])
+    return text
 
 
 def encode_keys(keys: Sequence[Sequence[Any]]) -> list[str]:
