@@ -24,11 +24,11 @@ from benchmarks.parts import Cell, Part, Table
 from benchmarks.rounds import Measured, race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
-from trident_py.collector import TridentCollector
-from trident_py.operations.base import Function
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Function
 from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 SCHEMA = "value string, n bigint"

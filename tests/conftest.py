@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError
-from coordinators.zookeeper import ZooKeeperSession
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.session import ZooKeeperSession
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.zookeeper import Ensemble
 

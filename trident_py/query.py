@@ -9,12 +9,12 @@ from typing import Any, Self
 from attrs import define, frozen
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.candidate import Candidate
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
+from coordinators.zookeeper.candidate import Candidate
+from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
 from trident_py.errors import TridentError
-from trident_py.progress import Progress
 
 
 @frozen

@@ -14,41 +14,41 @@ from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
-from coordinators.candidate import Candidate, Withdrawn
 from coordinators.driver import CoordinatorDriver
-from coordinators.embedded import EmbeddedZooKeeper
-from coordinators.leadership import ZooKeeperRecordStore, lead, stand_by
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics, TopologyContext
+from coordinators.zookeeper.candidate import Candidate, Withdrawn
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, stand_by
 from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
 from trident_py.engine.participants import Participant
+from trident_py.engine.progress import Progress
 from trident_py.engine.reads import StateReads
+from trident_py.engine.request_job import RequestJobs
 from trident_py.engine.requests import Requests
+from trident_py.engine.shared_job import SharedJobs, small_session
+from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import TopologyStreams
 from trident_py.errors import FailedException, StateError
+from trident_py.graph.queries import requests, state_queries
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics, TopologyContext
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.states import FencedState
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
-from trident_py.planner.queries import requests, state_queries
-from trident_py.progress import Progress
 from trident_py.query import TridentQuery
-from trident_py.sinks.base import SinkTransaction, TransactionKey
 from trident_py.spark.failures import understood
-from trident_py.spark.processing import MicroBatches
-from trident_py.spark.requests import RequestJobs
 from trident_py.spark.session import ship, topology_session, watched
-from trident_py.spark.shared_jobs import SharedJobs, small_session
-from trident_py.spouts.base import Replay
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
-from trident_py.states.base import FencedState
 
 log = logging.getLogger(__name__)
 

@@ -10,23 +10,23 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from trident_py.config import TridentConfig
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, RequestSource, Source
-from trident_py.operations.base import GroupedMultiReducer, MultiReducer
-from trident_py.planner.endings import state_names, unused
+from trident_py.graph.graph import Graph, Node, RequestSource, Source
+from trident_py.graph.joining import Merge, join_all_of, join_of
+from trident_py.graph.multi import MultiReduce
+from trident_py.graph.outputs import state_names, unused
+from trident_py.graph.queries import StaticState
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
+from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.planner.explain import explain
-from trident_py.planner.joining import Merge, join_all_of, join_of
-from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import plan
-from trident_py.planner.queries import StaticState
 from trident_py.query import TridentQuery
-from trident_py.row_stream import described
+from trident_py.rows.schema import names_of, schema_of, shown
 from trident_py.runtime import start_topology
-from trident_py.schema import names_of, schema_of, shown
 from trident_py.spouts.adapting import SPOUTS, AnySpout
-from trident_py.states.base import StateFactory, StateKind
-from trident_py.stream import GroupedStream, Stream, TridentState
+from trident_py.streams.row_stream import described
+from trident_py.streams.stream import GroupedStream, Stream, TridentState
 
 _NAME = re.compile(r"[a-z0-9-]+")
 

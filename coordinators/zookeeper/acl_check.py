@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from coordinators.errors import ConfigError
-from coordinators.znodes import TopologyPaths
-from coordinators.zookeeper import ZooKeeperSession
+from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.zookeeper.znodes import TopologyPaths
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ from uuid import uuid4
 
 from attrs import evolve, frozen
 
-from coordinators.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.errors import ConfigError, FencedError
-from coordinators.leadership import load, read_identity
 from coordinators.record import CoordinatorRecord
 from coordinators.store import TopologyIdentity
-from coordinators.znodes import (
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
+from coordinators.zookeeper.leadership import load, read_identity
+from coordinators.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.zookeeper.znodes import (
     ANY_VERSION,
     Create,
     EpochClaim,
@@ -26,7 +27,6 @@ from coordinators.znodes import (
     parse,
     to_bytes,
 )
-from coordinators.zookeeper import Conflict, ZooKeeperSession
 
 SESSION_SECONDS = 10.0
 

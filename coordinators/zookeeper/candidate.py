@@ -9,8 +9,8 @@ from time import monotonic
 from attrs import define, field
 
 from coordinators.errors import FencedError
-from coordinators.znodes import Leader, parse
-from coordinators.zookeeper import ZooKeeperSession
+from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.zookeeper.znodes import Leader, parse
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from coordinators import supervisor
 from coordinators.errors import ConfigError, CoordinationLost
+from coordinators.zookeeper import supervisor
 
 START_SECONDS_MAX = 30.0
 LOCK_SECONDS_MAX = 45.0

@@ -15,14 +15,15 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from coordinators.access import ANONYMOUS, ZooKeeperAccess
-from coordinators.candidate import Candidate, Withdrawn
-from coordinators.connecting import ROUNDS_PER_SESSION
 from coordinators.errors import CoordinationLost, FencedError, MetadataError, TridentError
-from coordinators.guard import ensure_guarded
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
 from coordinators.store import TopologyIdentity
-from coordinators.znodes import (
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
+from coordinators.zookeeper.acl_check import ensure_guarded
+from coordinators.zookeeper.candidate import Candidate, Withdrawn
+from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
+from coordinators.zookeeper.session import Conflict, Unanswered, ZooKeeperSession
+from coordinators.zookeeper.znodes import (
     ANY_VERSION,
     Check,
     Create,
@@ -37,7 +38,6 @@ from coordinators.znodes import (
     parse,
     to_bytes,
 )
-from coordinators.zookeeper import Conflict, Unanswered, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 

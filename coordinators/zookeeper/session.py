@@ -44,10 +44,10 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from coordinators.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.connecting import ROUNDS_PER_SESSION, Tries, quiet_kazoo, servers_of
 from coordinators.errors import ConfigError, CoordinationLost
-from coordinators.znodes import Step, Znode, ensure_fits
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION, Tries, quiet_kazoo, servers_of
+from coordinators.zookeeper.znodes import Step, Znode, ensure_fits
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ It starts COMMAND and hands it the lock on the data, so that no second server ca
 however this process ends; tells its pid in ``server.pid``; and ends with it. When the exclusive lock on ``users`` can
 be had, no user is left, and the server is stopped; a file ``stay`` puts that off until it is removed.
 
-`coordinators.embedded` starts it, detached from the process that does; it must therefore not import the package.
+`coordinators.zookeeper.embedded` starts it, detached from the process that does; it must therefore not import the
+package.
 """
 
 from __future__ import annotations

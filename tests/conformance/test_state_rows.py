@@ -30,8 +30,8 @@ from trident_py import (
     combiner_updater,
     reducer_updater,
 )
-from trident_py.context import Metrics
-from trident_py.schema import schema_of
+from trident_py.interfaces.context import Metrics
+from trident_py.rows.schema import schema_of
 from trident_py.states import FencedState, MicroBatchIBackingMap
 
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)

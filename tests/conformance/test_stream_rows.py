@@ -15,7 +15,7 @@ import pytest
 from attrs import define
 
 from tests.integration.trident_py.test_streams import PLACE, WORDS, Batch, Place, places, same
-from tests.unit.trident_py.planner.test_windowing import declared, driven
+from tests.unit.trident_py.graph.test_windowing import declared, driven
 from trident_py import (
     Aggregator,
     Assembly,
@@ -39,9 +39,9 @@ from trident_py import (
     TridentTopology,
     TumblingCount,
 )
-from trident_py.planner.pipeline import RowPipeline
+from trident_py.graph.rowwise import RowOperation
 from trident_py.planner.plan import plan
-from trident_py.planner.rowwise import RowOperation
+from trident_py.worker.pipeline import RowPipeline
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from attrs import define, evolve, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.cursors import Cursors
 from coordinators.errors import FencedError, MetadataError
-from coordinators.leadership import lead
 from coordinators.record import CommitPin, CoordinatorRecord, EncodedRecord
 from coordinators.store import InMemoryCoordination, RecordStore
-from coordinators.znodes import ANY_VERSION, Put, Remove, TopologyPaths
-from coordinators.zookeeper import ZooKeeperSession
+from coordinators.zookeeper.leadership import lead
+from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.zookeeper.znodes import ANY_VERSION, Put, Remove, TopologyPaths
 
 
 class Topology(Protocol):

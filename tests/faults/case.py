@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from attrs import define, field
 
-from coordinators.leadership import load
 from coordinators.record import CoordinatorRecord
-from coordinators.znodes import TopologyPaths
-from coordinators.zookeeper import ZooKeeperSession
+from coordinators.zookeeper.leadership import load
+from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.zookeeper.znodes import TopologyPaths
 from tests.faults.check import Entry, Evidence, Logged, Violation, violations
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.journal import Event

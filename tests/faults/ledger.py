@@ -15,14 +15,14 @@ from psycopg import sql
 
 from coordinators.attempt import TransactionAttempt
 from tests.faults.points import Points
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states import PostgresState
 from trident_py.states.fenced import Fence
-from trident_py.states.postgres_client import Connection, Target
-from trident_py.states.postgres_state import PostgresMapState
-from trident_py.states.postgres_table import Table
+from trident_py.states.sql.postgres_client import Connection, Target
+from trident_py.states.sql.postgres_state import PostgresMapState
+from trident_py.states.sql.postgres_table import Table
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb)",

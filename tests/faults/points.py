@@ -15,8 +15,8 @@ from typing import Any
 from attrs import define, field
 
 from coordinators.driver import CoordinatorDriver
-from coordinators.leadership import ZooKeeperRecordStore
 from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore
 from tests.faults.journal import Journal
 
 Action = Callable[..., None]

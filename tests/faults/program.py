@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
-from coordinators.leadership import ZooKeeperRecordStore
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore
 from tests.faults.check import RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
@@ -41,8 +41,9 @@ from trident_py import TridentConfig, TridentQuery, TridentTopology
 from trident_py.engine.streams import TopologyStreams
 from trident_py.operations import Count
 from trident_py.spark.session import topology_session
-from trident_py.spouts import FileSpout, files
-from trident_py.spouts.files import FileCoordinator
+from trident_py.spouts import FileSpout
+from trident_py.spouts.files import files
+from trident_py.spouts.files.files import FileCoordinator
 
 BATCH_BYTES = 4096
 SMALL_BYTES = files.SMALL_BYTES

@@ -15,7 +15,7 @@ from time import monotonic
 
 from attrs import define, field, frozen
 
-from coordinators.embedded import PORTS, find_jars, find_java
+from coordinators.zookeeper.embedded import PORTS, find_jars, find_java
 
 SIZE = 3
 POLL_SECONDS = 0.05

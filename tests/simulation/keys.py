@@ -10,7 +10,7 @@ from attrs import asdict
 
 from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
 from coordinators.spout_coordinator import Ask
-from coordinators.znodes import Create, Put, Step
+from coordinators.zookeeper.znodes import Create, Put, Step
 from tests.simulation.oracle import BASE, RECORD
 from tests.simulation.plane import Work
 from tests.simulation.process import Process

@@ -9,14 +9,14 @@ from attrs import evolve
 
 from coordinators.acker import Acker, Completed, Outcome
 from coordinators.driver import CoordinatorDriver
-from coordinators.leadership import ZooKeeperRecordStore
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask, Definitions
 from coordinators.takeover import recover
-from coordinators.znodes import ANY_VERSION, Check, Put, Step
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore
+from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from tests.simulation.rules import Rules
 
 

@@ -10,8 +10,8 @@ from attrs import define, field
 
 from tests.simulation.sources import BATCH_ROWS, Source
 from tests.simulation.stores import Rows
-from trident_py.collector import TridentCollector
 from trident_py.errors import SpoutError
+from trident_py.interfaces.collector import TridentCollector
 from trident_py.spouts.partition_executor import News, PartitionsOfBatches, PartitionTasksEmitter
 from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
 

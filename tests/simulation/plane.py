@@ -19,7 +19,7 @@ from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Rows
 from trident_py.errors import StoreBusyException
-from trident_py.sinks.base import SinkTransaction, TransactionKey
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from coordinators import leadership
 from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
-from coordinators.leadership import ZooKeeperRecordStore
 from coordinators.notices import Notice, NotReady
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.zookeeper import leadership
+from coordinators.zookeeper.candidate import Candidate
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore
 from tests.simulation.mutants import recovered, weaken
 from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane

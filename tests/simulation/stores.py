@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 from coordinators.store import TopologyIdentity
 from tests.simulation.rules import Rules, Violation
 from trident_py.errors import StateError, StoreBusyException
-from trident_py.sinks.base import CommitToken, SinkTransaction
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction
 from trident_py.states.fenced import Decision, Fence
 from trident_py.states.memory import MemoryMapState
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.znodes import Step
-from coordinators.zookeeper import Conflict
+from coordinators.zookeeper.session import Conflict
+from coordinators.zookeeper.znodes import Step
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
 from tests.simulation.oracle import RECORD, Oracle

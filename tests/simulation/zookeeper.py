@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.access import OWN_SERVER, ZooKeeperAccess
-from coordinators.connecting import ROUNDS_PER_SESSION
 from coordinators.errors import CoordinationLost
-from coordinators.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
-from coordinators.zookeeper import LEASE_OF_SESSION, Conflict, Unanswered
+from coordinators.zookeeper.access import OWN_SERVER, ZooKeeperAccess
+from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
+from coordinators.zookeeper.session import LEASE_OF_SESSION, Conflict, Unanswered
+from coordinators.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -98,7 +98,7 @@ class Server:
 
 @define(eq=False)
 class Session:
-    """What `coordinators.leadership` needs of a `ZooKeeperSession`, over a `Server` and a network that loses things."""
+    """What `leadership` needs of a `ZooKeeperSession`, over a `Server` and a network that loses things."""
 
     world: World
     process: Process

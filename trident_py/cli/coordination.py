@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coordinators.embedded import EmbeddedZooKeeper
-from trident_py.config import TridentConfig
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py.errors import ConfigError
+from trident_py.interfaces.config import TridentConfig
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from trident_py.cli.usage import config_of
 from trident_py.cli.watch import Watch
 from trident_py.errors import ConfigError
 from trident_py.operations.builtin import Count
-from trident_py.spouts.files import FileSpout
-from trident_py.states.sqlite import SQLiteState
+from trident_py.spouts.files.files import FileSpout
+from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology
 
 NAME = "demo"

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from attrs import asdict, frozen
 
-from coordinators.administration import list_topologies
-from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import TridentError
+from coordinators.zookeeper.administration import list_topologies
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py.cli.usage import config_of
-from trident_py.config import TridentConfig
+from trident_py.interfaces.config import TridentConfig
 
 JAVA_MIN = 17
 ANSWER_SECS_MAX = 60.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from coordinators.administration import describe, reset
 from coordinators.errors import MetadataError
+from coordinators.zookeeper.administration import describe, reset
 from trident_py.cli.coordination import servers
 from trident_py.cli.usage import config_of
-from trident_py.config import TridentConfig
+from trident_py.interfaces.config import TridentConfig
 
 AFTERWARDS = """\
 The next start begins with transaction 1 and reads every source from its beginning. Tables of its states are set aside

@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from coordinators.administration import TopologyDescription, describe, list_topologies
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
+from coordinators.zookeeper.administration import TopologyDescription, describe, list_topologies
 from trident_py.cli.coordination import servers
 from trident_py.cli.usage import config_of
-from trident_py.config import TridentConfig
+from trident_py.interfaces.config import TridentConfig
 
 
 def run(arguments: Namespace) -> int:

@@ -7,9 +7,9 @@ from argparse import Namespace
 
 from attrs import fields
 
-from coordinators.access import ZooKeeperTLS
-from trident_py.config import TridentConfig
+from coordinators.zookeeper.access import ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
+from trident_py.interfaces.config import TridentConfig
 
 LOGIN, KEY_PASSWORD = "TRIDENT_ZOOKEEPER_AUTH", "TRIDENT_ZOOKEEPER_KEY_PASSWORD"
 """Environment variables: what is typed, everyone on the machine can see."""

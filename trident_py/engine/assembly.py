@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from coordinators.record import CoordinatorRecord
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.states import AggregateParticipant, StagedParticipant, StateParticipant, Tail, UpdateParticipant
 from trident_py.errors import StateError
-from trident_py.graph import Graph
-from trident_py.operations.base import CombinerAggregator
+from trident_py.graph.graph import Graph
+from trident_py.graph.queries import state_queries, static_states
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import StagingState, State, StateFactory
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch
-from trident_py.planner.queries import state_queries, static_states
-from trident_py.schema import shown
-from trident_py.sinks.base import SinkTransaction
-from trident_py.states.base import StagingState, State, StateFactory
+from trident_py.rows.schema import shown
 from trident_py.states.parts import PartitionedState, parts_of
 
 

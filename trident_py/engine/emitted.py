@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.fingerprint import Fingerprint
-from trident_py.row import rows_of
-from trident_py.schema import arrow_schema
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_schema
 
 
 @frozen

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.engine.emitted import EmittedBatch, Extents
+from trident_py.engine.task_reports import REPORT, Reports, TaskReport
 from trident_py.errors import SpoutError
-from trident_py.schema import arrow_schema, shown
+from trident_py.rows.schema import arrow_schema, shown
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
-from trident_py.spark.reports import REPORT, Reports, TaskReport
 from trident_py.spark.workers import Settling, Stage
 
 TABLE_BYTES_MAX = 256 * 1024

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
-from trident_py.sinks.base import SinkTransaction, TransactionalSink
+from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from attrs import define, field
 
 from trident_py.errors import TridentError
-from trident_py.states.base import State
+from trident_py.interfaces.states import State
 
 A = TypeVar("A")
 

@@ -8,13 +8,13 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from trident_py.graph import Operation
-from trident_py.planner.flow import Flow
-from trident_py.planner.steps import Values
-from trident_py.row import rows_of
-from trident_py.schema import arrow_table
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
+from trident_py.worker.steps import Values
 
 
 @frozen

@@ -11,13 +11,13 @@ from pyspark.sql.types import StructType
 
 from trident_py.engine.reads import StateReads, States
 from trident_py.errors import RequestError, TridentError
-from trident_py.graph import Node, Operation, RequestSource
-from trident_py.planner.partitioning import is_placed
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.queries import RequestJob, RequestPlan, StateQuery
-from trident_py.planner.rowwise import RowOperation
-from trident_py.planner.steps import Values
-from trident_py.schema import shown
+from trident_py.graph.graph import Node, Operation, RequestSource
+from trident_py.graph.partitioning import is_placed
+from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
+from trident_py.graph.rowwise import RowOperation
+from trident_py.rows.schema import shown
+from trident_py.worker.pipeline import RowPipeline
+from trident_py.worker.steps import Values
 
 BySpark: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
 """Runs one operation as a Spark job over the rows of its inputs."""

@@ -14,18 +14,18 @@ from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch, Noted
+from trident_py.engine.input_frames import frame_of, input_of
 from trident_py.engine.participants import Participant
-from trident_py.planner.flow import Flow
+from trident_py.engine.task_reports import Reports
+from trident_py.graph.flow import Flow
+from trident_py.graph.queries import StateQuery
+from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.planner.plan import Branch
-from trident_py.planner.queries import StateQuery
-from trident_py.planner.steps import Values
-from trident_py.row import rows_of
-from trident_py.schema import arrow_table
-from trident_py.sinks.base import SinkTransaction
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
-from trident_py.spark.micro_batch import frame_of, input_of
-from trident_py.spark.reports import Reports
+from trident_py.worker.steps import Values
 
 
 @define(kw_only=True, eq=False)

@@ -15,11 +15,11 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.notices import ExtentsLearned, Fingerprinted
-from trident_py.context import Metrics
 from trident_py.engine.emitted import EmittedBatch, Extents, Noted
 from trident_py.errors import FailedException, SpoutError
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
 from trident_py.spouts.arrow_collector import ArrowCollector
-from trident_py.spouts.base import Committing, Emitter, LearningEmitter
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,12 @@ from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 
 from coordinators.store import TopologyIdentity
-from trident_py.collector import TridentCollector
 from trident_py.engine.participants import Collect, Participant
 from trident_py.errors import StateError
-from trident_py.operations.base import CombinerAggregator, ReducerAggregator
-from trident_py.row import column_values, row_class
-from trident_py.schema import shown
-from trident_py.sinks.base import SinkTransaction
-from trident_py.states.base import (
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import (
     FencedState,
     MapState,
     RunState,
@@ -32,6 +30,8 @@ from trident_py.states.base import (
     combiner_updater,
     reducer_updater,
 )
+from trident_py.rows.row import column_values, row_class
+from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
 from trident_py.states.parts import PartitionedState, gathered, parts_of, spread
 

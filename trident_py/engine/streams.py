@@ -29,8 +29,8 @@ from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
-from trident_py.planner.steps import blamed
-from trident_py.sinks.base import SinkTransaction
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.worker.steps import blamed
 
 log = logging.getLogger(__name__)
 

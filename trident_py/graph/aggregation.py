@@ -13,15 +13,23 @@ from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Operation
-from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, NativeAggregator
-from trident_py.planner.flow import Flow
-from trident_py.planner.folds import AggregatorFold, ChainFold, CombineFold, Fold, GroupStage, MergeFold, ReduceFold
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.tally import TallyStage, can_tally
-from trident_py.schema import append, check_comparable, names_of, schema_of, select, shown
+from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
 from trident_py.spark.frames import column
+from trident_py.worker.accumulators import (
+    AggregatorFold,
+    ChainFold,
+    CombineFold,
+    Fold,
+    GroupStage,
+    MergeFold,
+    ReduceFold,
+)
+from trident_py.worker.local_count import TallyStage, can_tally
+from trident_py.worker.pipeline import RowPipeline
 
 AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any] | Aggregator[Any]
 

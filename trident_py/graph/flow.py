@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
-from trident_py.planner.pipeline import NO_ROW, RowPipeline
-from trident_py.planner.steps import ProjectStep, Step
-from trident_py.schema import select
+from trident_py.rows.schema import select
 from trident_py.spark.frames import Unread, column, map_batches
 from trident_py.spark.workers import Stage
+from trident_py.worker.pipeline import NO_ROW, RowPipeline
+from trident_py.worker.steps import ProjectStep, Step
 
 
 @frozen

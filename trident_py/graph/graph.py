@@ -15,7 +15,7 @@ from trident_py.errors import StateError, TopologyError
 
 if TYPE_CHECKING:
     from coordinators.attempt import TransactionAttempt
-    from trident_py.planner.flow import Flow
+    from trident_py.graph.flow import Flow
     from trident_py.spouts.adapting import AnySpout
 
 

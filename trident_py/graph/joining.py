@@ -13,9 +13,9 @@ from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Operation
-from trident_py.planner.flow import Flow
-from trident_py.schema import check_comparable, names_of, same_fields, schema_of, select, shown
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.rows.schema import check_comparable, names_of, same_fields, schema_of, select, shown
 
 
 @frozen

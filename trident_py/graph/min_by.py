@@ -10,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.collector import TridentCollector
-from trident_py.graph import Operation
-from trident_py.operations.base import Aggregator
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Max, Min
-from trident_py.planner.flow import Flow
-from trident_py.schema import select
+from trident_py.rows.schema import select
 from trident_py.spark.frames import column
 
 

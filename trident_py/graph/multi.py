@@ -12,14 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.collector import TridentCollector
-from trident_py.graph import Operation
-from trident_py.operations.base import Aggregator, GroupedMultiReducer, MultiReducer
-from trident_py.planner.aggregation import Aggregation, Part
-from trident_py.planner.flow import Flow
-from trident_py.planner.joining import check_same_keys
-from trident_py.row import row_class
-from trident_py.schema import select
+from trident_py.graph.aggregation import Aggregation, Part
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.graph.joining import check_same_keys
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Aggregator, GroupedMultiReducer, MultiReducer
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import select
 from trident_py.spark.frames import column
 
 AnyMultiReducer = MultiReducer[Any] | GroupedMultiReducer[Any]

@@ -11,16 +11,16 @@ from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation, Phase
-from trident_py.operations.base import CombinerAggregator, ReducerAggregator
-from trident_py.planner.aggregation import AggregatedFields, Aggregation
-from trident_py.planner.flow import Flow
-from trident_py.planner.queries import StaticState
-from trident_py.planner.windowing import WindowState
-from trident_py.schema import select, shown
-from trident_py.sinks.base import TransactionalSink
+from trident_py.graph.aggregation import AggregatedFields, Aggregation
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Graph, Node, Operation, Phase
+from trident_py.graph.queries import StaticState
+from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.sinks import TransactionalSink
+from trident_py.interfaces.states import StateFactory, StateUpdater
+from trident_py.rows.schema import select, shown
 from trident_py.spark.frames import column
-from trident_py.states.base import StateFactory, StateUpdater
 
 
 @frozen(kw_only=True)

@@ -12,13 +12,13 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Node, Operation
-from trident_py.planner.flow import Flow
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.rowwise import ColumnFilter, RowOperation, Transform
-from trident_py.schema import check_comparable, select, shown
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Node, Operation
+from trident_py.graph.rowwise import ColumnFilter, RowOperation, Transform
+from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
 from trident_py.spark.jobs import parallelism
+from trident_py.worker.pipeline import RowPipeline
 
 _COPY = "_copy"
 _NUMBER = "_number"

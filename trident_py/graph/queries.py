@@ -10,15 +10,15 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation, Phase, RequestSource
-from trident_py.planner.flow import Flow
-from trident_py.planner.partitioning import hinted, is_placed
-from trident_py.planner.steps import RowCollector, Step, Values
-from trident_py.row import Row
-from trident_py.schema import append, select
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Graph, Node, Operation, Phase, RequestSource
+from trident_py.graph.partitioning import hinted, is_placed
+from trident_py.interfaces.states import QueryFunction, State, StateFactory
+from trident_py.rows.row import Row
+from trident_py.rows.schema import append, select
 from trident_py.spark.frames import empty_frame
-from trident_py.states.base import QueryFunction, State, StateFactory
 from trident_py.states.parts import PartitionedState, gathered, spread
+from trident_py.worker.steps import RowCollector, Step, Values
 
 
 @frozen(kw_only=True)

@@ -11,14 +11,14 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Operation
-from trident_py.operations.base import Filter, Function
+from trident_py.graph.flow import Flow, project_step
+from trident_py.graph.graph import Operation
+from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
-from trident_py.planner.flow import Flow, project_step
-from trident_py.planner.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
-from trident_py.row import Row
-from trident_py.schema import append, same_fields, schema_of, select, shown
+from trident_py.rows.row import Row
+from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
+from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
 
 
 @frozen

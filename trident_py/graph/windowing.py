@@ -11,21 +11,21 @@ from attrs import field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.collector import TridentCollector
 from trident_py.errors import TopologyError
-from trident_py.graph import Operation
-from trident_py.planner.aggregation import AnyAggregator, Part, part_of
-from trident_py.planner.flow import Flow
-from trident_py.planner.partitioning import Repartition
-from trident_py.planner.pipeline import prepared
-from trident_py.planner.steps import Values
-from trident_py.row import Row, row_class
-from trident_py.schema import append, check_comparable, names_of, select, shown
-from trident_py.states.base import MapState, StateFactory, StateKind, StateUpdater
+from trident_py.graph.aggregation import AnyAggregator, Part, part_of
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
+from trident_py.graph.partitioning import Repartition
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.states import MapState, StateFactory, StateKind, StateUpdater
+from trident_py.rows.row import Row, row_class
+from trident_py.rows.schema import append, check_comparable, names_of, select, shown
 from trident_py.states.fenced import EXACT_DECIMALS
 from trident_py.states.keys import UNGROUPED, encode_key
-from trident_py.states.window_store import KEYS, WindowRows
-from trident_py.windows import MICROS, Window
+from trident_py.windows.window_store import KEYS, WindowRows
+from trident_py.windows.windows import MICROS, Window
+from trident_py.worker.pipeline import prepared
+from trident_py.worker.steps import Values
 
 
 @frozen(kw_only=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import Attribute, field, frozen
 
-from coordinators.access import OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS, as_login
 from coordinators.secret import Secret
+from coordinators.zookeeper.access import OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS, as_login
 from trident_py.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Literal, TypeVar
 
-from trident_py.collector import TridentCollector
+from trident_py.interfaces.collector import TridentCollector
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
-from trident_py.spouts.base import Replay
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Replay
 
 Ps = TypeVar("Ps")
 """What a coordinator says of the partitions of a batch: JSON, as a list of their names."""

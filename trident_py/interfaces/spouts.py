@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator, M
 from coordinators.canonical import Json
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 
 
 class Replay(Enum):

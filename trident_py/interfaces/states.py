@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import StateError
-from trident_py.operations.base import CombinerAggregator, ReducerAggregator
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 
 T = TypeVar("T")
 S = TypeVar("S", bound="State")

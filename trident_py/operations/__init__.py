@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from trident_py._lazy import lazy
 
 if TYPE_CHECKING:
+    from trident_py.interfaces.operations import Aggregator as Aggregator
+    from trident_py.interfaces.operations import Assembly as Assembly
+    from trident_py.interfaces.operations import CombinerAggregator as CombinerAggregator
+    from trident_py.interfaces.operations import Filter as Filter
+    from trident_py.interfaces.operations import Function as Function
+    from trident_py.interfaces.operations import GroupedMultiReducer as GroupedMultiReducer
+    from trident_py.interfaces.operations import MultiReducer as MultiReducer
+    from trident_py.interfaces.operations import Operation as Operation
+    from trident_py.interfaces.operations import ReducerAggregator as ReducerAggregator
     from trident_py.operations.assemblies import FirstN as FirstN
-    from trident_py.operations.base import Aggregator as Aggregator
-    from trident_py.operations.base import Assembly as Assembly
-    from trident_py.operations.base import CombinerAggregator as CombinerAggregator
-    from trident_py.operations.base import Filter as Filter
-    from trident_py.operations.base import Function as Function
-    from trident_py.operations.base import GroupedMultiReducer as GroupedMultiReducer
-    from trident_py.operations.base import MultiReducer as MultiReducer
-    from trident_py.operations.base import Operation as Operation
-    from trident_py.operations.base import ReducerAggregator as ReducerAggregator
     from trident_py.operations.builtin import Count as Count
     from trident_py.operations.builtin import Debug as Debug
     from trident_py.operations.builtin import Equals as Equals
@@ -33,7 +33,7 @@ else:
         __name__,
         {
             "trident_py.operations.assemblies": ["FirstN"],
-            "trident_py.operations.base": [
+            "trident_py.interfaces.operations": [
                 "Aggregator",
                 "Assembly",
                 "CombinerAggregator",

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from trident_py.errors import TopologyError
-from trident_py.operations.base import Assembly
-from trident_py.schema import check_comparable, select, shown
+from trident_py.interfaces.operations import Assembly
+from trident_py.rows.schema import check_comparable, select, shown
 
 
 class FirstN(Assembly):

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
 from trident_py.errors import TopologyError
-from trident_py.operations.base import CombinerAggregator, Filter, T
+from trident_py.interfaces.operations import CombinerAggregator, Filter, T
 
 Number: TypeAlias = int | float | Decimal
 

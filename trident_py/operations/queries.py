@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import types as t
 from pyspark.sql.types import StructField, StructType
 
-from trident_py.collector import TridentCollector
 from trident_py.errors import TopologyError
-from trident_py.states.base import (
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.states import (
     ITupleCollection,
     QueryFunction,
     ReadOnlyMapState,

@@ -9,20 +9,20 @@ from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.graph import Graph, Node
-from trident_py.operations.base import CombinerAggregator, ReducerAggregator
-from trident_py.planner.aggregation import Aggregation
-from trident_py.planner.endings import AggregateState, UpdatedState, WrittenSink, renamed_keys
-from trident_py.planner.flow import project_step
-from trident_py.planner.partitioning import fields_before, hint_before
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.rowwise import RowOperation
-from trident_py.planner.steps import ProjectStep
-from trident_py.planner.windowing import WindowState
-from trident_py.row import Row, rows_of
-from trident_py.schema import arrow_table, select
-from trident_py.sinks.base import TransactionalSink
-from trident_py.states.base import StateFactory, StateKind, StateUpdater
+from trident_py.graph.aggregation import Aggregation
+from trident_py.graph.flow import project_step
+from trident_py.graph.graph import Graph, Node
+from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink, renamed_keys
+from trident_py.graph.partitioning import fields_before, hint_before
+from trident_py.graph.rowwise import RowOperation
+from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.sinks import TransactionalSink
+from trident_py.interfaces.states import StateFactory, StateKind, StateUpdater
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_table, select
+from trident_py.worker.pipeline import RowPipeline
+from trident_py.worker.steps import ProjectStep
 
 
 @frozen(kw_only=True)

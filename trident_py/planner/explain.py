@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import StructType
 
-from trident_py.graph import Graph, Node, Operation, RequestSource, Source
-from trident_py.planner.aggregation import Aggregation
-from trident_py.planner.endings import AggregateState, Ending, UpdatedState, WrittenSink
+from trident_py.graph.aggregation import Aggregation
+from trident_py.graph.graph import Graph, Node, Operation, RequestSource, Source
+from trident_py.graph.multi import MultiReduce
+from trident_py.graph.outputs import AggregateState, Ending, UpdatedState, WrittenSink
+from trident_py.graph.queries import StateQuery, requests, static_states
+from trident_py.graph.rowwise import RowOperation
+from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.states import StateFactory
 from trident_py.planner.guarantees import guarantee_of
-from trident_py.planner.multi import MultiReduce
 from trident_py.planner.plan import ends_of
-from trident_py.planner.queries import StateQuery, requests, static_states
-from trident_py.planner.rowwise import RowOperation
-from trident_py.planner.windowing import WindowState
-from trident_py.spouts.base import Replay
-from trident_py.states.base import StateFactory
 
 _REPLAY = {
     Replay.EXACT: "a replay gives the same rows",

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from trident_py.graph import Graph, Node, Source
-from trident_py.planner.endings import Ending, WrittenSink
-from trident_py.planner.queries import StateQuery
-from trident_py.planner.windowing import WindowState
-from trident_py.spouts.base import Replay
-from trident_py.states.base import StateFactory, StateKind
+from trident_py.graph.graph import Graph, Node, Source
+from trident_py.graph.outputs import Ending, WrittenSink
+from trident_py.graph.queries import StateQuery
+from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.states import StateFactory, StateKind
 
 _PAUSED = StateFactory.guarantee
 _FENCED = "data and commit token change in one atomic step, and older tokens are refused"

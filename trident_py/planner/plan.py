@@ -12,17 +12,17 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation, Phase, RequestSource, Source
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Graph, Node, Operation, Phase, RequestSource, Source
+from trident_py.graph.outputs import Ending, state_names, unused
+from trident_py.graph.partitioning import hinted
+from trident_py.graph.queries import StateQuery
+from trident_py.graph.rowwise import Transform
+from trident_py.interfaces.spouts import ITridentSpout
 from trident_py.planner.commits import Committer, committer
-from trident_py.planner.endings import Ending, state_names, unused
-from trident_py.planner.flow import Flow
-from trident_py.planner.partitioning import hinted
-from trident_py.planner.queries import StateQuery
-from trident_py.planner.rowwise import Transform
-from trident_py.schema import schema_of
+from trident_py.rows.schema import schema_of
 from trident_py.spark.frames import Unread, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
-from trident_py.spouts.base import ITridentSpout
 
 Ask: TypeAlias = Callable[[StateQuery, Flow], Flow]
 """Has a state answer: runs what leads there, and gives the rows with the answers."""

@@ -16,16 +16,16 @@ from attrs import evolve, frozen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
-from trident_py.graph import Node, Source
-from trident_py.operations.base import CombinerAggregator, ReducerAggregator
+from trident_py.graph.aggregation import Aggregation, Scope
+from trident_py.graph.graph import Node, Source
+from trident_py.graph.outputs import AggregateState, UpdatedState, unused
+from trident_py.graph.partitioning import ParallelismHint, Partitioning, Repartition
+from trident_py.graph.rowwise import ColumnFilter, RowOperation
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import NativeAggregator
-from trident_py.planner.aggregation import Aggregation, Scope
 from trident_py.planner.commits import Committer, PartitionPersist, PersistentAggregate
-from trident_py.planner.endings import AggregateState, UpdatedState, unused
-from trident_py.planner.partitioning import ParallelismHint, Partitioning, Repartition
 from trident_py.planner.plan import Branch, ancestry
-from trident_py.planner.rowwise import ColumnFilter, RowOperation
-from trident_py.schema import arrow_schema
+from trident_py.rows.schema import arrow_schema
 
 _FIELD = "_transaction"
 

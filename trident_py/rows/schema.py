@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from trident_py.ddl import parse_ddl
 from trident_py.errors import TopologyError
+from trident_py.rows.ddl import parse_ddl
 
 _SHOWN_CHARS = 120
 _HIDDEN = {"_report", "_no_row", "_copy"}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from trident_py._lazy import lazy
 
 if TYPE_CHECKING:
-    from trident_py.sinks.base import CommitToken as CommitToken
-    from trident_py.sinks.base import SinkTransaction as SinkTransaction
-    from trident_py.sinks.base import TopologyKey as TopologyKey
-    from trident_py.sinks.base import TransactionalSink as TransactionalSink
-    from trident_py.sinks.base import TransactionKey as TransactionKey
+    from trident_py.interfaces.sinks import CommitToken as CommitToken
+    from trident_py.interfaces.sinks import SinkTransaction as SinkTransaction
+    from trident_py.interfaces.sinks import TopologyKey as TopologyKey
+    from trident_py.interfaces.sinks import TransactionalSink as TransactionalSink
+    from trident_py.interfaces.sinks import TransactionKey as TransactionKey
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "trident_py.sinks.base": [
+            "trident_py.interfaces.sinks": [
                 "CommitToken",
                 "SinkTransaction",
                 "TopologyKey",

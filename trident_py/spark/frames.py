@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
-from trident_py.schema import arrow_schema
+from trident_py.rows.schema import arrow_schema
 from trident_py.spark.workers import Settling, Stage
 
 

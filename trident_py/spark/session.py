@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from coordinators.embedded import find_java
+from coordinators.zookeeper.embedded import find_java
 from trident_py.spark.failures import understood
 from trident_py.spark.jobs import parallelism
 

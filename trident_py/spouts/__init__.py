@@ -9,22 +9,22 @@ from trident_py._lazy import lazy
 if TYPE_CHECKING:
     from coordinators.batch_coordinator import BatchCoordinator as BatchCoordinator
     from coordinators.batch_coordinator import CursorCoordinator as CursorCoordinator
-    from trident_py.spouts.base import CommitterEmitter as CommitterEmitter
-    from trident_py.spouts.base import Emitter as Emitter
-    from trident_py.spouts.base import IBatchSpout as IBatchSpout
-    from trident_py.spouts.base import ICommitterTridentSpout as ICommitterTridentSpout
-    from trident_py.spouts.base import ITridentSpout as ITridentSpout
-    from trident_py.spouts.base import Replay as Replay
+    from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout as IOpaquePartitionedTridentSpout
+    from trident_py.interfaces.partitioned import IPartitionedTridentSpout as IPartitionedTridentSpout
+    from trident_py.interfaces.partitioned import ISpoutPartition as ISpoutPartition
+    from trident_py.interfaces.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
+    from trident_py.interfaces.partitioned import PartitionedCoordinator as PartitionedCoordinator
+    from trident_py.interfaces.partitioned import PartitionedEmitter as PartitionedEmitter
+    from trident_py.interfaces.spouts import CommitterEmitter as CommitterEmitter
+    from trident_py.interfaces.spouts import Emitter as Emitter
+    from trident_py.interfaces.spouts import IBatchSpout as IBatchSpout
+    from trident_py.interfaces.spouts import ICommitterTridentSpout as ICommitterTridentSpout
+    from trident_py.interfaces.spouts import ITridentSpout as ITridentSpout
+    from trident_py.interfaces.spouts import Replay as Replay
     from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
     from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
-    from trident_py.spouts.files import FileSpout as FileSpout
+    from trident_py.spouts.files.files import FileSpout as FileSpout
     from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
-    from trident_py.spouts.partitioned import IOpaquePartitionedTridentSpout as IOpaquePartitionedTridentSpout
-    from trident_py.spouts.partitioned import IPartitionedTridentSpout as IPartitionedTridentSpout
-    from trident_py.spouts.partitioned import ISpoutPartition as ISpoutPartition
-    from trident_py.spouts.partitioned import OpaquePartitionedEmitter as OpaquePartitionedEmitter
-    from trident_py.spouts.partitioned import PartitionedCoordinator as PartitionedCoordinator
-    from trident_py.spouts.partitioned import PartitionedEmitter as PartitionedEmitter
     from trident_py.spouts.rich import IRichSpout as IRichSpout
     from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector
 else:
@@ -32,7 +32,7 @@ else:
         __name__,
         {
             "coordinators.batch_coordinator": ["BatchCoordinator", "CursorCoordinator"],
-            "trident_py.spouts.base": [
+            "trident_py.interfaces.spouts": [
                 "CommitterEmitter",
                 "Emitter",
                 "IBatchSpout",
@@ -41,9 +41,9 @@ else:
                 "Replay",
             ],
             "trident_py.spouts.feeder": ["FeederBatchSpout", "FeederCommitterBatchSpout"],
-            "trident_py.spouts.files": ["FileSpout"],
+            "trident_py.spouts.files.files": ["FileSpout"],
             "trident_py.spouts.fixed": ["FixedBatchSpout"],
-            "trident_py.spouts.partitioned": [
+            "trident_py.interfaces.partitioned": [
                 "IOpaquePartitionedTridentSpout",
                 "IPartitionedTridentSpout",
                 "ISpoutPartition",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from trident_py.spouts.base import IBatchSpout, ITridentSpout
+from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
+from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout
 from trident_py.spouts.batch import BatchSpoutAdapter
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
-from trident_py.spouts.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
 from trident_py.spouts.rich import IRichSpout, RichSpoutAdapter
 
 AnySpout: TypeAlias = (

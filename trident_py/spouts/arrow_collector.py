@@ -9,9 +9,9 @@ import pyarrow as pa
 from attrs import define, field
 from pyspark.sql.types import StructType
 
-from trident_py.collector import TridentCollector
 from trident_py.errors import SpoutError
-from trident_py.schema import arrow_schema, arrow_table
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.rows.schema import arrow_schema, arrow_table
 
 
 @define

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
-from trident_py.spouts.base import Emitter, IBatchSpout, ITridentSpout
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, IBatchSpout, ITridentSpout
 
 
 class BatchSpoutAdapter(ITridentSpout[None]):

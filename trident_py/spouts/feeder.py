@@ -14,13 +14,13 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.canonical import Json, canonical_json
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
 from trident_py.errors import MetadataError, SpoutError
-from trident_py.schema import arrow_table, schema_of, shown
-from trident_py.spouts.base import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
-from trident_py.spouts.json_rows import json_rows, rows_of_json
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
+from trident_py.rows.json_rows import json_rows, rows_of_json
+from trident_py.rows.schema import arrow_table, schema_of, shown
 
 log = logging.getLogger(__name__)
 

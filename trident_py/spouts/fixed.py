@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.schema import arrow_table, schema_of, shown
-from trident_py.spouts.base import Emitter, ITridentSpout
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout
+from trident_py.rows.schema import arrow_table, schema_of, shown
 
 
 class FixedBatchSpout(ITridentSpout[list[int]]):

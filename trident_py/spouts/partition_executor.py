@@ -17,17 +17,17 @@ from attrs import define, evolve, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.canonical import Json, json_copy
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
 from trident_py.errors import SpoutError, StoreBusyException
-from trident_py.schema import schema_of
-from trident_py.spouts.base import ITridentSpout, Learned, LearningEmitter, Replay
-from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
-from trident_py.spouts.partitioned import (
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.partitioned import (
     IOpaquePartitionedTridentSpout,
     IPartitionedTridentSpout,
 )
+from trident_py.interfaces.spouts import ITridentSpout, Learned, LearningEmitter, Replay
+from trident_py.rows.schema import schema_of
+from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
 
 Definition: TypeAlias = dict[str, Any]
 """``partitions``: what the coordinator said; once emitted also ``extents``: what each partition returned."""

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, canonical_json
 from coordinators.errors import MetadataError
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
 from trident_py.errors import SpoutError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 from trident_py.spouts.arrow_collector import ArrowCollector
 
 ROWS_AT_ONCE = 2048

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
-from trident_py.spouts.base import Emitter, ITridentSpout, Replay
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
 
 
 class SpoutOutputCollector(ABC):

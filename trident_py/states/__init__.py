@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING
 from trident_py._lazy import lazy
 
 if TYPE_CHECKING:
+    from trident_py.interfaces.states import FencedState as FencedState
+    from trident_py.interfaces.states import ITupleCollection as ITupleCollection
+    from trident_py.interfaces.states import MapState as MapState
+    from trident_py.interfaces.states import QueryFunction as QueryFunction
+    from trident_py.interfaces.states import ReadOnlyMapState as ReadOnlyMapState
+    from trident_py.interfaces.states import ReadOnlySnapshottable as ReadOnlySnapshottable
+    from trident_py.interfaces.states import ReadOnlyState as ReadOnlyState
+    from trident_py.interfaces.states import RemovableMapState as RemovableMapState
+    from trident_py.interfaces.states import Snapshottable as Snapshottable
+    from trident_py.interfaces.states import State as State
+    from trident_py.interfaces.states import StateFactory as StateFactory
+    from trident_py.interfaces.states import StateKind as StateKind
+    from trident_py.interfaces.states import StateUpdater as StateUpdater
+    from trident_py.interfaces.states import ValueUpdater as ValueUpdater
+    from trident_py.interfaces.states import combiner_updater as combiner_updater
+    from trident_py.interfaces.states import reducer_updater as reducer_updater
     from trident_py.states.backing import CachedMap as CachedMap
     from trident_py.states.backing import IBackingMap as IBackingMap
     from trident_py.states.backing import MicroBatchIBackingMap as MicroBatchIBackingMap
-    from trident_py.states.base import FencedState as FencedState
-    from trident_py.states.base import ITupleCollection as ITupleCollection
-    from trident_py.states.base import MapState as MapState
-    from trident_py.states.base import QueryFunction as QueryFunction
-    from trident_py.states.base import ReadOnlyMapState as ReadOnlyMapState
-    from trident_py.states.base import ReadOnlySnapshottable as ReadOnlySnapshottable
-    from trident_py.states.base import ReadOnlyState as ReadOnlyState
-    from trident_py.states.base import RemovableMapState as RemovableMapState
-    from trident_py.states.base import Snapshottable as Snapshottable
-    from trident_py.states.base import State as State
-    from trident_py.states.base import StateFactory as StateFactory
-    from trident_py.states.base import StateKind as StateKind
-    from trident_py.states.base import StateUpdater as StateUpdater
-    from trident_py.states.base import ValueUpdater as ValueUpdater
-    from trident_py.states.base import combiner_updater as combiner_updater
-    from trident_py.states.base import reducer_updater as reducer_updater
     from trident_py.states.maps import NonTransactionalMap as NonTransactionalMap
     from trident_py.states.maps import OpaqueMap as OpaqueMap
     from trident_py.states.maps import SnapshottableMap as SnapshottableMap
     from trident_py.states.maps import TransactionalMap as TransactionalMap
     from trident_py.states.memory import MemoryMapState as MemoryMapState
-    from trident_py.states.postgres import PostgresState as PostgresState
-    from trident_py.states.sqlite import SQLiteState as SQLiteState
+    from trident_py.states.sql.postgres import PostgresState as PostgresState
+    from trident_py.states.sql.sqlite import SQLiteState as SQLiteState
     from trident_py.states.values import JSONNonTransactionalSerializer as JSONNonTransactionalSerializer
     from trident_py.states.values import JSONOpaqueSerializer as JSONOpaqueSerializer
     from trident_py.states.values import JSONTransactionalSerializer as JSONTransactionalSerializer
@@ -44,7 +44,7 @@ else:
         __name__,
         {
             "trident_py.states.backing": ["CachedMap", "IBackingMap", "MicroBatchIBackingMap"],
-            "trident_py.states.base": [
+            "trident_py.interfaces.states": [
                 "FencedState",
                 "ITupleCollection",
                 "MapState",
@@ -64,8 +64,8 @@ else:
             ],
             "trident_py.states.maps": ["NonTransactionalMap", "OpaqueMap", "SnapshottableMap", "TransactionalMap"],
             "trident_py.states.memory": ["MemoryMapState"],
-            "trident_py.states.postgres": ["PostgresState"],
-            "trident_py.states.sqlite": ["SQLiteState"],
+            "trident_py.states.sql.postgres": ["PostgresState"],
+            "trident_py.states.sql.sqlite": ["SQLiteState"],
             "trident_py.states.values": [
                 "JSONNonTransactionalSerializer",
                 "JSONOpaqueSerializer",

@@ -10,7 +10,7 @@ from typing import Any, Generic
 from attrs import Attribute, define, field, validators
 
 from trident_py.errors import StateError, TopologyError
-from trident_py.states.base import Key, T
+from trident_py.interfaces.states import Key, T
 from trident_py.states.keys import encode_keys
 
 

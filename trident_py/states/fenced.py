@@ -21,7 +21,7 @@ from enum import Enum
 from attrs import evolve, frozen
 
 from trident_py.errors import FencedError, StateError
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 
 EXACT_DECIMALS = Context(prec=76)
 """For combining decimals of up to 38 digits; Python's default context rounds at 28."""

@@ -20,11 +20,10 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import StateError, TopologyError
-from trident_py.states.backing import CachedMap, IBackingMap
-from trident_py.states.base import (
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import (
     Key,
     MapState,
     RemovableMapState,
@@ -35,6 +34,7 @@ from trident_py.states.base import (
     T,
     ValueUpdater,
 )
+from trident_py.states.backing import CachedMap, IBackingMap
 from trident_py.states.keys import encode_key
 from trident_py.states.values import OpaqueValue, TransactionalValue, check_order
 

@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeAlias
 
 from attrs import define, field
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import StateError
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import (
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import (
     ITupleCollection,
     Key,
     RemovableMapState,

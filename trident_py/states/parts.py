@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from zlib import crc32
 
-from trident_py.states.base import Key, State
+from trident_py.interfaces.states import Key, State
 from trident_py.states.keys import encode_keys
 
 V = TypeVar("V")

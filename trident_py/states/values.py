@@ -9,7 +9,7 @@ from typing import Any, Generic
 from attrs import frozen
 
 from trident_py.errors import StateError
-from trident_py.states.base import T
+from trident_py.interfaces.states import T
 
 
 @frozen

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
-from trident_py.planner.aggregation import Aggregation, AnyAggregator, Scope, part_of, with_part
-from trident_py.row_stream import RowStream
+from trident_py.graph.aggregation import Aggregation, AnyAggregator, Scope, part_of, with_part
+from trident_py.streams.row_stream import RowStream
 
 S = TypeVar("S", bound=RowStream)
 

@@ -13,10 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node, Operation
-from trident_py.operations.base import Filter, Function
-from trident_py.planner.partitioning import Partitioning, Repartition, parallelism_hint
-from trident_py.planner.rowwise import (
+from trident_py.graph.graph import Graph, Node, Operation
+from trident_py.graph.partitioning import Partitioning, Repartition, parallelism_hint
+from trident_py.graph.rowwise import (
     ColumnFilter,
     RowOperation,
     each_row,
@@ -27,8 +26,9 @@ from trident_py.planner.rowwise import (
     project_rows,
     transformed,
 )
-from trident_py.row import Row
-from trident_py.schema import names_of, shown
+from trident_py.interfaces.operations import Filter, Function
+from trident_py.rows.row import Row
+from trident_py.rows.schema import names_of, shown
 
 _NAME = re.compile(r"[\w.-]+")
 

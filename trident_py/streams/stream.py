@@ -10,13 +10,11 @@ from typing import Any
 from attrs import field, frozen
 from pyspark.sql.types import StructType
 
-from trident_py.chain import ChainedAggregatorDeclarer, chained
 from trident_py.errors import TopologyError
-from trident_py.graph import Graph, Node
-from trident_py.operations.base import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
-from trident_py.operations.builtin import Max, Min
-from trident_py.planner.aggregation import AnyAggregator, Scope, aggregation
-from trident_py.planner.endings import (
+from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
+from trident_py.graph.graph import Graph, Node
+from trident_py.graph.min_by import BestRow, ExtremeRow
+from trident_py.graph.outputs import (
     AggregateState,
     NewValues,
     UpdatedState,
@@ -25,16 +23,18 @@ from trident_py.planner.endings import (
     state_keys,
     state_name,
 )
-from trident_py.planner.extremes import BestRow, ExtremeRow
-from trident_py.planner.partitioning import parallelism_hint
-from trident_py.planner.queries import StateQuery, StaticState
-from trident_py.planner.windowing import partition_fields, window_state
-from trident_py.row_stream import RowStream, check_instance
-from trident_py.schema import names_of, schema_of, select, shown
-from trident_py.sinks.base import TransactionalSink
-from trident_py.states.base import QueryFunction, StateFactory, StateUpdater
-from trident_py.states.window_store import LocalWindows
-from trident_py.windows import Window
+from trident_py.graph.partitioning import parallelism_hint
+from trident_py.graph.queries import StateQuery, StaticState
+from trident_py.graph.windowing import partition_fields, window_state
+from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.sinks import TransactionalSink
+from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater
+from trident_py.operations.builtin import Max, Min
+from trident_py.rows.schema import names_of, schema_of, select, shown
+from trident_py.streams.chain import ChainedAggregatorDeclarer, chained
+from trident_py.streams.row_stream import RowStream, check_instance
+from trident_py.windows.window_store import LocalWindows
+from trident_py.windows.windows import Window
 
 _States = AggregateState | UpdatedState | StaticState
 

@@ -23,14 +23,14 @@ import pyarrow as pa
 from attrs import evolve, field, frozen
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import StateError
-from trident_py.row import Row, rows_of
-from trident_py.schema import arrow_schema, arrow_table
-from trident_py.states.base import MapState, State, StateFactory, StateKind
-from trident_py.states.sqlite import SQLiteState
-from trident_py.windows import Advance, Window, WindowProgress
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import MapState, State, StateFactory, StateKind
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.windows.windows import Advance, Window, WindowProgress
 
 SEAL_BYTES = 64 * 1024
 """Rows of more bytes go into a slot; fewer are written with the head, again with each batch."""

@@ -1,7 +1,7 @@
 """Windows: which rows of a stream are aggregated together, across batches, by count or by time.
 
 All of it is arithmetic: the rows of a stream are numbered from 0 as they come, and a window that fires is a range of
-them. It reads no clock and keeps nothing; rows are kept by `trident_py.states.window_store`.
+them. It reads no clock and keeps nothing; rows are kept by `trident_py.windows.window_store`.
 """
 
 from __future__ import annotations

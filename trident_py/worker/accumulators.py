@@ -14,8 +14,10 @@ from attrs import define, frozen
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
-from trident_py.planner.pipeline import (
+from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.rows.row import Row, row_class
+from trident_py.rows.schema import clipped, columns_of
+from trident_py.worker.pipeline import (
     CHUNK_ROWS,
     Columns,
     RowPipeline,
@@ -24,9 +26,7 @@ from trident_py.planner.pipeline import (
     prepared,
     record_batch,
 )
-from trident_py.planner.steps import RowCollector, Values
-from trident_py.row import Row, row_class
-from trident_py.schema import clipped, columns_of
+from trident_py.worker.steps import RowCollector, Values
 
 V = TypeVar("V")
 

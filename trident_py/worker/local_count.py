@@ -12,8 +12,8 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import types as t
 
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.schema import arrow_schema
+from trident_py.rows.schema import arrow_schema
+from trident_py.worker.pipeline import RowPipeline
 
 TALLY_ROWS = 1 << 17
 TALLY_BYTES = 8 << 20

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import types as t
 
-from trident_py.operations.base import Operation
-from trident_py.planner.steps import Step, Values
-from trident_py.row import Row, column_values, rows_of
-from trident_py.schema import arrow_array, arrow_schema, arrow_table, columns_of
+from trident_py.interfaces.operations import Operation
+from trident_py.rows.row import Row, column_values, rows_of
+from trident_py.rows.schema import arrow_array, arrow_schema, arrow_table, columns_of
+from trident_py.worker.steps import Step, Values
 
 log = logging.getLogger(__name__)
 

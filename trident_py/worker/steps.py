@@ -14,10 +14,10 @@ from typing import Any, ClassVar, TypeAlias
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
-from trident_py.collector import TridentCollector
-from trident_py.operations.base import Function
-from trident_py.row import Row, row_class
-from trident_py.schema import clipped, shown
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Function
+from trident_py.rows.row import Row, row_class
+from trident_py.rows.schema import clipped, shown
 
 log = logging.getLogger(__name__)
 

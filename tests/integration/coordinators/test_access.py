@@ -14,17 +14,17 @@ import pytest
 from attrs import frozen
 from kazoo.security import ANYONE_ID_UNSAFE, make_acl
 
-from coordinators.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.administration import describe, list_topologies, reset
 from coordinators.errors import ConfigError, CoordinationLost, MetadataError
-from coordinators.leadership import ZooKeeperRecordStore, lead
 from coordinators.record import CoordinatorRecord
-from coordinators.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step
-from coordinators.zookeeper import CONNECT_SECONDS_MIN, ZooKeeperSession
+from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.zookeeper.administration import describe, list_topologies, reset
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead
+from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, ZooKeeperSession
+from coordinators.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step
 from tests.servers.certificates import Authority
 from tests.servers.zookeeper import Ensemble, ServerTLS
 from trident_py.cli import main
-from trident_py.config import TridentConfig
+from trident_py.interfaces.config import TridentConfig
 
 pytestmark = pytest.mark.zookeeper
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from attrs import define
 
-from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError, CoordinationLost
-from coordinators.leadership import lead
 from coordinators.record import CoordinatorRecord
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.leadership import lead
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.usefixtures("zookeeper_server")]  # skipped where that can't start
 
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 30.0
 USER = """
 import sys
 from pathlib import Path
-from coordinators.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 with EmbeddedZooKeeper.running(Path(sys.argv[1])) as server:
     print(server.port, server.pid, flush=True)
     sys.stdin.read()

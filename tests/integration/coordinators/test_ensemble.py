@@ -13,9 +13,10 @@ import pytest
 
 from coordinators.cursors import Cursors
 from coordinators.errors import CoordinationLost, MetadataError
-from coordinators.leadership import ZooKeeperRecordStore, lead, load
 from coordinators.record import CoordinatorRecord
-from coordinators.znodes import (
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, load
+from coordinators.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.zookeeper.znodes import (
     ANY_VERSION,
     REQUEST_BYTES_MAX,
     STEP_OVERHEAD_BYTES,
@@ -25,7 +26,6 @@ from coordinators.znodes import (
     Step,
     TopologyPaths,
 )
-from coordinators.zookeeper import Conflict, ZooKeeperSession
 from tests.servers.zookeeper import Ensemble
 
 pytestmark = pytest.mark.zookeeper

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from coordinators.candidate import Candidate
-from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import CoordinationLost
-from coordinators.leadership import ZooKeeperRecordStore, lead, stand_by
 from coordinators.record import CoordinatorRecord
+from coordinators.zookeeper.candidate import Candidate
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, stand_by
 
 pytestmark = pytest.mark.zookeeper
 

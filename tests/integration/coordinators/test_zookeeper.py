@@ -18,14 +18,23 @@ from time import monotonic
 import pytest
 from attrs import evolve
 
-from coordinators.administration import describe, list_topologies, reset
 from coordinators.cursors import Cursors
-from coordinators.embedded import EmbeddedZooKeeper
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
-from coordinators.leadership import ZooKeeperRecordStore, lead, load
 from coordinators.record import CoordinatorRecord
-from coordinators.znodes import ANY_VERSION, REQUEST_BYTES_MAX, Check, Create, Put, Remove, Step, TopologyPaths
-from coordinators.zookeeper import Conflict, ZooKeeperSession
+from coordinators.zookeeper.administration import describe, list_topologies, reset
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, load
+from coordinators.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.zookeeper.znodes import (
+    ANY_VERSION,
+    REQUEST_BYTES_MAX,
+    Check,
+    Create,
+    Put,
+    Remove,
+    Step,
+    TopologyPaths,
+)
 from tests.servers.zookeeper_proxy import CuttingProxy
 
 pytestmark = pytest.mark.zookeeper
@@ -132,13 +141,13 @@ def test_a_second_leader_waits_and_takes_over_when_the_first_closes(
             is_waiting.set()
 
     handler = Announced(logging.WARNING)
-    logging.getLogger("coordinators.candidate").addHandler(handler)
+    logging.getLogger("coordinators.zookeeper.candidate").addHandler(handler)
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(leading, zookeeper, wait=PATIENCE_SECONDS)
         assert is_waiting.wait(PATIENCE_SECONDS)
         first.close()
         store = second.result(PATIENCE_SECONDS)
-    logging.getLogger("coordinators.candidate").removeHandler(handler)
+    logging.getLogger("coordinators.zookeeper.candidate").removeHandler(handler)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([warning for warning in warnings if "waiting" in warning]) == 1
     assert f'"pid": {os.getpid()}' in next(warning for warning in warnings if "waiting" in warning)

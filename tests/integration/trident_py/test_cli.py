@@ -18,8 +18,8 @@ import pytest
 from attrs import evolve
 
 from coordinators.cursors import Cursors
-from coordinators.leadership import lead
 from coordinators.record import CoordinatorRecord
+from coordinators.zookeeper.leadership import lead
 from trident_py.cli import main
 
 TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]

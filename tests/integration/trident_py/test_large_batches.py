@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.fingerprint import Fingerprint
 from trident_py.engine.emitted import EmittedBatch, Extents
+from trident_py.engine.input_frames import TABLE_BYTES_MAX, frame_of, input_of
+from trident_py.engine.task_reports import Reports
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import plan
-from trident_py.row import rows_of
-from trident_py.schema import arrow_table, schema_of
-from trident_py.spark.micro_batch import TABLE_BYTES_MAX, frame_of, input_of
-from trident_py.spark.reports import Reports
-from trident_py.spouts.files import FileSpout
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.spouts.files.files import FileSpout
+from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.spouts.lines import LineReader, Piece
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.spark

@@ -17,18 +17,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
-from trident_py.collector import TridentCollector
+from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import FailedException, StateError, TopologyError
-from trident_py.operations.base import CombinerAggregator, Filter, Function, ReducerAggregator
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import CombinerAggregator, Filter, Function, ReducerAggregator
 from trident_py.operations.builtin import Count, FilterNull, Max, Min, Negate, Sum
 from trident_py.planner.plan import Branch, check, plan
-from trident_py.row import Row, rows_of
-from trident_py.schema import arrow_table, same_fields, schema_of
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_table, same_fields, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
-from trident_py.stream import Stream
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.spark

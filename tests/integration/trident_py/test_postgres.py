@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.trident_py.test_query import PATIENCE_SECS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
-from tests.unit.trident_py.states.postgres_rows import opened, select, tables
-from tests.unit.trident_py.states.test_sqlite import TOPOLOGY, transaction
+from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py import (
     FileSpout,
     PostgresState,
@@ -23,12 +23,12 @@ from trident_py import (
     TridentConfig,
     TridentTopology,
 )
-from trident_py.context import Metrics
 from trident_py.engine.states import StagedParticipant
 from trident_py.errors import StoreBusyException
+from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
 from trident_py.spark.failures import understood
-from trident_py.states.postgres_state import PostgresMapState
+from trident_py.states.sql.postgres_state import PostgresMapState
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 

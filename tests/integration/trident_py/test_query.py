@@ -15,7 +15,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import (
     BatchCoordinator,
     CombinerAggregator,
@@ -49,8 +49,8 @@ from trident_py import (
     TridentError,
     TridentTopology,
 )
-from trident_py.spark import processing
-from trident_py.spark.reports import Reports
+from trident_py.engine import spark_job
+from trident_py.engine.task_reports import Reports
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -284,20 +284,20 @@ def test_one_missing_report_times_the_attempt_out_and_it_is_replayed(
     spark: SparkSession, zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from trident_py import FileSpout
-    from trident_py.spouts import files
+    from trident_py.spouts.files import files
 
     monkeypatch.setattr(files, "SMALL_BYTES", 0)  # so that tasks read it, and report
     (tmp_path / "input").mkdir()
     for number, (line,) in enumerate(LINES):
         (tmp_path / "input" / f"{number}.txt").write_text(line + "\n")
     dropped: list[int] = []
-    report = processing.task_reports
+    report = spark_job.task_reports
 
     def one_is_lost(reports: Reports, branch: Any) -> list[int]:
         heard = report(reports, branch)
         return heard if dropped or not heard else dropped.append(heard[0]) or heard[1:]  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr(processing, "task_reports", one_is_lost)
+    monkeypatch.setattr(spark_job, "task_reports", one_is_lost)
     state = MemoryMapState.factory()
     config = TridentConfig(zookeeper=zookeeper, message_timeout=3)
     spout = FileSpout(str(tmp_path / "input" / "*.txt"))

@@ -35,7 +35,7 @@ from trident_py import (
     TridentConfig,
     TridentTopology,
 )
-from trident_py.schema import schema_of
+from trident_py.rows.schema import schema_of
 from trident_py.spark.rowwise import is_rowwise
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -57,7 +57,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trident_py.states.sqlite.BUSY_SECS", 0.1)
+    monkeypatch.setattr("trident_py.states.sql.sqlite.BUSY_SECS", 0.1)
     path, spout, tried = tmp_path / "counts.db", FeederBatchSpout("word string"), threading.Event()
     handler = Announcing(tried)
     logging.getLogger("trident_py.runtime").addHandler(handler)

@@ -31,13 +31,13 @@ from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics, TopologyContext
 from trident_py.errors import FailedException
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics, TopologyContext
+from trident_py.interfaces.spouts import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
+from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.query import TridentQuery
-from trident_py.spouts.base import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
-from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.topology import TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

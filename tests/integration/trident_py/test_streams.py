@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
-from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
+from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.operations import Aggregator, GroupedMultiReducer, MultiReducer
+from trident_py.interfaces.spouts import IBatchSpout
 from trident_py.operations.assemblies import FirstN
-from trident_py.operations.base import Aggregator, GroupedMultiReducer, MultiReducer
 from trident_py.operations.builtin import Count, Equals, Max, Min, Sum
 from trident_py.planner.plan import check, plan
-from trident_py.row import Row, rows_of
-from trident_py.schema import arrow_table, schema_of
-from trident_py.spouts.base import IBatchSpout
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -15,7 +15,7 @@ import pytest
 from attrs import define, evolve, field
 from pyspark.sql import SparkSession
 
-from tests.unit.trident_py.states.postgres_rows import select as rows_of_table
+from tests.unit.trident_py.states.sql.postgres_rows import select as rows_of_table
 from trident_py import (
     Aggregator,
     Count,

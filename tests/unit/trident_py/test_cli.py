@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.access import ZooKeeperAccess, ZooKeeperTLS
+from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS
 from trident_py.cli import main
 from trident_py.cli.app import _parser
 from trident_py.cli.doctor import _java, _numbers, _requirement, _satisfies, _state_dir, _workers

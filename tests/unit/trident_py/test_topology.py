@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trident_py.collector import TridentCollector
 from trident_py.errors import TopologyError
-from trident_py.spouts.base import IBatchSpout
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.spouts import IBatchSpout
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.topology import TridentTopology
 

@@ -9,7 +9,7 @@ from attrs import define
 
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.lines import file_errors, is_compressed, last_line_end, line_end
+from trident_py.spouts.files.lines import file_errors, is_compressed, last_line_end, line_end
 
 SETTLED_SECS = 2.0
 """How long a file must be left alone until its last line is taken without a line feed, or it is taken as compressed."""

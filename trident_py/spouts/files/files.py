@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import CursorCoordinator
 from coordinators.canonical import Json
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
 from trident_py.errors import TopologyError
-from trident_py.schema import shown
-from trident_py.spouts.base import Emitter, ITridentSpout
-from trident_py.spouts.lines import LineReader, Piece, is_compressed
-from trident_py.spouts.paths import PathPattern
-from trident_py.spouts.tails import Tail
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout
+from trident_py.rows.schema import shown
+from trident_py.spouts.files.cursor import Tail
+from trident_py.spouts.files.lines import LineReader, Piece, is_compressed
+from trident_py.spouts.files.paths import PathPattern
 
 log = logging.getLogger(__name__)
 

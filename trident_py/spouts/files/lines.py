@@ -21,7 +21,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from trident_py.errors import SpoutError
-from trident_py.spouts.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.hashing import hash_bytes, seed_of
 
 SCHEMA = pa.schema(
     [

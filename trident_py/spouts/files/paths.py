@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import frozen
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.schema import shown
+from trident_py.rows.schema import shown
 
 _MAGIC = re.compile(r"[*?[]")
 _ANY_DEPTH = "**"

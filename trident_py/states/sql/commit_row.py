@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import evolve, frozen
 
 from trident_py.errors import StateError
-from trident_py.sinks.base import CommitToken, TopologyKey
+from trident_py.interfaces.sinks import CommitToken, TopologyKey
 from trident_py.states.fenced import Fence
 
 

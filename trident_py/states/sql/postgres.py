@@ -8,14 +8,14 @@ from attrs import Factory, evolve, field, frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.secret import Secret, as_secret
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import ConfigError, StateError
-from trident_py.states.base import StateFactory, StateKind
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import StateFactory, StateKind
 
 if TYPE_CHECKING:
-    from trident_py.states.postgres_state import PostgresMapState
-    from trident_py.states.postgres_table import Table
+    from trident_py.states.sql.postgres_state import PostgresMapState
+    from trident_py.states.sql.postgres_table import Table
 
 
 @frozen
@@ -50,8 +50,8 @@ class PostgresState(StateFactory):
 
     def __attrs_post_init__(self) -> None:
         try:
-            from trident_py.states.postgres_client import Target
-            from trident_py.states.postgres_table import check_table
+            from trident_py.states.sql.postgres_client import Target
+            from trident_py.states.sql.postgres_table import check_table
         except ImportError as error:
             raise ConfigError(f"PostgresState needs psycopg ({error}): pip install 'trident-py[postgres]'") from error
         check_table(self.table)
@@ -68,7 +68,7 @@ class PostgresState(StateFactory):
         Raises:
             StateError: a column can't hold such a type, or can't have such a name.
         """
-        from trident_py.states.postgres_table import Table
+        from trident_py.states.sql.postgres_table import Table
 
         return evolve(self, schema=Table.of(self.table, keys, value))
 
@@ -76,8 +76,8 @@ class PostgresState(StateFactory):
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> PostgresMapState:
         """The state; it connects when it recovers."""
-        from trident_py.states.postgres_client import Target
-        from trident_py.states.postgres_state import PostgresMapState
+        from trident_py.states.sql.postgres_client import Target
+        from trident_py.states.sql.postgres_state import PostgresMapState
 
         target = Target(self.dsn)
         if self._schema is None:

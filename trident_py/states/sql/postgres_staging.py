@@ -11,10 +11,10 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark import TaskContext
 
-from trident_py.row import column_values
+from trident_py.rows.row import column_values
 from trident_py.states.keys import encode_keys
-from trident_py.states.postgres_client import GONE, Link, Target, explained
-from trident_py.states.postgres_table import Staging
+from trident_py.states.sql.postgres_client import GONE, Link, Target, explained
+from trident_py.states.sql.postgres_table import Staging
 
 REPORTS = "task bigint, rows bigint, checksum string"
 """What a task tells the driver: which it was, how many rows it stored, and what PostgreSQL made of them."""

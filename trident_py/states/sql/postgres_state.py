@@ -16,15 +16,15 @@ from attrs import evolve
 from pyspark.sql import DataFrame
 
 from trident_py.errors import FailedException, StateError, StoreBusyException
-from trident_py.operations.base import CombinerAggregator
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
-from trident_py.states.books import Book, TableStep
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
-from trident_py.states.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
-from trident_py.states.postgres_staging import REPORTS, StagingTask
-from trident_py.states.postgres_table import Staging, Table, rows_of
+from trident_py.states.sql.commit_row import Book, TableStep
+from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
+from trident_py.states.sql.postgres_staging import REPORTS, StagingTask
+from trident_py.states.sql.postgres_table import Staging, Table, rows_of
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from psycopg import sql
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.books import Book
-from trident_py.states.columns import TypedColumn, check_distinct, declared, exact_decimal
+from trident_py.states.sql.columns import TypedColumn, check_distinct, declared, exact_decimal
+from trident_py.states.sql.commit_row import Book
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes

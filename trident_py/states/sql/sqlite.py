@@ -18,17 +18,17 @@ from uuid import uuid4
 from attrs import Factory, evolve, field, frozen
 from pyspark.sql.types import StructField, StructType
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import FailedException, StateError
-from trident_py.operations.base import CombinerAggregator
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.base import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
-from trident_py.states.books import Book, TableStep
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
-from trident_py.states.sqlite_errors import explained
-from trident_py.states.sqlite_table import Table, check_name
+from trident_py.states.sql.commit_row import Book, TableStep
+from trident_py.states.sql.sqlite_errors import explained
+from trident_py.states.sql.sqlite_table import Table, check_name
 
 BUSY_SECS = 10.0
 """How long a commit waits for another process that writes to the same database."""

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.columns import Convert, TypedColumn, check_distinct, declared, exact_decimal
+from trident_py.states.sql.columns import Convert, TypedColumn, check_distinct, declared, exact_decimal
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})

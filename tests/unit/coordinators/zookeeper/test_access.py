@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coordinators.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
 from coordinators.errors import ConfigError
 from coordinators.secret import Secret
+from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
 from tests.servers.certificates import Authority
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.errors import MetadataError
-from coordinators.znodes import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
+from coordinators.zookeeper.znodes import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = (

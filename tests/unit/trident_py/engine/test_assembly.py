@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from attrs import define
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.engine.assembly import participant_of, states_of
 from trident_py.errors import StateError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import ReadOnlyState, Snapshottable, State, StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.base import ReadOnlyState, Snapshottable, State, StateFactory
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.engine.assembly import participant_of
 from trident_py.engine.states import StateParticipant
 from trident_py.errors import TopologyError
+from trident_py.graph.queries import state_queries
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.states import QueryFunction, State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
 from trident_py.planner.plan import plan
-from trident_py.planner.queries import state_queries
-from trident_py.schema import schema_of
-from trident_py.sinks.base import SinkTransaction, TransactionKey
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
-from trident_py.states.base import QueryFunction, State, StateFactory, StateUpdater
 from trident_py.states.maps import OpaqueMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.parts import PartitionedState, gathered, spread
-from trident_py.stream import Stream, TridentState
+from trident_py.streams.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
 
 

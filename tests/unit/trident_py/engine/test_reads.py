@@ -10,18 +10,18 @@ import pytest
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.record import CommitPin, CoordinatorRecord
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.engine.assembly import torn_upto
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.states import AggregateParticipant
 from trident_py.errors import TridentError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
-from trident_py.schema import schema_of
-from trident_py.states.base import StateFactory
+from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
+from trident_py.states.sql.sqlite import SQLiteState
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.notices import Acked, Notice
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import TridentSpoutCoordinator
-from trident_py.collector import TridentCollector
-from trident_py.context import Metrics
 from trident_py.engine.bolt_executor import Processed
 from trident_py.engine.emitted import SMALL_ROWS
 from trident_py.engine.participants import Participant
@@ -25,9 +23,11 @@ from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
-from trident_py.schema import schema_of
-from trident_py.sinks.base import SinkTransaction, TransactionKey
-from trident_py.spouts.base import Emitter
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.spouts import Emitter
+from trident_py.rows.schema import schema_of
 
 WITHIN_SECS = 60
 

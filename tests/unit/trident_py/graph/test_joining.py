@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from trident_py.errors import TopologyError
+from trident_py.graph.joining import Join, Merge
 from trident_py.operations.builtin import Count
-from trident_py.planner.joining import Join, Merge
 from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trident_py.collector import TridentCollector
 from trident_py.errors import TopologyError
-from trident_py.operations.base import GroupedMultiReducer, MultiReducer
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
 from trident_py.errors import RequestError, TopologyError, TridentError
+from trident_py.graph.queries import StateQuery, requests
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import TopologyKey
+from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, ReadOnlyState, StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
 from trident_py.planner.plan import plan
-from trident_py.planner.queries import StateQuery, requests
-from trident_py.schema import schema_of
-from trident_py.sinks.base import TopologyKey
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
-from trident_py.states.base import QueryFunction, ReadOnlyMapState, ReadOnlyState, StateFactory
 from trident_py.states.maps import OpaqueMap, SnapshottableMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.values import OpaqueValue

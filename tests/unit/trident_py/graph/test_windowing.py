@@ -17,32 +17,32 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from tests.unit.trident_py.planner.aggregators import Longest, Total
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
+from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.engine.states import UpdateCollector
 from trident_py.errors import StateError, TopologyError
-from trident_py.operations.base import Aggregator
+from trident_py.graph.aggregation import AnyAggregator
+from trident_py.graph.windowing import WindowState, window_state
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import Aggregator
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
+from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.states import FencedState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import Count, Max, Sum
-from trident_py.planner.aggregation import AnyAggregator
 from trident_py.planner.guarantees import guarantee, warnings
-from trident_py.planner.windowing import WindowState, window_state
-from trident_py.row import row_class
-from trident_py.schema import schema_of
-from trident_py.sinks.base import SinkTransaction, TopologyKey, TransactionKey
-from trident_py.spouts.base import Replay
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states import window_store
 from trident_py.states.backing import IBackingMap
-from trident_py.states.base import FencedState, StateFactory, StateKind, StateUpdater
 from trident_py.states.maps import OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
-from trident_py.states.window_store import LocalWindows
-from trident_py.stream import Stream
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
-from trident_py.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window
+from trident_py.windows import window_store
+from trident_py.windows.window_store import LocalWindows
+from trident_py.windows.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window
 
 TOPOLOGY = TopologyKey("windows", "8d1f", 1)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from coordinators.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
-from trident_py.config import RetryPolicy, TridentConfig
+from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
+from trident_py.interfaces.config import RetryPolicy, TridentConfig
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:

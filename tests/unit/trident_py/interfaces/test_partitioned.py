@@ -11,18 +11,18 @@ from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, halves
-from trident_py.collector import TridentCollector
-from trident_py.context import TopologyContext
 from trident_py.errors import MetadataError, SpoutError, StoreBusyException
-from trident_py.spouts.base import LearningEmitter
-from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
-from trident_py.spouts.partitioned import (
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.partitioned import (
     IOpaquePartitionedTridentSpout,
     IPartitionedTridentSpout,
     ISpoutPartition,
     PartitionedCoordinator,
     PartitionedEmitter,
 )
+from trident_py.interfaces.spouts import LearningEmitter
+from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 CALLS: list[str] = []
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
-from trident_py.operations.base import CombinerAggregator, Filter
+from trident_py.interfaces.operations import CombinerAggregator, Filter
 from trident_py.operations.builtin import Count, Debug, Equals, FilterNull, Max, Min, NativeAggregator, Negate, Sum
-from trident_py.row import row_class
-from trident_py.schema import schema_of, select
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import schema_of, select
 
 SOURCE = schema_of(
     "a tinyint, b bigint, c float, d double, e decimal(9, 2), f decimal(35, 3), g string, h array<int>, i boolean, "

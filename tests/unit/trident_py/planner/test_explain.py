@@ -5,17 +5,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tests.unit.trident_py.planner.aggregators import Longest
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
+from tests.unit.trident_py.worker.aggregators import Longest
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.spouts import IBatchSpout
+from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count, FilterNull
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.spouts.base import IBatchSpout
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
+from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from trident_py.collector import TridentCollector
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.spouts import IBatchSpout, Replay
+from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
 from trident_py.planner.guarantees import guarantee, warnings
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.spouts.base import IBatchSpout, Replay
 from trident_py.states.backing import IBackingMap
-from trident_py.states.base import StateFactory, StateKind
 from trident_py.states.maps import NonTransactionalMap, OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
+from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology
 
 

@@ -6,19 +6,19 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tests.unit.trident_py.planner.aggregators import Longest, Total
-from trident_py.collector import TridentCollector
-from trident_py.graph import Graph
+from tests.unit.trident_py.worker.aggregators import Longest, Total
+from trident_py.graph.graph import Graph
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout, Replay
+from trident_py.interfaces.states import StateUpdater
 from trident_py.operations.builtin import Count, Sum
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch, Plan, plan
-from trident_py.schema import schema_of
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.spouts.base import IBatchSpout, ITridentSpout, Replay
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.base import StateUpdater
 from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tests.unit.trident_py.planner.aggregators import Longest, Total
 from tests.unit.trident_py.planner.test_plan import Append, Nowhere
-from trident_py.operations.base import Aggregator
+from tests.unit.trident_py.worker.aggregators import Longest, Total
+from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Count, FilterNull, Max, Sum
 from trident_py.planner.plan import plan
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from trident_py.ddl import parse_ddl
 from trident_py.errors import TopologyError
+from trident_py.rows.ddl import parse_ddl
 
 NAMES = {
     "boolean": t.BooleanType(),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.canonical import canonical_json
-from trident_py.schema import schema_of
-from trident_py.spouts.json_rows import json_rows, rows_of_json
+from trident_py.rows.json_rows import json_rows, rows_of_json
+from trident_py.rows.schema import schema_of
 
 
 def through_json(ddl: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from trident_py.row import Row, column_values, row_class, rows_of
+from trident_py.rows.row import Row, column_values, row_class, rows_of
 
 
 def row(**values: object) -> Row:

@@ -11,8 +11,8 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import types as t
 
 from trident_py.errors import TopologyError
-from trident_py.row import row_class, rows_of
-from trident_py.schema import (
+from trident_py.rows.row import row_class, rows_of
+from trident_py.rows.schema import (
     append,
     arrow_array,
     arrow_schema,

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from attrs import define, field
 
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
-from trident_py.spouts.base import Emitter, ITridentSpout
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout
 
 CONF = TridentConfig()
 CONTEXT = TopologyContext("wordcount", "lines")

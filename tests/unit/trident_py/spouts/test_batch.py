@@ -4,10 +4,10 @@ from typing import Any
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted, halves
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
-from trident_py.spouts.base import IBatchSpout, Replay
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.spouts.batch import BatchSpoutAdapter
 
 

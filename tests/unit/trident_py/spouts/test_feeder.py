@@ -13,7 +13,7 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import emitted, halves
 from trident_py.errors import MetadataError, SpoutError
-from trident_py.spouts.base import Committing, ICommitterTridentSpout, Replay
+from trident_py.interfaces.spouts import Committing, ICommitterTridentSpout, Replay
 from trident_py.spouts.feeder import FEED_BYTES_MAX, FeederBatchSpout, FeederCommitterBatchSpout
 
 

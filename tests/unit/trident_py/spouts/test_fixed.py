@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import emitted, halves
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.spouts.base import Replay
+from trident_py.interfaces.spouts import Replay
 from trident_py.spouts.fixed import FixedBatchSpout
 
 

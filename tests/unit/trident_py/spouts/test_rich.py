@@ -7,8 +7,8 @@ from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted
-from trident_py.config import TridentConfig
-from trident_py.context import TopologyContext
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 from trident_py.spouts.rich import IRichSpout, RichSpoutAdapter, SpoutOutputCollector
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from trident_py.operations.base import CombinerAggregator
+from trident_py.interfaces.operations import CombinerAggregator
 
 
 class Adding(CombinerAggregator[Any]):

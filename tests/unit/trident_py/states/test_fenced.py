@@ -7,7 +7,7 @@ from attrs import evolve
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import FencedError, StateError
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
 from trident_py.states.fenced import Decision, Fence
 
 OURS = TopologyKey("wordcount", "8d1f", 2)

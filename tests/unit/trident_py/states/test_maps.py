@@ -10,11 +10,11 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import FailedException, StateError, TopologyError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import Key, StateKind
 from trident_py.states.backing import CachedMap, IBackingMap
-from trident_py.states.base import Key, StateKind
 from trident_py.states.maps import BackedMap, NonTransactionalMap, OpaqueMap, SnapshottableMap, TransactionalMap
 from trident_py.states.values import OpaqueValue, TransactionalValue
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
-from trident_py.sinks.base import SinkTransaction, TopologyKey, TransactionKey
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
 
 

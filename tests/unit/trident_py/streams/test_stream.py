@@ -7,24 +7,24 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
-from trident_py.collector import TridentCollector
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
+from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import StateError, TopologyError
-from trident_py.graph import Phase
-from trident_py.operations.base import Filter, Function
+from trident_py.graph.graph import Phase
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import Filter, Function
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count, FilterNull, Max, Negate, Sum
-from trident_py.row_stream import described
-from trident_py.schema import schema_of
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.base import State, StateFactory, StateUpdater
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.sqlite import SQLiteState
-from trident_py.stream import Stream, TridentState
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.streams.row_stream import described
+from trident_py.streams.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
-from trident_py.windows import TumblingCount
+from trident_py.windows.windows import TumblingCount
 
 
 class Lengths(Function):

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
+from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import TopologyError
+from trident_py.graph.partitioning import Partitioning, Repartition
+from trident_py.interfaces.operations import Assembly
 from trident_py.operations.assemblies import FirstN
-from trident_py.operations.base import Assembly
 from trident_py.operations.builtin import Count, Equals, Max, Negate, Sum
-from trident_py.planner.partitioning import Partitioning, Repartition
 from trident_py.planner.plan import ancestry, plan
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
-from trident_py.stream import Stream
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import trident_py
 from trident_py import windows
 from trident_py.errors import TopologyError
-from trident_py.windows import (
+from trident_py.windows.windows import (
     MICROS,
     SlidingCount,
     SlidingDuration,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.collector import TridentCollector
-from trident_py.operations.base import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 
 
 class Longest(CombinerAggregator[str]):

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
-from tests.unit.trident_py.planner.aggregators import Longest, Sorted, Total
+from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.operations.builtin import Count
-from trident_py.planner import folds
-from trident_py.planner.folds import (
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import append, arrow_table, schema_of, select
+from trident_py.worker import accumulators
+from trident_py.worker.accumulators import (
     AggregatorFold,
     ChainFold,
     CombineFold,
@@ -22,9 +24,7 @@ from trident_py.planner.folds import (
     MergeFold,
     ReduceFold,
 )
-from trident_py.planner.pipeline import CHUNK_ROWS, NO_ROW, RowPipeline
-from trident_py.row import rows_of
-from trident_py.schema import append, arrow_table, schema_of, select
+from trident_py.worker.pipeline import CHUNK_ROWS, NO_ROW, RowPipeline
 
 SOURCE = schema_of("word string, n bigint")
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "bb", "cc", None]), st.none() | st.integers(-9, 9)), max_size=30)
@@ -123,7 +123,7 @@ def test_many_groups_are_given_in_pieces() -> None:
 
 
 def test_partial_values_are_passed_on_when_they_become_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folds, "GROUPS_MAX", 2)
+    monkeypatch.setattr(accumulators, "GROUPS_MAX", 2)
     combine = stage(CombineFold(Longest()), "longest string", ("word",), in_fields=("word",), partial=True)
     rows = [(word, 1) for word in "abcab"]
     assert run(combine, rows, size=1) == [(word, word) for word in "abcab"]

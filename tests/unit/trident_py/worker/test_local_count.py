@@ -5,11 +5,11 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from trident_py.planner.pipeline import RowPipeline
-from trident_py.planner.rowwise import flat_map_rows, map_rows
-from trident_py.planner.tally import TALLY_ROWS, TallyStage, can_tally
-from trident_py.row import rows_of
-from trident_py.schema import arrow_table, schema_of
+from trident_py.graph.rowwise import flat_map_rows, map_rows
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.worker.local_count import TALLY_ROWS, TallyStage, can_tally
+from trident_py.worker.pipeline import RowPipeline
 
 LINES = schema_of("value string")
 

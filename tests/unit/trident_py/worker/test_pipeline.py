@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_py.planner.pipeline import CHUNK_BYTES, CHUNK_ROWS, RowPipeline, chunks, collector_paused
-from trident_py.planner.steps import FilterStep, FlatMapStep, MapStep, ProjectStep
-from trident_py.row import rows_of
-from trident_py.schema import arrow_schema, arrow_table, schema_of, select
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, select
+from trident_py.worker.pipeline import CHUNK_BYTES, CHUNK_ROWS, RowPipeline, chunks, collector_paused
+from trident_py.worker.steps import FilterStep, FlatMapStep, MapStep, ProjectStep
 
 LINES = schema_of("value string, position bigint")
 

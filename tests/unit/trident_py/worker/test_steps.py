@@ -7,10 +7,12 @@ import pytest
 from attrs import frozen
 from pyspark.sql.types import StructType
 
-from trident_py.collector import TridentCollector
 from trident_py.errors import FailedException
-from trident_py.operations.base import Function
-from trident_py.planner.steps import (
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Function
+from trident_py.rows.row import Row, row_class
+from trident_py.rows.schema import append, schema_of, select
+from trident_py.worker.steps import (
     EachStep,
     FilterStep,
     FlatMapStep,
@@ -20,8 +22,6 @@ from trident_py.planner.steps import (
     RowCollector,
     Step,
 )
-from trident_py.row import Row, row_class
-from trident_py.schema import append, schema_of, select
 
 SOURCE = schema_of("word string, n int")
 NAMES = ("word", "n")

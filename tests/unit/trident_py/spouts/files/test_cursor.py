@@ -8,8 +8,8 @@ import pytest
 
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts import tails
-from trident_py.spouts.tails import SETTLED_SECS, Tail
+from trident_py.spouts.files import cursor
+from trident_py.spouts.files.cursor import SETTLED_SECS, Tail
 
 YOUNG, OLD = 0.0, SETTLED_SECS + 1
 """How long after it was written to a file is looked at, in seconds."""
@@ -141,7 +141,7 @@ def test_a_compressed_file_is_taken_whole_once_it_was_left_alone_and_never_again
 def test_a_line_without_end_is_taken_for_a_mistake(
     file: Path, content: bytes, settled: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(cursor, "LINE_BYTES_MAX", 100)
     file.write_bytes(content)
     with pytest.raises(SpoutError, match="has a line of more than 100 bytes; move it out of the pattern"):
         next_end(looked_at(file), settled, 50)

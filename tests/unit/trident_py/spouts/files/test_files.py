@@ -21,12 +21,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, emitted, halves
-from tests.unit.trident_py.spouts.test_lines import expected
+from tests.unit.trident_py.spouts.files.test_lines import expected
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.spouts import files
-from trident_py.spouts.base import Replay
-from trident_py.spouts.files import FileSpout, shares
-from trident_py.spouts.lines import Piece
+from trident_py.interfaces.spouts import Replay
+from trident_py.spouts.files import files
+from trident_py.spouts.files.files import FileSpout, shares
+from trident_py.spouts.files.lines import Piece
 
 Row = tuple[str, str, int]
 

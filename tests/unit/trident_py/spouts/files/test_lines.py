@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident_py.errors import SpoutError
-from trident_py.spouts import lines
-from trident_py.spouts.lines import LineReader, Piece, is_compressed, last_line_end, line_end
+from trident_py.spouts.files import lines
+from trident_py.spouts.files.lines import LineReader, Piece, is_compressed, last_line_end, line_end
 
 Line = tuple[str, int]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.spouts.paths import PathPattern
+from trident_py.spouts.files.paths import PathPattern
 
-ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[5])}
 
 
 def found(directory: Path, pattern: str) -> list[str]:
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_utf8_is_shown(tmp_path: Path) -> None:
 
 AS_NOBODY = """
 import os, sys
-from trident_py.spouts.paths import PathPattern, SpoutError
+from trident_py.spouts.files.paths import PathPattern, SpoutError
 if os.geteuid() == 0:  # root may read anything
     os.setgroups([])
     os.setgid(65534)

@@ -11,14 +11,14 @@ import psycopg
 from pyspark.sql.types import StructType
 
 from tests.unit.trident_py.states.aggregators import Adding
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
-from trident_py.operations.base import CombinerAggregator
-from trident_py.schema import arrow_table, schema_of
-from trident_py.sinks.base import SinkTransaction
-from trident_py.states.postgres import PostgresState
-from trident_py.states.postgres_staging import StagingTask
-from trident_py.states.postgres_state import PostgresMapState
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.postgres_staging import StagingTask
+from trident_py.states.sql.postgres_state import PostgresMapState
 
 Report = tuple[int, int, str]
 

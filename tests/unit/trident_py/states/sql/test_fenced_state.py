@@ -26,16 +26,16 @@ from hypothesis.stateful import (
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import FencedError, StateError
-from trident_py.operations.base import CombinerAggregator
-from trident_py.schema import schema_of
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
-from trident_py.states.base import FencedState, RunState, StateFactory
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
+from trident_py.interfaces.states import FencedState, RunState, StateFactory
+from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.postgres import PostgresState
-from trident_py.states.sqlite import SQLiteState
+from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.sqlite import SQLiteState
 
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
 

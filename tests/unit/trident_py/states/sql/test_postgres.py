@@ -23,7 +23,7 @@ from pyspark.sql.types import StringType, StructField
 
 from tests.servers.postgresql import PASSWORD
 from tests.unit.trident_py.states.aggregators import Adding
-from tests.unit.trident_py.states.postgres_rows import (
+from tests.unit.trident_py.states.sql.postgres_rows import (
     commit,
     merge,
     opened,
@@ -33,17 +33,17 @@ from tests.unit.trident_py.states.postgres_rows import (
     tables,
     wait_for_lock,
 )
-from tests.unit.trident_py.states.test_sqlite import TOPOLOGY, transaction
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import CommitToken, TopologyKey
 from trident_py.operations.builtin import Count
-from trident_py.schema import schema_of
-from trident_py.sinks.base import CommitToken, TopologyKey
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states import postgres_client, postgres_staging
-from trident_py.states.postgres import PostgresState
-from trident_py.states.postgres_table import Table, check_table, column_of
+from trident_py.states.sql import postgres_client, postgres_staging
+from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.postgres_table import Table, check_table, column_of
 from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.postgres
@@ -511,7 +511,7 @@ def test_without_psycopg_it_says_what_to_install() -> None:
         "try: trident_py.PostgresState('dbname=x', table='counts')\n"
         "except trident_py.ConfigError as error: print(error)"
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[5])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert "pip install 'trident-py[postgres]'" in done.stdout
 

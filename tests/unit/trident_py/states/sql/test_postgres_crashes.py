@@ -14,7 +14,7 @@ import pytest
 from tests.servers.postgresql import PostgresServer
 from tests.servers.proxy import CommitProxy, commit_proxy, hang_up
 from tests.unit.trident_py.states.aggregators import Adding
-from tests.unit.trident_py.states.postgres_rows import (
+from tests.unit.trident_py.states.sql.postgres_rows import (
     WORDS,
     commit,
     merge,
@@ -25,11 +25,11 @@ from tests.unit.trident_py.states.postgres_rows import (
     tables,
     wait_for_lock,
 )
-from tests.unit.trident_py.states.test_sqlite import TOPOLOGY, transaction
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
-from trident_py.sinks.base import CommitToken
-from trident_py.states import postgres_staging
-from trident_py.states.postgres_state import PostgresMapState
+from trident_py.interfaces.sinks import CommitToken
+from trident_py.states.sql import postgres_staging
+from trident_py.states.sql.postgres_state import PostgresMapState
 
 pytestmark = pytest.mark.postgres
 BOOKS = ["_trident", "counts"]

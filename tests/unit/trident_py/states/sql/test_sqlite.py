@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding
-from trident_py.config import TridentConfig
-from trident_py.context import Metrics
 from trident_py.errors import FailedException, FencedError, StateError
-from trident_py.schema import schema_of
-from trident_py.sinks.base import CommitToken, SinkTransaction, TopologyKey, TransactionKey
-from trident_py.states import sqlite
-from trident_py.states.sqlite import SQLiteMapState, SQLiteState
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
+from trident_py.rows.schema import schema_of
+from trident_py.states.sql import sqlite
+from trident_py.states.sql.sqlite import SQLiteMapState, SQLiteState
 
-ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[5])}
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
 
 
@@ -276,7 +276,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 AS_NOBODY = """
 import os, sys
-from tests.unit.trident_py.states.test_sqlite import TOPOLOGY, Path, StateError, opened
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, Path, StateError, opened
 if os.geteuid() == 0:  # root may write anywhere
     os.setgroups([])
     os.setgid(65534)
@@ -392,7 +392,7 @@ def test_a_bad_table_name_and_a_path_without_file_are_refused_where_they_are_wri
 
 COMMIT_FOR_EVER = """
 import itertools, sys
-from tests.unit.trident_py.states.test_sqlite import TOPOLOGY, Adding, Path, opened, transaction
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, Adding, Path, opened, transaction
 epoch = int(sys.argv[2])
 with opened(Path(sys.argv[1])) as state:
     token = state.recover(TOPOLOGY, epoch)

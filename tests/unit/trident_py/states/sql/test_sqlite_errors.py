@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from trident_py.errors import FailedException, StateError
-from trident_py.states.sqlite_errors import explained
+from trident_py.states.sql.sqlite_errors import explained
 
 
 def raised(code: int) -> sqlite3.Error:

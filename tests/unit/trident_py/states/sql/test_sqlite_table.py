@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.schema import schema_of
-from trident_py.states.sqlite_table import Column, Table, check_name, column_of
+from trident_py.rows.schema import schema_of
+from trident_py.states.sql.sqlite_table import Column, Table, check_name, column_of
 
 
 def column(ddl: str) -> Column:
