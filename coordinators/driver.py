@@ -19,6 +19,7 @@ from attrs import define, evolve, field
 from coordinators.acker import Acker, Completed
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
+from coordinators.definitions import Definitions
 from coordinators.errors import PoisonBatchError, SpoutError, TridentError
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import (
@@ -55,7 +56,6 @@ from coordinators.protocol import (
 )
 from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.retries import Retries
-from coordinators.spout_coordinator import Definitions
 from coordinators.store import RecordStore
 from coordinators.streams import BatchStreams
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 from coordinators.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.canonical import Json, canonical_json, content_hash
@@ -19,7 +19,10 @@ from coordinators.cursors import Cursors, CursorShard
 from coordinators.errors import MetadataError
 from coordinators.fingerprint import Fingerprint
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``; releases that know it alone refuse 2 by name."""
+
 INLINE_BYTES_MAX = 4 * 1024
 
 
@@ -29,6 +32,25 @@ class CommitPin:
 
     attempt: TransactionAttempt
     hash: str
+
+
+@frozen
+class Failure:
+    """What went wrong with a transaction that is not committed.
+
+    Attributes:
+        count: failures of its own since it was last committed or given another try; what `Retries` counts.
+        attempt_id: the attempt that failed last; -1: its definition did.
+        cause: the last error, as text.
+        since: when it failed for the first time, seconds since 1970 by the leader's clock; shown, never compared.
+        last: when it failed last, likewise.
+    """
+
+    count: int
+    attempt_id: int
+    cause: str
+    since: float
+    last: float
 
 
 @frozen
@@ -47,6 +69,12 @@ class CoordinatorRecord:
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
         fingerprints: what the rows of an attempt were, by txid, then by spout; of transactions that are not committed.
+        failures: by txid, of transactions that have failed and are not committed.
+        times: by txid, the transaction's time in milliseconds since 1970, fixed when it was first admitted; of the
+            active transactions and the one before them.
+        declared: what the topology consisted of at its last start, by kind and name; None: a release wrote this record
+            that kept no such thing.
+        accepted: the changes that a user has accepted, in the order of their use; each is used once.
     """
 
     epoch: int
@@ -59,6 +87,10 @@ class CoordinatorRecord:
     cursors: Mapping[str, Cursors] = field(factory=dict)
     success_upto: int = INITIAL_TXID - 1
     fingerprints: Mapping[int, Mapping[str, Fingerprint]] = field(factory=dict)
+    failures: Mapping[int, Failure] = field(factory=dict)
+    times: Mapping[int, int] = field(factory=dict)
+    declared: Mapping[str, Json] | None = None
+    accepted: tuple[str, ...] = ()
 
 
 @frozen
@@ -76,39 +108,47 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         MetadataError: some metadata is not JSON.
     """
     blobs: dict[str, str] = {}
-    metadata: dict[str, Json] = {
-        str(txid): {
-            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, blobs)
-            for spout, definition in definitions.items()
-        }
-        for txid, definitions in record.metadata.items()
-    }
-    cursors: dict[str, Json] = {}
-    for spout, positions in record.cursors.items():
-        names = {f"cursors.{spout}.{shard.name}": shard.text for shard in positions.shards}
-        blobs.update(names)
-        cursors[spout] = list(names)
     body: dict[str, Json] = {
         "version": RECORD_VERSION,
         "epoch": record.epoch,
         "seq": record.seq,
         "current_txid": record.current_txid,
         "attempt_ids": {str(txid): attempt_id for txid, attempt_id in sorted(record.attempt_ids.items())},
-        "metadata": metadata,
+        "metadata": _metadata(record, blobs),
         "committing": [
             {"txid": pin.attempt.txid, "attempt": pin.attempt.attempt_id, "hash": pin.hash} for pin in record.committing
         ],
         "states": dict(record.states),
-        "cursors": cursors,
+        "cursors": {spout: _cursors(spout, positions, blobs) for spout, positions in record.cursors.items()},
         "success_upto": record.success_upto,
         "fingerprints": {
             str(txid): {spout: [each.rows, each.sum] for spout, each in seen.items()}
             for txid, seen in record.fingerprints.items()
         },
-        "blobs": {name: content_hash(text) for name, text in blobs.items()},
+        "failures": {str(txid): asdict(failure) for txid, failure in sorted(record.failures.items())},
+        "times": {str(txid): time for txid, time in sorted(record.times.items())},
+        "declared": None if record.declared is None else _inline_or_blob("declared", dict(record.declared), blobs),
+        "accepted": list(record.accepted),
     }
+    body["blobs"] = {name: content_hash(text) for name, text in blobs.items()}
     body["crc"] = content_hash(canonical_json(body))
     return EncodedRecord(canonical_json(body), blobs)
+
+
+def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+    return {
+        str(txid): {
+            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, blobs)
+            for spout, definition in definitions.items()
+        }
+        for txid, definitions in record.metadata.items()
+    }
+
+
+def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
+    names = {f"cursors.{spout}.{shard.name}": shard.text for shard in positions.shards}
+    blobs.update(names)
+    return list(names)
 
 
 def _inline_or_blob(name: str, definition: Json, blobs: dict[str, str]) -> Json:
@@ -138,9 +178,8 @@ def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRec
 
 
 def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRecord:
-    def definition(entry: dict[str, Any]) -> Json:
-        value: Json = json.loads(blobs[entry["blob"]]) if "blob" in entry else entry["value"]
-        return value
+    def definition(entry: dict[str, Any]) -> Any:
+        return json.loads(blobs[entry["blob"]]) if "blob" in entry else entry["value"]
 
     def positions(names: list[str]) -> Cursors:
         return Cursors(tuple(CursorShard.parse(name.rpartition(".")[2], blobs[name]) for name in names))
@@ -164,6 +203,10 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
             int(txid): {spout: Fingerprint(*each) for spout, each in seen.items()}
             for txid, seen in body.get("fingerprints", {}).items()
         },
+        failures={int(txid): Failure(**failure) for txid, failure in body.get("failures", {}).items()},
+        times={int(txid): time for txid, time in body.get("times", {}).items()},
+        declared=definition(body["declared"]) if body.get("declared") else None,
+        accepted=tuple(body.get("accepted", ())),
     )
 
 
@@ -174,8 +217,12 @@ def _verified(head: str, where: str) -> dict[str, Any]:
         raise _unreadable(where, f"it is not JSON ({error})") from error
     if not isinstance(body, dict) or "version" not in body:
         raise _unreadable(where, "it is not a coordinator record")
-    if body["version"] != RECORD_VERSION:
-        raise _unreadable(where, f"it has version {body['version']!r}, this release reads version {RECORD_VERSION}")
+    if body["version"] not in READABLE_VERSIONS:
+        raise _unreadable(
+            where,
+            f"it has version {body['version']!r}, this release reads version {RECORD_VERSION} and older; a newer "
+            f"release wrote it, run that one",
+        )
     crc = body.pop("crc", None)
     if crc != content_hash(canonical_json(body)):
         raise _unreadable(where, "its checksum does not match its content")

@@ -159,7 +159,7 @@ FLOORS = """
     coordinators.zookeeper
     coordinators
 """
-"""The folders of the product, and the modules at the root of `trident_py`, top down; none imports from a floor above."""
+"""The folders of the product and the root modules of `trident_py`, top down; none imports from a floor above."""
 
 
 def floors() -> dict[str, int]:

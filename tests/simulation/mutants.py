@@ -8,12 +8,13 @@ from typing import Any
 from attrs import evolve
 
 from coordinators.acker import Acker, Completed, Outcome
+from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
-from coordinators.spout_coordinator import Ask, Definitions
+from coordinators.spout_coordinator import Ask
 from coordinators.takeover import recover
 from coordinators.zookeeper.leadership import ZooKeeperRecordStore
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step

@@ -17,6 +17,7 @@ from coordinators.record import (
     CommitPin,
     CoordinatorRecord,
     EncodedRecord,
+    Failure,
     blob_names,
     decode,
     encode,
@@ -24,6 +25,7 @@ from coordinators.record import (
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.integers(0, 2**63)
+SECONDS = st.floats(0, 2**40)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 LARGE = st.just("x" * INLINE_BYTES_MAX)
 JSON = st.recursive(SCALARS | LARGE, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=5)
@@ -44,6 +46,10 @@ RECORDS = st.builds(
     fingerprints=st.dictionaries(
         COUNTS, st.dictionaries(TEXT, st.builds(Fingerprint, COUNTS, st.integers()), max_size=2), max_size=2
     ),
+    failures=st.dictionaries(COUNTS, st.builds(Failure, COUNTS, COUNTS, TEXT, SECONDS, SECONDS), max_size=2),
+    times=st.dictionaries(COUNTS, COUNTS, max_size=3),
+    declared=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
+    accepted=st.lists(TEXT, max_size=2).map(tuple),
 )
 
 
@@ -113,8 +119,8 @@ def test_a_part_that_is_missing_or_of_another_kind_is_found(record: CoordinatorR
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it is not a coordinator record"),
         ("{}", "it is not a coordinator record"),
-        ('{"version":2}', "it has version 2, this release reads version 1"),
-        ('{"version":1}', "its checksum does not match"),
+        ('{"version":3}', "it has version 3, this release reads version 2 and older; a newer release wrote it"),
+        ('{"version":2}', "its checksum does not match"),
     ],
 )
 def test_what_is_no_record_is_refused_with_the_reason_and_the_way_out(head: str, why: str) -> None:
