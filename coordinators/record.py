@@ -21,7 +21,7 @@ from coordinators.fingerprint import Fingerprint
 
 RECORD_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``; releases that know it alone refuse 2 by name."""
+"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``. Releases that know it alone refuse 2."""
 
 INLINE_BYTES_MAX = 4 * 1024
 
