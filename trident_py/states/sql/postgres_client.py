@@ -28,7 +28,9 @@ TAKEOVER_SECS = 60
 """How long a takeover waits for a transaction that it could not end."""
 
 IDLE_SECS = 30
-"""After this long in the middle of a transaction a process counts as paused: the server ends its transaction."""
+"""After this long in the middle of a transaction of our own statements a process counts as paused: the server ends it.
+
+Not where user code works between two statements, which may take as long as it wants: see `Link.begin`."""
 
 _CONNECTING = {
     "connect_timeout": 10,
@@ -161,10 +163,15 @@ def is_passing(error: psycopg.Error) -> bool:
 
 
 class Link:
-    """One connection that is made when it is first needed, and again after it broke. One transaction at a time."""
+    """One connection that is made when it is first needed, and again after it broke. One transaction at a time.
+
+    Attributes:
+        target: where to; may be replaced by one with the same DSN, which needs no other connection.
+        schema: in which its tables are found first; known once it has connected.
+    """
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
         self._connection: Connection | None = None
         self._lock = threading.RLock()
         self.schema: str | None = None
@@ -173,7 +180,7 @@ class Link:
     def transaction(self, lock_secs: float = LOCK_SECS) -> Iterator[Connection]:
         """A transaction around the block, committed at its end; given up where the block raises."""
         with self._lock:
-            connection = self.begin(lock_secs)
+            connection = self._begun(f"SET LOCAL lock_timeout = {int(lock_secs * 1000)}")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -181,15 +188,20 @@ class Link:
                 self.rollback()
                 raise
 
-    def begin(self, lock_secs: float = LOCK_SECS) -> Connection:
-        """The connection, in a new transaction; gives up one that was left open."""
+    def begin(self) -> Connection:
+        """The connection, in a new transaction; gives up one that was left open.
+
+        User code may work in it for as long as it wants. If its process is paused, it holds its locks until then, or
+        until a newer leader ends its connection.
+        """
+        return self._begun("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+    def _begun(self, setting: str) -> Connection:
         self.rollback()
         for last in (False, True):
             connection = self._connected()
             try:
-                connection.execute("BEGIN")
-                if lock_secs != LOCK_SECS:
-                    connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{int(lock_secs * 1000)}ms"])
+                connection.execute(f"BEGIN; {setting}", prepare=False)
                 return connection
             except psycopg.Error:
                 # It broke while nobody used it, or else so will the new one.
@@ -219,5 +231,7 @@ class Link:
         if self._connection is not None and self._connection.closed:
             self.close()
         if self._connection is None:
-            self._connection, self.schema = self._target.connect()
+            self._connection, self.schema = self.target.connect()
+        elif self._connection.info.parameter_status("application_name") != self.target.application:
+            self._connection.execute("SELECT set_config('application_name', %s, false)", [self.target.application])
         return self._connection

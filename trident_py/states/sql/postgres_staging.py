@@ -11,6 +11,7 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark import TaskContext
 
+from coordinators.secret import Secret
 from trident_py.rows.row import column_values
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.postgres_client import GONE, Link, Target, explained
@@ -20,7 +21,7 @@ REPORTS = "task bigint, rows bigint, checksum string"
 """What a task tells the driver: which it was, how many rows it stored, and what PostgreSQL made of them."""
 
 _ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("checksum", pa.string())])
-_links: dict[tuple[int, Target], Link] = {}
+_links: dict[tuple[int, Secret], Link] = {}
 
 
 @frozen
@@ -64,5 +65,7 @@ class StagingTask:
 
 
 def link_of(target: Target) -> Link:
-    """This process's connection; one that a parent process made is not ours to use."""
-    return _links.setdefault((os.getpid(), target), Link(target))
+    """This process's connection to the database, whatever states it stages for; one of a parent process isn't ours."""
+    link = _links.setdefault((os.getpid(), target.dsn), Link(target))
+    link.target = target  # under whose name newer leaders find it
+    return link

@@ -61,8 +61,8 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._connect_as(topology, epoch)
         try:
             with explained(where, self._target):
-                self._prepare(where)
                 self._end_older_leaders(epoch)
+                self._prepare(where)
                 with self._commits.transaction(TAKEOVER_SECS) as connection:
                     fence = self._take_over(connection, topology, epoch)
                 self._topology = topology.name

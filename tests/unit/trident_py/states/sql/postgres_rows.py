@@ -90,3 +90,13 @@ def wait_for_lock(dsn: str) -> None:
     deadline = time.monotonic() + 30
     while not select(dsn, waiting):
         assert time.monotonic() < deadline, "nobody waits"
+
+
+def wait_until_idle(dsn: str, millis: int) -> None:
+    """Until all other transactions of this database have been idle for so long by the server's clock, or are gone."""
+    busy = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+        "AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '1 ms' * "
+    )
+    while select(dsn, f"{busy}{millis}"):
+        pass

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.unit.trident_py.states.sql.postgres_rows import (
     staged_by,
     tables,
     wait_for_lock,
+    wait_until_idle,
 )
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
@@ -55,6 +57,32 @@ def _no_links_left() -> Iterator[None]:
     for link in postgres_staging._links.values():
         link.close()
     postgres_staging._links.clear()
+
+
+PAUSED = """
+import os, signal, sys
+from tests.unit.trident_py.states.sql.postgres_rows import commit, opened
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
+
+with opened(sys.argv[1]) as state:
+    state.recover(TOPOLOGY, 1)
+    commit(state, transaction(1), {"a": 1})
+    state.begin_transaction(transaction(2))
+    state.multi_update([("a",)], [lambda stored: os.kill(os.getpid(), signal.SIGSTOP)])
+"""
+
+
+@contextmanager
+def paused_leader(dsn: str) -> Iterator[None]:
+    """A leader of epoch 1 in a process of its own, stopped in the middle of its second transaction."""
+    leader = subprocess.Popen([sys.executable, "-c", PAUSED, dsn])
+    try:
+        _, status = os.waitpid(leader.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        yield
+    finally:
+        leader.kill()
+        leader.wait()
 
 
 # --- an ordinary table ------------------------------------------------------------------------------------------------
@@ -215,6 +243,30 @@ def test_a_takeover_ends_a_transaction_that_an_older_leader_left_open(postgres: 
         assert select(postgres, "SELECT word, count FROM counts") == [("a", 1)]
 
 
+def test_user_code_may_work_in_a_transaction_for_longer_than_the_server_lets_one_be_idle(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(postgres_client._SESSION, "idle_in_transaction_session_timeout", "10ms")
+
+    def slow(stored: int | None) -> int:
+        wait_until_idle(postgres, 200)
+        return (stored or 0) + 1
+
+    with opened(postgres) as state:
+        state.recover(TOPOLOGY, 1)
+        assert state.begin_transaction(transaction(1))
+        state.multi_update([("a",)], [slow])
+        state.end_transaction(transaction(1))
+        assert state.multi_get([("a",)]) == [1]
+
+
+def test_a_takeover_ends_what_a_paused_leader_holds_before_it_needs_a_lock_of_it(postgres: str) -> None:
+    with opened(postgres) as leader, paused_leader(postgres):
+        assert leader.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
+        commit(leader, transaction(2, epoch=2), {"a": 1})
+        assert leader.multi_get([("a",)]) == [2]
+
+
 def test_a_takeover_leaves_other_tables_and_topologies_alone(postgres: str) -> None:
     other = TopologyKey("other", "0a1b2c3d", 1)
     with opened(postgres) as first, opened(postgres, table="more") as second, opened(postgres, table="others") as third:
@@ -254,6 +306,34 @@ def test_attempts_are_staged_while_another_one_commits_but_not_past_a_takeover(p
         with pytest.raises(FencedError, match=r"attempt 3:0: .* epoch 2"):
             staging.result()
         assert tables(postgres) == ["_counts_1_2_0", "_trident", "counts"]
+
+
+def test_a_worker_has_one_connection_for_all_states_under_the_name_of_the_one_that_it_stages_for(postgres: str) -> None:
+    names = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
+    with opened(postgres) as one, opened(postgres, table="totals") as other:
+        seen = []
+        for number, state in enumerate((one, other, one)):
+            state.recover(TOPOLOGY, number + 1)
+            stage(state, transaction(1, epoch=number + 1), {"a": 1})
+            (link,) = postgres_staging._links.values()
+            with link.transaction() as connection:
+                pid = connection.info.backend_pid
+                seen.append((pid, *connection.execute(names, [pid]).fetchone()))  # type: ignore[misc]
+        assert len({pid for pid, _ in seen}) == 1
+        assert len({name for _, name in seen}) == 3
+
+
+def test_a_task_of_an_older_leader_is_ended_by_a_takeover_also_after_it_staged_for_another_state(postgres: str) -> None:
+    with opened(postgres) as old, opened(postgres, table="totals") as other, opened(postgres) as new:
+        old.recover(TOPOLOGY, 1)
+        other.recover(TOPOLOGY, 1)
+        stage(other, transaction(1), {"a": 1})
+        stage(old, transaction(1), {"a": 1})
+        (link,) = postgres_staging._links.values()
+        connection = link.begin()
+        new.recover(TOPOLOGY, 2)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
 
 
 def test_what_older_leaders_staged_is_swept_and_nothing_else(postgres: str) -> None:
