@@ -30,6 +30,7 @@ from coordinators.notices import (
     DefinitionNotice,
     ExtentsLearned,
     Failed,
+    FailureKind,
     Fingerprinted,
     IdleWanted,
     Notice,
@@ -163,8 +164,8 @@ class CoordinatorDriver:
                 return self._completed(
                     self.acker.ack(self._root(attempt, stream), took, made, reporter=reporter or took)
                 )
-            case Failed(attempt, cause, counts):
-                return self._failed(attempt, cause, counts, now)
+            case Failed(attempt, cause, kind):
+                return self._failed(attempt, cause, kind, now)
             case Defined() | NotReady() | DefinitionFailed() | ExtentsLearned() | Fingerprinted():
                 self._take_definition(notice, now)
             case SuccessDelivered(txid):
@@ -256,17 +257,19 @@ class CoordinatorDriver:
             cause = TimeoutError(
                 f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
             )
-            self._followups.extend(self._failed(attempt, cause, False, now))
+            self._followups.extend(self._failed(attempt, cause, FailureKind.INTERRUPTED, now))
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _failed(self, attempt: TransactionAttempt, cause: BaseException, counts: bool, now: float) -> Iterable[Event]:
+    def _failed(
+        self, attempt: TransactionAttempt, cause: BaseException, kind: FailureKind, now: float
+    ) -> Iterable[Event]:
         if not self.machine.is_live(attempt):
             log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, attempt)
             return ()
-        if isinstance(cause, TridentError):
-            raise cause  # one of the errors that no replay mends
-        self._note_failure(attempt.txid, str(attempt), cause, counts, now)
+        if kind is FailureKind.FATAL:
+            raise cause
+        self._note_failure(attempt.txid, str(attempt), cause, kind.counts, now)
         return (AttemptFailed(attempt),)
 
     def _note_failure(self, txid: int, what: str, cause: BaseException, counts: bool, now: float) -> None:

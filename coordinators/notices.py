@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
@@ -24,17 +25,34 @@ class Acked:
     reporter: str = ""
 
 
+class FailureKind(Enum):
+    """Why an attempt failed, judged by the place where it did: never by what an exception says."""
+
+    USER_CODE = "user code"
+    """The batch's own code or data: it counts against the batch's retry policy."""
+
+    UNREACHABLE = "unreachable"
+    """The source can't be reached just now: the batch waits for it, which doesn't count."""
+
+    INTERRUPTED = "interrupted"
+    """Something else broke it off, such as Spark, a busy store or silence: it is replayed, which doesn't count."""
+
+    FATAL = "fatal"
+    """No replay mends it: the topology ends with the cause."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts against the batch's retry policy."""
+        return self is FailureKind.USER_CODE
+
+
 @frozen
 class Failed:
-    """``attempt`` cannot be finished.
-
-    Attributes:
-        counts: whether the batch's own code raised it, so that it counts against the batch's retry policy.
-    """
+    """``attempt`` cannot be finished."""
 
     attempt: TransactionAttempt
     cause: BaseException
-    counts: bool = True
+    kind: FailureKind = FailureKind.USER_CODE
 
 
 @frozen

@@ -11,7 +11,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.fingerprint import Fingerprint
-from coordinators.notices import Acked, ExtentsLearned, Failed, Fingerprinted, Notice, SuccessDelivered
+from coordinators.notices import Acked, ExtentsLearned, Failed, FailureKind, Fingerprinted, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 from tests.simulation.partitions import Sent, emitted
@@ -137,7 +137,8 @@ class Plane:
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
-            self.report(Failed(attempt, error, counts=True))
+            kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
+            self.report(Failed(attempt, error, kind))
             return
         # One edge from each spout to each store's job.
         number = list(world.sources).index(spout)
@@ -198,7 +199,7 @@ class Plane:
         if work.cancelled and not world.chance.happens("job goes on"):
             return
         if alone and world.chance.happens("job fails"):
-            self.report(Failed(work.attempt, RuntimeError("an executor was lost"), counts=False))
+            self.report(Failed(work.attempt, RuntimeError("an executor was lost"), FailureKind.INTERRUPTED))
             return
         if tx.epoch < store.highest_epoch:
             return  # A staging area is made by the leader, under the fence.
@@ -267,7 +268,8 @@ class Plane:
             self._end_commit()
 
     def _fail_commit(self, error: BaseException) -> None:
-        self.process.deliver(Failed(self.commits[0].attempt, error, counts=False))
+        kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.INTERRUPTED
+        self.process.deliver(Failed(self.commits[0].attempt, error, kind))
         self._end_commit()
 
     def _end_commit(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinators.notices import Failed
+from coordinators.notices import Failed, FailureKind
 from tests.simulation.oracle import BASE
 from tests.simulation.scope import Scope, choices_of
 from tests.simulation.world import Event, World
@@ -90,7 +90,7 @@ def _happen(world: World, event: Event) -> None:
         case "silence":
             budgets["timeout"] -= 1
             number, attempt = event.arguments
-            world.processes[number].deliver(Failed(attempt, TimeoutError("silence"), counts=False))
+            world.processes[number].deliver(Failed(attempt, TimeoutError("silence"), FailureKind.INTERRUPTED))
         case _:
             _remove(world, event)
             world.happen(event)
@@ -124,6 +124,6 @@ def _all_fall_silent(world: World) -> bool:
         if not process.is_alive or driver is None:
             continue
         for entry in list(driver.machine.active.values())[:1]:
-            process.deliver(Failed(entry.attempt, TimeoutError("silence"), counts=False))
+            process.deliver(Failed(entry.attempt, TimeoutError("silence"), FailureKind.INTERRUPTED))
             is_anybody_busy = True
     return is_anybody_busy

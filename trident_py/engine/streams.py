@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
+from coordinators.notices import Acked, Broken, Failed, FailureKind, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
@@ -28,7 +28,7 @@ from trident_py.engine.gathering import Gathering
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
+from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException, TridentError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.worker.steps import blamed
 
@@ -363,7 +363,8 @@ class TopologyStreams:
         where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
         cause, counts = self.understood(error, where)
         log.debug("%s failed", where, exc_info=error)
-        self.post(Failed(attempt, cause, counts))
+        counted = FailureKind.USER_CODE if counts else FailureKind.INTERRUPTED
+        self.post(Failed(attempt, cause, FailureKind.FATAL if isinstance(cause, TridentError) else counted))
 
     def _committers(self) -> list[int]:
         return [branch for branch, participant in enumerate(self.participants) if participant.commits]

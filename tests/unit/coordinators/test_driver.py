@@ -15,6 +15,7 @@ from coordinators.notices import (
     Broken,
     ExtentsLearned,
     Failed,
+    FailureKind,
     Fingerprinted,
     IdleWanted,
     PauseRequested,
@@ -117,7 +118,7 @@ def test_failures_of_spark_and_collateral_replays_do_not_count() -> None:
     world = World().start(max_spout_pending=2)
     world.settle()
     for tries in range(20):
-        world.settle(Failed(attempt(f"1:{tries}"), OSError("executor lost"), counts=False))
+        world.settle(Failed(attempt(f"1:{tries}"), OSError("executor lost"), FailureKind.INTERRUPTED))
         assert world.after(60) == [f"BATCH 1:{tries + 1}", f"BATCH 2:{tries + 1}"]
 
 
@@ -125,7 +126,7 @@ def test_the_wait_before_a_replay_doubles_up_to_its_maximum() -> None:
     world = World().start()
     world.settle()
     for tries, wait in enumerate([0.1, 0.2, 0.4]):
-        world.settle(Failed(attempt(f"1:{tries}"), OSError("gone"), counts=False))
+        world.settle(Failed(attempt(f"1:{tries}"), OSError("gone"), FailureKind.INTERRUPTED))
         assert world.after(wait - 0.01) == []
         assert world.after(0.02) == [f"BATCH 1:{tries + 1}"]
 
@@ -340,7 +341,7 @@ def test_what_no_replay_mends_ends_the_leadership() -> None:
     with pytest.raises(RuntimeError, match="defect"):
         world.turn(Broken(RuntimeError("defect")))
     with pytest.raises(FencedError, match="newer"):
-        world.turn(Failed(attempt("1:0"), FencedError("newer")))
+        world.turn(Failed(attempt("1:0"), FencedError("newer"), FailureKind.FATAL))
 
 
 # --- what is learned by emitting ------------------------------------------------------------------------------------
@@ -402,7 +403,7 @@ def test_nothing_grows_with_the_length_of_a_run() -> None:
     sizes = []
     for txid in range(1, 601):
         if txid % 7 == 0:
-            world.settle(Failed(attempt(f"{txid}:0"), OSError("gone"), counts=False))
+            world.settle(Failed(attempt(f"{txid}:0"), OSError("gone"), FailureKind.INTERRUPTED))
             world.after(60)
         live = str(world.driver.machine.active[txid].attempt)
         world.processed(live)
@@ -499,5 +500,5 @@ def test_a_member_that_fails_fails_its_run() -> None:
     world.settle()
     for text in ("3:0", "2:0", "1:0"):
         world.processed(text)
-    said = world.turn(Failed(attempt("2:0"), RuntimeError("busy"), counts=False))
+    said = world.turn(Failed(attempt("2:0"), RuntimeError("busy"), FailureKind.INTERRUPTED))
     assert said == ["CANCEL 1:0", "CANCEL 2:0", "CANCEL 3:0"]
