@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from decimal import localcontext
+from itertools import chain
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -58,9 +59,9 @@ class WindowUpdater(StateUpdater[MapState[bytes]]):
             batch = {UNGROUPED: list(tuples)}
         else:
             batch = {key: rows for key, (_, rows) in self._by_key(tuples).items()}
-        fired = [each for window in self.rows.feed(state, batch, now).values() for each in window]
+        fired = [windows for windows in self.rows.feed(state, batch, now).values() if windows]
         with prepared([self.part.aggregator] if fired else [], self.title):
-            for trigger, rows in fired:
+            for trigger, rows in chain.from_iterable(fired):
                 for key, group in self._by_key(rows).values():
                     for result in self._results(trigger, group):
                         collector.emit((*key, *result) if self.emits_keys else result)

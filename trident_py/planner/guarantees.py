@@ -11,6 +11,9 @@ non-transactional  none                   none                 none             
 (1) unless a leader that was paused in mid-write wakes up: data and txid are not written under a fence. (2) also unless
 the process dies in mid-commit and the replay lacks a key that was written.
 
+A stream behind ``new_values_stream`` carries what the state before it has made, so for a state that it feeds holds at
+most what holds for that one: new values of a state that counts a replay twice, or forgets, are wrong wherever they go.
+
 A stream behind a ``state_query`` is opaque, whatever its spout: what a state answers depends on when it is asked. So is
 one behind a ``window``: which windows a batch fires depends on when it is committed, and on the order of its rows.
 """
@@ -53,6 +56,16 @@ class Guarantee:
     def __str__(self) -> str:
         return f"{self.promise}: {self.reason}" if self.reason else self.promise
 
+    @property
+    def strength(self) -> int:
+        """A promise that implies another one is above it; one in a state's own words is below the exact ones."""
+        known = self.promise if self.promise in _PROMISES else _OWN_WORDS
+        return _PROMISES.index(known)
+
+
+_DIES = f"{_PAUSED}, or a process dies in mid-commit and the replay lacks a key that was written"
+_OWN_WORDS = "in a state's own words"
+_PROMISES = ("no guarantee", "at-least-once", "not exactly-once", _OWN_WORDS, _DIES, _PAUSED, "exactly-once")
 
 _NONE = Guarantee(
     "no guarantee",
@@ -78,7 +91,7 @@ _MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
         f"OpaqueMap over the same store, {_FENCING}, or a spout with Replay.EXACT",
     ),
     (Replay.OPAQUE, StateKind.OPAQUE): Guarantee(
-        f"{_PAUSED}, or a process dies in mid-commit and the replay lacks a key that was written",
+        _DIES,
         f"a replay starts from the values before its transaction; {_CHECKED}",
     ),
     (Replay.OPAQUE, StateKind.FENCED): Guarantee("exactly-once", f"{_FENCED}; a replay starts from the values before"),
@@ -93,7 +106,21 @@ def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
 
 
 def guarantee_of(node: Node) -> Guarantee:
-    """What holds for the state or sink of ``node``."""
+    """What holds for the state or sink of ``node``: at most what holds for each state that its rows come from."""
+    found = _alone(node)
+    for each in _before(node):
+        operation = each.operation
+        if isinstance(operation, Ending) and (weaker := _alone(each)).strength < found.strength:
+            found = Guarantee(
+                weaker.promise,
+                f"it is fed by the new values of state {operation.name!r}, for which no more holds",
+                f"SQLiteState or PostgresState for state {operation.name!r}",
+            )
+    return found
+
+
+def _alone(node: Node) -> Guarantee:
+    """What holds, if the states before it are right."""
     replay, operation = replay_of(node), node.operation
     if not isinstance(operation, Ending) or isinstance(operation, WrittenSink):
         return guarantee(replay, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from trident_py.interfaces.states import MapState, State, StateFactory, StateKin
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.states.sql.sqlite import SQLiteState
-from trident_py.windows.windows import Advance, Window, WindowProgress
+from trident_py.windows.windows import Advance, Firing, Window, WindowProgress
 
 SEAL_BYTES = 64 * 1024
 """Rows of more bytes go into a slot; fewer are written with the head, again with each batch."""
@@ -41,9 +41,6 @@ KEYS = StructType([StructField("window", StringType(), False), StructField("slot
 _HEAD = 0
 _NAME_CHARS = 24
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-
-Fired: TypeAlias = tuple[int, Sequence[Row]]
-"""The trigger of a window that fired, and its rows."""
 
 _Entries: TypeAlias = dict[tuple[str, int], bytes]
 
@@ -84,6 +81,29 @@ class _Held:
         return next(slot for slot in range(1, self.slots + 2) if slot not in used)
 
 
+@frozen(kw_only=True)
+class FiredWindows:
+    """Windows that fire at once: the trigger and the rows of each, made while they are gone through.
+
+    A row may be in as many of them as a window has rows: all at once would be that many times the rows.
+
+    Attributes:
+        rows: those of all of the windows.
+        first: the number of the first of ``rows``.
+    """
+
+    firings: Sequence[Firing] = ()
+    rows: Sequence[Row] = ()
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.firings)
+
+    def __iter__(self) -> Iterator[tuple[int, Sequence[Row]]]:
+        for each in self.firings:
+            yield each.trigger, self.rows[each.start - self.first : each.stop - self.first]
+
+
 @frozen
 class WindowRows:
     """The rows of the windows of one stream, one window for each key.
@@ -109,7 +129,7 @@ class WindowRows:
 
     def feed(
         self, state: MapState[bytes], batch: Mapping[str, Sequence[Sequence[Any]]], now: int
-    ) -> dict[str, list[Fired]]:
+    ) -> dict[str, FiredWindows]:
         """Add rows to windows, and fire those that are due.
 
         Args:
@@ -123,7 +143,7 @@ class WindowRows:
         held = self._heads(state, list(batch))
         steps = {key: self.window.advance(held[key].progress, len(rows), now) for key, rows in batch.items()}
         sealed = self._sealed(state, held, steps)
-        fired: dict[str, list[Fired]] = {}
+        fired: dict[str, FiredWindows] = {}
         entries: _Entries = {}
         for key, new in self._tables(batch).items():
             before, step = held[key], steps[key]
@@ -175,13 +195,12 @@ class WindowRows:
             found[key].append(self._batch(value))
         return found
 
-    def _fired(self, step: Advance, batches: list[pa.RecordBatch]) -> list[Fired]:
-        """The rows of the windows that fire; ``batches`` end with the last row of all."""
+    def _fired(self, step: Advance, batches: list[pa.RecordBatch]) -> FiredWindows:
+        """The windows that fire; ``batches`` end with the last row of all."""
         if not step.fired:
-            return []
+            return FiredWindows()
         rows = [row for each in batches for row in rows_of(each)]
-        first = step.after.seen - len(rows)
-        return [(each.trigger, rows[each.start - first : each.stop - first]) for each in step.fired]
+        return FiredWindows(firings=step.fired, rows=rows, first=step.after.seen - len(rows))
 
     def _kept(self, key: str, before: _Held, step: Advance, batches: list[pa.RecordBatch]) -> _Entries:
         """What is to be stored for ``key``; ``batches`` are its loose rows, and the new ones."""

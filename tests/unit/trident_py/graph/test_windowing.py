@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -250,6 +251,19 @@ def test_a_long_window_is_written_once_and_its_slots_are_used_again(monkeypatch:
         assert sums == [(sum(range(max(0, end - 1000), end)),) for end in range(50, 3001, 50)]
         assert max(sizes) <= 1000 // 13 + 5
         assert sizes[-1] == max(sizes) == sizes[50]
+
+
+def test_windows_that_fire_at_once_are_made_one_by_one() -> None:
+    """Together they have a million rows, of which there are two thousand."""
+    with driven(declared(SlidingCount(1000, 1), Count(), "count"), "n bigint") as driver:
+        driver.commit([(n,) for n in range(1000)])
+        tracemalloc.start()
+        try:
+            assert driver.commit([(n,) for n in range(1000)]) == [(1000,)] * 1000
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 # --- crashes ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.interfaces.states import StateFactory, StateKind
-from trident_py.operations.builtin import Count
+from trident_py.operations.builtin import Count, Max
 from trident_py.operations.queries import MapGet
 from trident_py.planner.guarantees import guarantee, warnings
 from trident_py.states.backing import IBackingMap
@@ -103,6 +103,62 @@ def test_c_s15_what_a_state_answered_makes_a_stream_opaque() -> None:
     assert "behind spout 'words' and state_query('words-state', MapGet): not exactly-once" in warning
     assert topology.explain().count("exactly-once while the process lives; lost with the process") == 2
     assert "state_query('words-state', MapGet)" in topology.explain()
+
+
+def fed(first: StateFactory, then: StateFactory, replay: Replay = Replay.EXACT) -> TridentTopology:
+    """A topology in which the state ``then`` keeps the new values of the state ``first``."""
+    topology = TridentTopology("fed")
+    counted = topology.new_stream("words", Words(replay)).name("first").group_by("word")
+    values = counted.persistent_aggregate(first, Count(), "n").new_values_stream()
+    values.name("second").group_by("word").persistent_aggregate(then, Max("n"), "n")
+    return topology
+
+
+@pytest.mark.parametrize(
+    ("first", "promise"),
+    [
+        (NonTransactionalMap.factory(store), "at-least-once"),
+        (MemoryMapState.factory(), "exactly-once while the process lives; lost with the process"),
+        (TransactionalMap.factory(store), "exactly-once unless a leader that was paused in mid-write wakes up"),
+        (OpaqueMap.factory(store), "exactly-once unless a leader that was paused in mid-write wakes up"),
+    ],
+)
+def test_c_a_state_keeps_at_most_what_the_state_keeps_that_feeds_it(first: StateFactory, promise: str) -> None:
+    topology = fed(first, SQLiteState("last.db", table="last"))
+    why = f"{promise}: it is fed by the new values of state 'first', for which no more holds"
+    assert f"        {why}\n" in topology.explain()
+    *_, warning = warnings(topology._graph)
+    where = "topology 'fed': state 'second' behind spout 'words'"
+    assert warning == f"{where}: {why}; use SQLiteState or PostgresState for state 'first', instead"
+
+
+def test_c_a_transactional_state_behind_an_opaque_spout_spoils_what_it_feeds() -> None:
+    topology = fed(TransactionalMap.factory(store), SQLiteState("last.db", table="last"), Replay.OPAQUE)
+    first, second = warnings(topology._graph)
+    assert ": not exactly-once: a replay may have" in first
+    assert ": not exactly-once: it is fed by the new values of state 'first'" in second
+
+
+def test_c_the_weakest_of_several_states_in_a_row_is_named() -> None:
+    topology = TridentTopology("chain")
+    stream: Any = topology.new_stream("words", Words(Replay.EXACT))
+    for number, factory in enumerate(
+        [NonTransactionalMap.factory(store), MemoryMapState.factory(), SQLiteState("last.db", table="last")]
+    ):
+        grouped = stream.name(f"state-{number}").group_by("word")
+        stream = grouped.persistent_aggregate(factory, Count(), "n").new_values_stream()
+    _, *warned = warnings(topology._graph)
+    assert len(warned) == 2
+    assert all(": at-least-once: it is fed by the new values of state 'state-0'" in warning for warning in warned)
+
+
+def test_c_a_state_that_keeps_less_than_the_one_before_it_is_warned_of_as_if_it_were_alone() -> None:
+    sqlite = SQLiteState("first.db", table="first")
+    assert list(warnings(fed(sqlite, MemoryMapState.factory())._graph)) == []
+    assert list(warnings(fed(MemoryMapState.factory(), MemoryMapState.factory())._graph)) == []
+    assert list(warnings(fed(sqlite, SQLiteState("last.db", table="last"))._graph)) == []
+    (warning,) = warnings(fed(sqlite, NonTransactionalMap.factory(store))._graph)
+    assert "the state keeps nothing to recognise a replay by" in warning
 
 
 def test_t7_t9_explain_shows_requests_and_the_states_that_are_only_asked() -> None:
