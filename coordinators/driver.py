@@ -4,7 +4,8 @@ One thread runs it, one turn at a time. A turn takes the notices that have come 
 then one tick, writes the record once if anything durable changed, and only then announces. Effects never call back:
 whatever they lead to is posted and taken in a later turn. No user code runs here.
 
-`CoordinatorDriver.turn` does no waiting and reads time as an argument, so a simulation can run it step by step.
+`CoordinatorDriver.turn` does no waiting and reads time as arguments, so a simulation can run it step by step: ``now``
+by the monotonic clock, ``wall`` by that of the machine, in seconds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
 from coordinators.definitions import Definitions
 from coordinators.errors import PoisonBatchError, SpoutError, TridentError
+from coordinators.idleness import IdleWaiters
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import (
     Acked,
@@ -59,6 +61,7 @@ from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.store import RecordStore
 from coordinators.streams import BatchStreams
+from coordinators.transaction_time import LeaderClock, TransactionTimes
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +73,7 @@ class CoordinatorDriver:
     Attributes:
         record: the durable state as this leadership has last written it.
         exact: those of ``spouts`` that define a transaction once and for all.
+        clock: what this leadership takes for the time of day.
         run_max: how many transactions may commit in one step of every state.
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
@@ -84,6 +88,7 @@ class CoordinatorDriver:
     streams: BatchStreams
     spouts: tuple[str, ...]
     exact: frozenset[str]
+    clock: LeaderClock
     draw_edge: Callable[[], int]
     max_spout_pending: int
     message_timeout: float
@@ -95,13 +100,14 @@ class CoordinatorDriver:
     observe: Callable[[Command], None] = lambda _: None
     machine: MasterBatchCoordinator = field(init=False)
     definitions: Definitions = field(init=False)
+    times: TransactionTimes = field(init=False)
     acker: Acker = field(factory=Acker, init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
     _owed: dict[int, int] = field(init=False)  # attempt id by txid: committed, success not delivered
     _success_upto: int = field(init=False)
     _followups: list[Event] = field(factory=list, init=False)
-    _idle_wanted: list[tuple[int, IdleWanted]] = field(factory=list, init=False)
+    _idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     _next_batch_at: float = field(default=0.0, init=False)
     _next_rotation_at: float = field(default=0.0, init=False)
 
@@ -117,28 +123,28 @@ class CoordinatorDriver:
             committing=tuple(pin.attempt for pin in record.committing),
         )
         self.definitions = Definitions.restored(record, self.spouts, self.exact)
+        self.times = TransactionTimes(self.clock, dict(record.times))
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
 
-    def start(self, now: float) -> None:
+    def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
+        self.times.start(now, wall)
         self._next_rotation_at = now + self.message_timeout / 2
         for txid, attempt_id in sorted(self._owed.items()):
             self._announce_all(EmitSuccess, [EmitSuccess(TransactionAttempt(txid, attempt_id))])
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
-    def turn(self, notices: Iterable[Notice], now: float) -> None:
+    def turn(self, notices: Iterable[Notice], now: float, wall: float) -> None:
         """Take ``notices``, then tick once; carry out what follows. Any exception ends this leadership."""
         events, self._followups = self._followups, []
-        commands: list[Command] = []
-        for event in events:
-            commands += self.machine.handle(event)
+        commands = [command for event in events for command in self.machine.handle(event)]
         for notice in notices:
             for event in self._take(notice, now):
                 commands += self.machine.handle(event)
         commands += self.machine.handle(Ticked(self._startable(now)))
-        self._carry_out(commands, now)
+        self._carry_out(commands, now, wall)
         self._expire_silent(now)
         self._ask(now)
         self._settle()
@@ -161,9 +167,8 @@ class CoordinatorDriver:
     def _take(self, notice: Notice, now: float) -> Iterable[Event]:
         match notice:
             case Acked(attempt, stream, took, made, reporter):
-                return self._completed(
-                    self.acker.ack(self._root(attempt, stream), took, made, reporter=reporter or took)
-                )
+                root = self._root(attempt, stream)
+                return self._completed(self.acker.ack(root, took, made, reporter=reporter or took))
             case Failed(attempt, cause, kind):
                 return self._failed(attempt, cause, kind, now)
             case Defined() | NotReady() | DefinitionFailed() | ExtentsLearned() | Fingerprinted():
@@ -173,7 +178,7 @@ class CoordinatorDriver:
             case Broken(cause):
                 raise cause
             case IdleWanted():
-                self._idle_wanted.append((self.definitions.asked, notice))
+                self._idle.add(notice, self.definitions.asked)
                 self.definitions.ask_now()
             case _:
                 return self._take_request(notice)
@@ -190,11 +195,11 @@ class CoordinatorDriver:
                 self.finished = self.finished or not drain
                 return (Paused(),)
 
-    def _carry_out(self, commands: list[Command], now: float) -> None:
+    def _carry_out(self, commands: list[Command], now: float, wall: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]
         for command in commands:
             if isinstance(command, EmitBatch):
-                self._admit(command.attempt, now)
+                self._admit(command.attempt, now, wall)
             elif isinstance(command, EmitSuccess):
                 self._owed[command.attempt.txid] = command.attempt.attempt_id
         if stores or self._only_success_is_new():
@@ -203,7 +208,9 @@ class CoordinatorDriver:
         for kind, announced in groupby((each for each in commands if not isinstance(each, StoreRecord)), type):
             self._announce_all(kind, list(announced))
 
-    def _admit(self, attempt: TransactionAttempt, now: float) -> None:
+    def _admit(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        is_held = self.times.is_fixed_from(self.machine.current_txid) or self.streams.holds_rows()
+        self.times.fix(attempt.txid, now, wall, is_held=is_held)
         if attempt.txid > self.definitions.moved_upto:
             self._next_batch_at = now + self.batch_interval
         self.definitions.admit(attempt.txid)
@@ -219,7 +226,8 @@ class CoordinatorDriver:
         match command:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
-                self.streams.emit_batch(attempt, self.definitions.known[attempt.txid], edges)
+                txid = attempt.txid
+                self.streams.emit_batch(attempt, self.definitions.known[txid], self.times.known[txid], edges)
             case EmitSuccess(attempt):
                 self.retries.forget(attempt.txid)
                 self.streams.emit_success(attempt)
@@ -254,10 +262,8 @@ class CoordinatorDriver:
             self.acker.reset_timeout(self._root(attempt, stream))
         for expired in self.acker.rotate():
             attempt, stream = self._phase(expired.root)
-            cause = TimeoutError(
-                f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
-            )
-            self._followups.extend(self._failed(attempt, cause, FailureKind.INTERRUPTED, now))
+            silence = f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
+            self._followups.extend(self._failed(attempt, TimeoutError(silence), FailureKind.INTERRUPTED, now))
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
@@ -346,6 +352,7 @@ class CoordinatorDriver:
             cursors=dict(self.definitions.cursors),
             success_upto=self._success_upto,
             fingerprints={txid: dict(seen) for txid, seen in self.definitions.fingerprints.items() if txid >= current},
+            times=self.times.from_txid(current - 1),
         )
         self.store.write(record)
         self.record = record
@@ -372,18 +379,10 @@ class CoordinatorDriver:
             self.finished = True
         if self.machine.paused:
             why = "was stopped" if self.stopping else "is paused; resume() it first"
-            self._refuse_idle(TridentError(f"topology {self.topology!r} {why}"))
-        if not quiet or self.record.success_upto < self._success_upto:
-            return
-        for asked, wanted in self._idle_wanted[:]:
-            if self.definitions.refused_since(asked) and self.definitions.frontier == self.machine.current_txid:
-                self._idle_wanted.remove((asked, wanted))
-                wanted.done(None)
-
-    def _refuse_idle(self, error: BaseException) -> None:
-        for _, wanted in self._idle_wanted:
-            wanted.done(error)
-        self._idle_wanted.clear()
+            self._idle.refuse(TridentError(f"topology {self.topology!r} {why}"))
+        if quiet and self.record.success_upto >= self._success_upto:
+            is_at_frontier = self.definitions.frontier == self.machine.current_txid
+            self._idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Notice]) -> None:
         """Give up: cancel what is live, and answer everybody who waits for idleness."""
@@ -391,10 +390,10 @@ class CoordinatorDriver:
             self.streams.cancel(entry.attempt)
         for notice in unread:
             if isinstance(notice, IdleWanted):
-                self._idle_wanted.append((0, notice))
+                self._idle.add(notice, 0)
             elif isinstance(notice, SuccessDelivered):
                 self._delivered(notice.txid)
         if error is None and self.record.success_upto < self._success_upto:
             self._write(None)
-        self._refuse_idle(error or TridentError(f"topology {self.topology!r} was stopped"))
+        self._idle.refuse(error or TridentError(f"topology {self.topology!r} was stopped"))
         self.finished = True

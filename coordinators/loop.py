@@ -59,6 +59,8 @@ class DriverLoop:
         take_over: waits until we lead and makes the driver; None if we were told to wait no longer. Called first, on
             the loop's thread, where there is no driver yet.
         withdraw: has ``take_over`` wait no longer.
+        clock: the monotonic clock, in seconds.
+        wall: the time of day, in seconds since 1970.
         ended: set when the last turn was taken and ``at_end`` has returned.
         error: what ended it, if it was not asked to stop.
     """
@@ -70,6 +72,7 @@ class DriverLoop:
     take_over: Callable[[], CoordinatorDriver | None] = lambda: None
     withdraw: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
     ended: threading.Event = field(factory=threading.Event, init=False)
     error: BaseException | None = field(default=None, init=False)
     _taken: Iterator[Notice] = field(factory=lambda: iter(()), init=False)
@@ -96,11 +99,11 @@ class DriverLoop:
         self.driver = driver = self.driver or self.take_over()
         if driver is None:
             return
-        driver.start(self.clock())
+        driver.start(self.clock(), self.wall())
         while not driver.finished:
             now = self.clock()
             self._taken = iter(self.inbox.take(driver.next_turn_at(now) - now))
-            driver.turn(self._taken, self.clock())
+            driver.turn(self._taken, self.clock(), self.wall())
 
     def _end(self) -> None:
         unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended in the middle

@@ -22,8 +22,10 @@ class BatchStreams(Protocol):
         """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
         ...
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
-        """Process ``attempt``."""
+    def emit_batch(
+        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+    ) -> None:
+        """Process ``attempt``; ``time`` is its transaction's, in milliseconds since 1970."""
         ...
 
     def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
@@ -40,4 +42,8 @@ class BatchStreams(Protocol):
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """The phases that something is visibly working on; they don't time out."""
+        ...
+
+    def holds_rows(self) -> bool:
+        """Whether a window by time holds rows of what is committed, so that time must not go back."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
+from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, stand_by
@@ -124,6 +126,7 @@ class _Assembly:
     progress: Progress = field(init=False)
     requests: Requests = field(init=False)
     store: ZooKeeperRecordStore = field(init=False)
+    clock: LeaderClock = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing to report and nobody to ask yet."""
@@ -153,7 +156,7 @@ class _Assembly:
     def _recovered(
         self, store: ZooKeeperRecordStore, resources: ExitStack, candidate: Candidate | None
     ) -> CoordinatorDriver:
-        self.store = store
+        self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
         resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
         reads = StateReads(self.name, states_of(participants, self.plan.graph, self.config, self.metrics))
@@ -193,6 +196,7 @@ class _Assembly:
             streams=streams,
             spouts=tuple(spout.tx_id for spout in self.plan.spouts),
             exact=self._exact(),
+            clock=self.clock,
             draw_edge=draw_edge,
             max_spout_pending=config.max_spout_pending,
             message_timeout=config.message_timeout,
@@ -257,10 +261,10 @@ class _Assembly:
             job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
 
-    def _transaction(self, attempt: TransactionAttempt) -> SinkTransaction:
+    def _transaction(self, attempt: TransactionAttempt, time: int) -> SinkTransaction:
         identity = self.store.identity
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
-        return SinkTransaction(key, attempt, self.store.epoch)
+        return SinkTransaction(key, attempt, self.store.epoch, time)
 
     def _run_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
         """How many transactions may commit in one step: more than one where all that commit can take them so."""

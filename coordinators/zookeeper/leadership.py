@@ -125,11 +125,19 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
         claim, version = _take_over(session, paths, candidate)
         # Read only now: whoever resets a topology can do so until somebody leads it.
         identity = session.settle(lambda: _existing_identity(session, paths, topology))
+        [claimed] = session.settle(lambda: session.read(paths.epoch))
     except BaseException:
         session.close()
         raise
     log.info("topology %s: pid %d leads with epoch %d", topology, claim.pid, claim.epoch)
-    return ZooKeeperRecordStore(identity, claim.epoch, epoch_version=version, session=session, paths=paths)
+    return ZooKeeperRecordStore(
+        identity,
+        claim.epoch,
+        epoch_version=version,
+        session=session,
+        paths=paths,
+        claimed_at=claimed.modified if claimed else 0,
+    )
 
 
 def read_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity | None:
@@ -235,6 +243,9 @@ class ZooKeeperRecordStore:
     """One leadership over the record of one topology: `coordinators.store.RecordStore` on a real server.
 
     `lead` makes one. Used by one thread, except `ensure_leading`. A `CoordinationLost` of any other method is final.
+
+    Attributes:
+        claimed_at: when the servers took the claim, by their clock, in milliseconds since 1970.
     """
 
     identity: TopologyIdentity
@@ -242,6 +253,7 @@ class ZooKeeperRecordStore:
     _epoch_version: int
     _session: ZooKeeperSession
     _paths: TopologyPaths
+    claimed_at: int = 0
     writes: int = field(default=0, init=False)
     _stored: StoredRecord | None = field(default=None, init=False)
     _has_read: bool = field(default=False, init=False)

@@ -184,7 +184,7 @@ class ZooKeeperSession:
         client = self._client
         asked = [(path, lambda path=path: client.get_async(path)) for path in paths]
         answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
-        return [answer and Znode(answer[0], answer[1].version) for answer in answers[1:]]
+        return [answer and _znode(*answer) for answer in answers[1:]]
 
     def children(self, path: str) -> list[str]:
         """The names of the nodes below ``path``, sorted; none if there is no such node."""
@@ -207,7 +207,7 @@ class ZooKeeperSession:
     def watch(self, path: str, changed: threading.Event) -> Znode | None:
         """What a node holds; ``changed`` is set when that may have changed."""
         [answer] = self._round((path, lambda: self._client.get_async(path, watch=lambda _: changed.set())))
-        return answer and Znode(answer[0], answer[1].version)
+        return answer and _znode(*answer)
 
     def commit(self, steps: list[Step]) -> None:
         """Carry out all of ``steps``, or none.
@@ -369,6 +369,10 @@ def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
         )
     except ValueError as error:
         raise ConfigError(f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'") from error
+
+
+def _znode(data: bytes, stat: Any) -> Znode:
+    return Znode(data, stat.version, stat.mtime)
 
 
 def _rights_of_anyone(acls: list[Any]) -> str:

@@ -37,10 +37,15 @@ STEP_OVERHEAD_BYTES = 100
 
 @frozen
 class Znode:
-    """What a node holds, and how often it was written since it was created."""
+    """What a node holds, how often it was written since it was created, and when last.
+
+    Attributes:
+        modified: by the servers' clock, in milliseconds since 1970.
+    """
 
     data: bytes
     version: int
+    modified: int = 0
 
     @property
     def text(self) -> str:

@@ -68,6 +68,7 @@ GATE = {
     "rows apart": "shared: a crash at any step",
     "known members": "shared: a crash at any step",
     "unknown is not done": "a commit that lands late, and a silence",
+    "kept times": "a crash at any step",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

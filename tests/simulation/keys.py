@@ -51,6 +51,7 @@ def _record(record: Any) -> Any:
         str(sorted(record.metadata.items())),
         str(record.committing),
         record.success_upto,
+        str(sorted(record.times.items())),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
 

@@ -16,6 +16,7 @@ from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
 from coordinators.takeover import recover
+from coordinators.transaction_time import TransactionTimes
 from coordinators.zookeeper.leadership import ZooKeeperRecordStore
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from tests.simulation.rules import Rules
@@ -36,10 +37,10 @@ class AnnouncingFirst(CoordinatorDriver):
 
     __slots__ = ()
 
-    def _carry_out(self, commands: list[Command], now: float) -> None:
+    def _carry_out(self, commands: list[Command], now: float, wall: float) -> None:
         for command in commands:
             if isinstance(command, EmitBatch):
-                self._admit(command.attempt, now)
+                self._admit(command.attempt, now, wall)
             elif isinstance(command, EmitSuccess):
                 self._owed[command.attempt.txid] = command.attempt.attempt_id
             if not isinstance(command, StoreRecord):
@@ -54,9 +55,9 @@ class Forgetful(CoordinatorDriver):
 
     __slots__ = ()
 
-    def start(self, now: float) -> None:
+    def start(self, now: float, wall: float) -> None:
         self._owed.clear()
-        super().start(now)
+        super().start(now, wall)
 
 
 class FailingAlone(MasterBatchCoordinator):
@@ -119,6 +120,16 @@ class CountingAhead(CoordinatorDriver):
         self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
 
 
+class GoingByTheClock(TransactionTimes):
+    """Gives every transaction the time of the moment, whatever an earlier leader gave."""
+
+    __slots__ = ()
+
+    def start(self, now: float, wall: float) -> None:
+        self.known.clear()
+        super().start(now, wall)
+
+
 DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
@@ -137,6 +148,8 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
     for rule in rules.off:
         driver.__class__ = DRIVERS.get(rule, driver.__class__)
         driver.definitions.__class__ = DEFINITIONS.get(rule, driver.definitions.__class__)
+    if not rules.has("kept times"):
+        driver.times.__class__ = GoingByTheClock
     if not rules.has("tail replays"):
         driver.machine.__class__ = FailingAlone
     if not rules.has("all reports"):

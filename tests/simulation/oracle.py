@@ -36,6 +36,7 @@ class Oracle:
     Attributes:
         record: what is durable now.
         highest_attempt: of every transaction that was ever announced, and is not committed.
+        times: of every transaction that was ever announced.
         damaged: what was done to the world that no protocol can repair.
         stopped: the topology has stopped by an error that names the damage.
     """
@@ -47,6 +48,7 @@ class Oracle:
     damaged: str | None = None
     stopped: bool = False
     highest_attempt: dict[int, tuple[int, int]] = field(factory=dict)
+    times: dict[int, int] = field(factory=dict)
 
     @property
     def committed(self) -> int:
@@ -96,13 +98,21 @@ class Oracle:
             )
             self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
 
-    def batch_announced(self, attempt: TransactionAttempt) -> None:
-        """Stored before it is announced; and never announced before."""
+    def batch_announced(self, attempt: TransactionAttempt, time: int) -> None:
+        """Stored before it is announced, and never announced before; with the time of its transaction."""
         record = self.record
         stored = record is not None and record.attempt_ids.get(attempt.txid) == attempt.attempt_id
         self.require(stored, "S5", f"batch {attempt} was announced before it was stored")
         known = record is not None and attempt.txid in record.metadata
         self.require(known, "S9", f"batch {attempt} was announced before its definition was stored")
+        fixed = self.times.setdefault(attempt.txid, time)
+        self.require(time == fixed, "S14", f"{attempt} has the time {time}, an earlier attempt had {fixed}")
+        stored_time = record.times.get(attempt.txid) if record else None
+        self.require(stored_time == time, "S14", f"{attempt} has the time {time}, stored is {stored_time}")
+        before_it = [earlier for txid, earlier in self.times.items() if txid < attempt.txid]
+        self.require(
+            time >= max(before_it, default=time), "S14", f"{attempt} has the time {time}, before an earlier one"
+        )
         token = (self.epoch, attempt.attempt_id)
         before = self.highest_attempt.get(attempt.txid, (0, -1))
         self.require(token > before, "S7", f"attempt {attempt} of epoch {self.epoch} comes after {before}")
@@ -138,6 +148,7 @@ class Oracle:
         if kind != "a sink that can't undo":
             self.record, self.epoch = None, 0
             self.highest_attempt.clear()
+            self.times.clear()
             for source in self.world.sources.values():
                 source.extents.clear()
             self.record_written()

@@ -82,10 +82,12 @@ class Plane:
         """Answered on the spout's own thread."""
         self.process.post("answer", EMIT_SECS, spout, ask, lane=f"coordinator {spout}")
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+    def emit_batch(
+        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+    ) -> None:
         """Every spout emits, on its own thread."""
         self.process.may_crash("before emit_batch")
-        self.process.world.oracle.batch_announced(attempt)
+        self.process.world.oracle.batch_announced(attempt, time)
         self.works[attempt] = Work(attempt)
         for spout, edge in zip(self.process.world.sources, edges, strict=True):
             self.process.post("emit", EMIT_SECS, attempt, spout, metadata[spout], edge, lane=f"emitter {spout}")
@@ -122,6 +124,10 @@ class Plane:
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """Attempts with a running job."""
         return [(attempt, StreamId.BATCH) for attempt, work in self.works.items() if work.running]
+
+    def holds_rows(self) -> bool:
+        """A window does, at all times: so time never goes back."""
+        return True
 
     # --- processing ---------------------------------------------------------------------------------------------------
 

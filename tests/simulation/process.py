@@ -14,6 +14,7 @@ from coordinators.notices import Notice, NotReady
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper import leadership
 from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.leadership import ZooKeeperRecordStore
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 STANDBY_SECS = 0.5
 NOTHING_SECS = 0.5
 RESTART_SECS = 1.0
+BEHIND_SECS = 50.0
+"""Each life's clock is so much behind that of the life before, and those of other processes are elsewhere again."""
 MESSAGE_TIMEOUT_SECS = 4.0
 TURN_SECS = 0.001
 
@@ -84,6 +87,11 @@ class Process:
     def name(self) -> str:
         """For logs."""
         return f"driver {self.number}"
+
+    @property
+    def wall(self) -> float:
+        """The time of day, as this life of the process sees it."""
+        return self.world.now + 10**6 - BEHIND_SECS * self.life + self.number
 
     # --- life and death -----------------------------------------------------------------------------------------------
 
@@ -161,6 +169,7 @@ class Process:
             streams=self.plane,
             spouts=tuple(self.world.sources),
             exact=exact,
+            clock=LeaderClock(round(self.wall * 1000), self.world.now),
             draw_edge=self.draw_edge,
             max_spout_pending=self.world.max_spout_pending,
             message_timeout=MESSAGE_TIMEOUT_SECS,
@@ -171,7 +180,7 @@ class Process:
             observe=self.observe,
         )
         weaken(self.driver, self.world.rules)
-        self.driver.start(self.world.now)
+        self.driver.start(self.world.now, self.wall)
         self.post("turn", TURN_SECS, self.turns)
 
     def _make_spouts(self, record: CoordinatorRecord) -> None:
@@ -194,7 +203,7 @@ class Process:
             return
         self.turns += 1
         notices, self.inbox = self.inbox, []
-        driver.turn(notices, self.world.now)
+        driver.turn(notices, self.world.now, self.wall)
         if self.inbox:
             self.post("turn", TURN_SECS, self.turns)
         else:

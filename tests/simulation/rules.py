@@ -40,6 +40,7 @@ RULES = {
     "runs in order": "transactions that commit together do it in txid order",
     "rows apart": "what transactions that share a job make stays apart",
     "known members": "a store knows the members of its last run, and skips one that comes again",
+    "kept times": "a transaction keeps its time over replays and takeovers, and no later one has an earlier time",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -6,10 +6,18 @@ from typing import Any
 
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
-from trident_py.engine.states import AggregateParticipant, StagedParticipant, StateParticipant, Tail, UpdateParticipant
+from trident_py.engine.states import (
+    AggregateParticipant,
+    StagedParticipant,
+    StateParticipant,
+    Tail,
+    UpdateParticipant,
+    WindowParticipant,
+)
 from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.queries import state_queries, static_states
+from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
@@ -101,14 +109,22 @@ def _aggregating(
     )
 
 
-def _updating(persist: PartitionPersist, config: TridentConfig, metrics: Metrics) -> UpdateParticipant:
+def _updating(
+    persist: PartitionPersist, config: TridentConfig, metrics: Metrics
+) -> UpdateParticipant | WindowParticipant:
     tail, fed = _tail(persist.new_values, config, metrics)
+    state = _made(persist.factory, config, metrics, persist.parts)
+    inputs, outputs = persist.fields.names, persist.out_schema.names if persist.out_schema else ()
+    if isinstance(persist.updater, WindowUpdater):
+        return WindowParticipant(
+            name=persist.name, state=state, updater=persist.updater, inputs=inputs, outputs=outputs, tail=tail, fed=fed
+        )
     return UpdateParticipant(
         name=persist.name,
-        state=_made(persist.factory, config, metrics, persist.parts),
+        state=state,
         updater=persist.updater,
-        inputs=persist.fields.names,
-        outputs=persist.out_schema.names if persist.out_schema else (),
+        inputs=inputs,
+        outputs=outputs,
         places=persist.places,
         tail=tail,
         fed=fed,

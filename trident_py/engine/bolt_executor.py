@@ -39,11 +39,13 @@ class TridentBoltExecutor:
     Attributes:
         attempt: whose books these are.
         branches: for each branch, the spouts that it reads.
+        time: the transaction's, in milliseconds since 1970.
         sharing: the jobs that it shares at the moment, as the attempts of each, this one included.
     """
 
     attempt: TransactionAttempt
     branches: Sequence[frozenset[str]]
+    time: int = 0
     sharing: list[Sequence[TridentBoltExecutor]] = field(factory=list, init=False)
     cancelled: threading.Event = field(factory=threading.Event, init=False)
     _working: int = field(default=0, init=False)

@@ -31,6 +31,7 @@ class Participant(ABC):
         remembers: whether it knows its last commit after a restart.
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
         takes_runs: whether it can commit several transactions in one atomic step.
+        holds_rows: whether a window by time holds rows of what it has committed; any thread may ask.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -39,6 +40,7 @@ class Participant(ABC):
     remembers: bool = True
     is_ours: bool = False
     takes_runs: bool = False
+    holds_rows: bool = False
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:

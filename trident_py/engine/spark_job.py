@@ -44,7 +44,7 @@ class MicroBatches:
     tag_prefix: str
     branches: Sequence[Branch]
     participants: Sequence[Participant]
-    transaction: Callable[[TransactionAttempt], SinkTransaction]
+    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
     post: Callable[[Notice], object]
     query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
@@ -68,7 +68,7 @@ class MicroBatches:
                 for spout, given in inputs.items()
             }
             receipt = participant.prepare(
-                self.transaction(work.attempt), branch.build(frames, work.attempt, self._ask), self._collect
+                self.transaction(work.attempt, work.time), branch.build(frames, work.attempt, self._ask), self._collect
             )
         told: list[Notice] = []
         for spout, reports in heard.items():

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from coordinators.store import TopologyIdentity
 from trident_py.engine.participants import Collect, Participant
 from trident_py.errors import StateError
+from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import SinkTransaction
@@ -78,6 +79,11 @@ class StateParticipant(Participant):
     def takes_runs(self) -> bool:  # type: ignore[override]
         """New values go on at once, and a transaction that is skipped, since its run was committed before, has none."""
         return isinstance(self.state, RunState) and self.tail is None
+
+    @property
+    def holds_rows(self) -> bool:  # type: ignore[override]
+        """A window that the new values go into may."""
+        return any(state.holds_rows for state in self.fed)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
         """Raise the state's fence."""
@@ -336,3 +342,42 @@ class UpdateParticipant(StateParticipant):
         for part, positions in spread(self.state, keys):
             self.updater.update_state(part, [rows[each] for each in positions], collector)
         return collector.rows
+
+
+@define(kw_only=True)
+class WindowParticipant(StateParticipant):
+    """``window``: the rows of the batch are added to windows, at the time of its transaction.
+
+    Attributes:
+        inputs: the fields of the rows that wait.
+        outputs: the fields of the results.
+    """
+
+    updater: WindowUpdater
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    _holds: bool = field(default=False, init=False)
+
+    @property
+    def holds_rows(self) -> bool:  # type: ignore[override]
+        """As the last transaction has left it."""
+        return self._holds or super().holds_rows
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+        """Raise the state's fence; see what waits."""
+        recovered = super().recover(topology, epoch)
+        self._holds = self.updater.holds_rows(self._rows)
+        return recovered
+
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
+        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+        self.updater.feed(self._rows, rows, tx.time, collector)
+        self._holds = self.updater.holds_rows(self._rows)
+        return collector.rows
+
+    @property
+    def _rows(self) -> MapState[bytes]:
+        if isinstance(self.state, MapState):
+            return self.state
+        raise AssertionError(f"state {self.name!r} was not checked")

@@ -72,7 +72,7 @@ class TopologyStreams:
             where only reading it tells what it consists of.
         cancel_jobs: cancels the Spark jobs of an attempt; `cancel_together` the one that these share.
         understood: what to report for an exception, and whether it counts against the batch.
-        transaction: an attempt as sinks see it.
+        transaction: an attempt and its transaction's time as sinks see them.
         ensure_leading: raises if another leader may exist.
         reads: whoever reads states between commits.
     """
@@ -89,7 +89,7 @@ class TopologyStreams:
     cancel_jobs: Callable[[TransactionAttempt], None]
     cancel_together: Callable[[Sequence[TridentBoltExecutor]], None]
     understood: Callable[[BaseException, str], tuple[BaseException, bool]]
-    transaction: Callable[[TransactionAttempt], SinkTransaction]
+    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     ensure_leading: Callable[[], None]
     draw_edge: Callable[[], int]
     post: Callable[[Notice], object]
@@ -120,9 +120,11 @@ class TopologyStreams:
         threads = next(threads for threads in self.spouts if threads.tx_id == spout)
         self._submit(threads.coordinating, self._answer, threads.coordinator, ask)
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+    def emit_batch(
+        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+    ) -> None:
         """Have every spout emit its part of ``attempt``."""
-        work = TridentBoltExecutor(attempt, self.branches)
+        work = TridentBoltExecutor(attempt, self.branches, time)
         with self._lock:
             self._attempts[attempt] = work
         for threads, edge in zip(self.spouts, edges, strict=True):
@@ -165,6 +167,10 @@ class TopologyStreams:
             alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
             waits = list(self._attempts) if self.reads.is_busy else []  # a commit of one of them, perhaps
             return [*alive, *((each, StreamId.COMMIT) for each in (*self._committing, *waits))]
+
+    def holds_rows(self) -> bool:
+        """Whether a window by time holds rows of what is committed."""
+        return any(participant.holds_rows for participant in self.participants)
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
@@ -321,7 +327,9 @@ class TopologyStreams:
 
     def _commit_branch(self, works: Sequence[TridentBoltExecutor], branch: int) -> None:
         self.reads.committing(works[-1].attempt.txid)
-        self.participants[branch].commit_run([(self.transaction(work.attempt), work.receipt(branch)) for work in works])
+        self.participants[branch].commit_run(
+            [(self.transaction(work.attempt, work.time), work.receipt(branch)) for work in works]
+        )
 
     def _ensure_leading(self) -> None:
         try:
@@ -333,7 +341,7 @@ class TopologyStreams:
     def _abort(self, work: TridentBoltExecutor, branch: int, receipt: Any) -> None:
         participant = self.participants[branch]
         try:
-            participant.abort(self.transaction(work.attempt), receipt)
+            participant.abort(self.transaction(work.attempt, work.time), receipt)
         except Exception:
             # It will never commit in any case; what it staged is swept at the next takeover.
             log.exception("topology %s: %s could not give up %s", self.topology, participant.name, work.attempt)

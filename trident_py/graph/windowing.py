@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import localcontext
 from itertools import chain
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Part, part_of
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation
 from trident_py.graph.partitioning import Repartition
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.states import MapState, StateFactory, StateKind, StateUpdater
+from trident_py.interfaces.states import MapState, StateFactory, StateKind
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, check_comparable, names_of, select, shown
 from trident_py.states.fenced import EXACT_DECIMALS
@@ -30,7 +30,7 @@ from trident_py.worker.steps import Values
 
 
 @frozen(kw_only=True)
-class WindowUpdater(StateUpdater[MapState[bytes]]):
+class WindowUpdater:
     """Adds the rows of a batch to windows, and emits what the aggregator makes of those that fire.
 
     Windows by time fire for all keys at once, so they are kept as one, and taken apart when they fire: a key that gets
@@ -41,7 +41,6 @@ class WindowUpdater(StateUpdater[MapState[bytes]]):
         keys: the fields with a window for each of their values; none: one window in all.
         emits_keys: whether results have the values of ``keys`` in front.
         seen: what the aggregator sees of a row.
-        clock: seconds since the epoch.
     """
 
     title: str
@@ -50,11 +49,10 @@ class WindowUpdater(StateUpdater[MapState[bytes]]):
     emits_keys: bool
     part: Part
     seen: tuple[str, ...]
-    clock: Callable[[], float]
 
-    def update_state(self, state: MapState[bytes], tuples: Sequence[Row], collector: TridentCollector) -> None:
-        """Feed the rows of a batch, none perhaps, at this moment."""
-        now = round(self.clock() * MICROS)
+    def feed(self, state: MapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector) -> None:
+        """Feed the rows of a batch, none perhaps, at the time of its transaction, in milliseconds since 1970."""
+        now = time * (MICROS // MILLIS)
         if self.rows.window.is_timed:
             batch = {UNGROUPED: list(tuples)}
         else:
@@ -65,6 +63,10 @@ class WindowUpdater(StateUpdater[MapState[bytes]]):
                 for key, group in self._by_key(rows).values():
                     for result in self._results(trigger, group):
                         collector.emit((*key, *result) if self.emits_keys else result)
+
+    def holds_rows(self, state: MapState[bytes]) -> bool:
+        """Whether rows wait for time to pass."""
+        return self.rows.window.is_timed and self.rows.holds_rows(state, UNGROUPED)
 
     def _by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
         found: dict[str, tuple[Values, list[Row]]] = {}
@@ -98,7 +100,6 @@ class WindowState(Operation):
         emits_keys: whether results have the values of ``keys`` in front.
         in_fields: what the aggregator may see.
         part: the aggregator.
-        clock: seconds since the epoch.
     """
 
     title: str
@@ -109,7 +110,6 @@ class WindowState(Operation):
     emits_keys: bool
     in_fields: tuple[str, ...]
     part: Part
-    clock: Callable[[], float] = field(default=time.time)
 
     runs_on_driver: ClassVar[bool] = True
     changes_states: ClassVar[bool] = True
@@ -150,7 +150,6 @@ class WindowState(Operation):
             emits_keys=self.emits_keys,
             part=self.part,
             seen=tuple(seen.names),
-            clock=self.clock,
         )
 
     def _fields(self, source: StructType) -> tuple[StructType, StructType]:

@@ -49,11 +49,14 @@ class SinkTransaction:
         key: names the transaction, over all attempts and leaders.
         attempt: which try of it this is.
         epoch: the fence: the leadership that this attempt belongs to.
+        time: the transaction's, in milliseconds since 1970, UTC: fixed when it was first admitted, the same for all
+            attempts and leaders. Use it instead of a clock: a replay has to do the same again.
     """
 
     key: TransactionKey
     attempt: TransactionAttempt
     epoch: int
+    time: int = 0
 
     @property
     def txid(self) -> int:

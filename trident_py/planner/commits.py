@@ -15,7 +15,7 @@ from trident_py.graph.graph import Graph, Node
 from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink, renamed_keys
 from trident_py.graph.partitioning import fields_before, hint_before
 from trident_py.graph.rowwise import RowOperation
-from trident_py.graph.windowing import WindowState
+from trident_py.graph.windowing import WindowState, WindowUpdater
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import StateFactory, StateKind, StateUpdater
@@ -93,7 +93,7 @@ class PartitionPersist:
 
     name: str
     factory: StateFactory
-    updater: StateUpdater[Any]
+    updater: StateUpdater[Any] | WindowUpdater
     fields: StructType
     out_schema: StructType | None
     new_values: CommitStream | None

@@ -155,6 +155,10 @@ class WindowRows:
             state.multi_put(list(entries), list(entries.values()))
         return fired
 
+    def holds_rows(self, state: MapState[bytes], key: str) -> bool:
+        """Whether rows of ``key`` wait for time to pass."""
+        return bool(self._heads(state, [key])[key].progress.panes)
+
     def _tables(self, batch: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[pa.RecordBatch]]:
         """The rows of each key in Arrow, turned at once: for a few rows each it takes a third of the time."""
         whole = arrow_table(list(chain.from_iterable(batch.values())), self.schema)
@@ -172,7 +176,12 @@ class WindowRows:
         line, _, rows = bytes(value).partition(b"\n")
         found = json.loads(line)
         return _Held(
-            WindowProgress(found["seen"], found["time"], tuple((time, first) for time, first in found["panes"])),
+            WindowProgress(
+                found["seen"],
+                found["time"],
+                tuple((time, first) for time, first in found["panes"]),
+                found.get("ahead", 0),
+            ),
             tuple(_Chunk(*chunk) for chunk in found["chunks"]),
             found["slots"],
             self._batch(rows) if rows else None,
@@ -232,6 +241,7 @@ def _stored(held: _Held) -> bytes:
         "panes": progress.panes,
         "chunks": [(chunk.slot, chunk.start, chunk.stop) for chunk in held.chunks],
         "slots": held.slots,
+        **({"ahead": progress.ahead} if progress.ahead else {}),
     }
     rows = _bytes(held.loose) if held.loose is not None else b""
     return _JSON.encode(line).encode() + b"\n" + rows

@@ -27,14 +27,16 @@ class WindowProgress:
 
     Attributes:
         seen: how many rows it was given; the next has this number.
-        time: the highest time that it was given, rounded down as far as makes no difference. Windows by time only.
+        time: its own time, rounded down as far as makes no difference. Windows by time only.
         panes: time and number of the first of the rows that came at a time, for each such run; ascending. Windows by
             time only. Rows that no future window has are left out.
+        ahead: by how much its own time is ahead of the times that it is given: these went back while it held rows.
     """
 
     seen: int = 0
     time: int = 0
     panes: tuple[tuple[int, int], ...] = ()
+    ahead: int = 0
 
 
 @frozen
@@ -145,10 +147,14 @@ class _DurationWindow(Window):
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
         """Fire for each multiple of ``slide`` that has passed; then take the rows, which come at ``now``.
 
-        The window that ends at ``e`` has the rows that came from ``e`` - ``length`` until before ``e``.
+        The window that ends at ``e`` has the rows that came from ``e`` - ``length`` until before ``e``. Where ``now``
+        goes back while there are rows, the window's own time stays, and goes on from there as ``now`` does, so that
+        windows fire although a clock was ahead for a while. Where there are none, ``now`` is its time.
         """
         length, slide = self._sizes
-        time, panes = max(progress.time, self._pane(now)), progress.panes
+        panes = progress.panes
+        own = max(progress.time, now + progress.ahead) if panes else now
+        time, ahead = self._pane(own), own - now
         fired: list[Firing] = []
         end = _next(progress.time, slide)
         # All rows came before this end, as none came after the last time: a window has all from its first on.
@@ -157,9 +163,11 @@ class _DurationWindow(Window):
             fired.append(Firing(end, panes[first][1], progress.seen))
             end += slide
         panes = panes[bisect_left(panes, (_next(time, slide) - length,)) :]
+        if not panes:
+            time, ahead = self._pane(now), 0
         if rows and not (panes and panes[-1][0] == time):
             panes = (*panes, (time, progress.seen))
-        after = WindowProgress(progress.seen + rows, time, panes)
+        after = WindowProgress(progress.seen + rows, time, panes, ahead)
         return Advance(tuple(fired), after, panes[0][1] if panes else after.seen)
 
     def _pane(self, time: int) -> int:
@@ -219,8 +227,8 @@ class SlidingCount(_CountWindow):
 class TumblingDuration(_DurationWindow):
     """The rows of each ``length`` of time are a window, each row is in one.
 
-    Time is the driver's clock when a row's batch is committed. Windows begin at the multiples of ``length`` since the
-    epoch (1970, UTC), wherever and whenever the topology is started: those of an hour at full hours.
+    A row's time is that of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of ``length``
+    since the epoch (1970, UTC), wherever and whenever the topology is started: those of an hour at full hours.
 
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.

@@ -17,6 +17,7 @@ from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.store import InMemoryCoordination
 from coordinators.takeover import recover
+from coordinators.transaction_time import LeaderClock
 
 
 @define
@@ -55,6 +56,9 @@ class World:
     working: list[tuple[TransactionAttempt, StreamId]] = field(factory=list)
     metadata: dict[str, Any] = field(factory=dict)
     now: float = 0.0
+    wall: float = 0.0
+    holding: bool = False
+    times: dict[str, int] = field(factory=dict)
     exact: bool = True
     inbox: list[Notice] = field(factory=list)
     edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
@@ -72,11 +76,12 @@ class World:
             streams=self,
             spouts=tuple(self.spouts),
             exact=frozenset(self.spouts if self.exact else ()),
+            clock=LeaderClock(round(self.wall * 1000), self.now),
             draw_edge=lambda: next(numbers),
             **{**defaults, **settings},
         )
         self.inbox.clear()
-        self.driver.start(self.now)
+        self.driver.start(self.now, self.wall)
         return self
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
@@ -91,8 +96,11 @@ class World:
     def answers(self, spout: str, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
         return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answers(ask)
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Mapping[str, Json], edges: Sequence[int]) -> None:
+    def emit_batch(
+        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+    ) -> None:
         self.said.append(f"BATCH {attempt}")
+        self.times[str(attempt)] = time
         self.metadata[str(attempt)] = dict(metadata)
         self.edges[str(attempt), StreamId.BATCH] = list(edges)
 
@@ -111,12 +119,15 @@ class World:
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         return self.working
 
+    def holds_rows(self) -> bool:
+        return self.holding
+
     # --- what tests do ------------------------------------------------------------------------------------------------
 
     def turn(self, *notices: Notice) -> list[str]:
         """One turn with these notices; returns what was said in it."""
         before = len(self.said)
-        self.driver.turn([*notices, *self._taken()], self.now)
+        self.driver.turn([*notices, *self._taken()], self.now, self.wall)
         return self.said[before:]
 
     def settle(self, *notices: Notice) -> list[str]:
@@ -129,6 +140,7 @@ class World:
     def after(self, seconds: float) -> list[str]:
         """Let time pass."""
         self.now += seconds
+        self.wall += seconds
         return self.settle()
 
     def ack(self, text: str, stream: StreamId) -> list[str]:

@@ -102,7 +102,7 @@ def world() -> Iterator[World]:
         cancel_jobs=lambda _: None,
         cancel_together=lambda _: None,
         understood=lambda error, _: (error, True),
-        transaction=lambda attempt: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1),
+        transaction=lambda attempt, time: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1, time),
         ensure_leading=lambda: None,
         draw_edge=lambda: 1,
         post=posted.put,
@@ -128,7 +128,7 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
 ) -> None:
     attempts = [TransactionAttempt(txid, 0) for txid in range(1, len(sizes) + 1)]
     for attempt, size in zip(attempts, sizes, strict=True):
-        world.streams.emit_batch(attempt, {"s": 1 if size == "s" else SMALL_ROWS + 1}, [1])
+        world.streams.emit_batch(attempt, {"s": 1 if size == "s" else SMALL_ROWS + 1}, 0, [1])
     world.acked(StreamId.BATCH, 2 * len(sizes))  # by the emitter and by the job
     world.streams.emit_commit({attempt: [1] for attempt in attempts})
     world.acked(StreamId.COMMIT, len(sizes))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, evolve
+from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
@@ -111,12 +111,13 @@ class Driver:
         self.txid -= 1
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
-        updater = evolve(self.operation, clock=lambda: self.now).updater(self.source)
+        updater = self.operation.updater(self.source)
         kept = self.operation.kept(self.source)
         positions = [self.source.names.index(name) for name in kept.names]
         make = row_class(tuple(kept.names))._make
         collector = UpdateCollector("here", self.operation.output([self.source]).names)
-        updater.update_state(self.state, [make([row[at] for at in positions]) for row in rows], collector)
+        made = [make([row[at] for at in positions]) for row in rows]
+        updater.feed(self.state, made, round(self.now * 1000), collector)
         return collector.rows
 
     def transaction(self, attempt: int) -> SinkTransaction:

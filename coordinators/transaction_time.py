@@ -1,0 +1,92 @@
+"""The time of a transaction: what windows go by, so that no clock that jumps decides which rows are in one.
+
+It is fixed when the transaction is first admitted, is durable with its definition, and stays over replays and
+takeovers. Within a leadership it goes on as the monotonic clock does. The wall clock counts at a takeover, and whenever
+nothing rests on the times that were given before: no window holds rows, and no earlier transaction is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field, frozen
+
+MILLIS = 1000
+"""Milliseconds in a second. Times of transactions are ints, in milliseconds since 1970, UTC."""
+
+AHEAD_OF_ZOOKEEPER_MAX_MS = 60 * MILLIS
+"""Beyond it, a leader takes ZooKeeper's clock instead of its own."""
+
+
+@frozen
+class LeaderClock:
+    """What one leadership takes for the time of day. Pure: both clocks are arguments.
+
+    Attributes:
+        claimed_at: ZooKeeper's clock when it wrote this leadership's claim, in milliseconds since 1970.
+        claimed: our monotonic clock then, in seconds.
+    """
+
+    claimed_at: int
+    claimed: float
+
+    def read(self, now: float, wall: float) -> int:
+        """Our own clock; ZooKeeper's, where ours is more than a minute ahead of it.
+
+        Args:
+            now: the monotonic clock, in seconds.
+            wall: this machine's clock, in seconds since 1970.
+        """
+        own, zookeeper = round(wall * MILLIS), self._zookeeper(now)
+        return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MAX_MS else zookeeper
+
+    def ahead_of_zookeeper(self, now: float, wall: float) -> int:
+        """By how many milliseconds our own clock is too far ahead to be believed; 0: it is believed."""
+        return max(0, round(wall * MILLIS) - self.read(now, wall))
+
+    def _zookeeper(self, now: float) -> int:
+        return self.claimed_at + round((now - self.claimed) * MILLIS)
+
+
+@define
+class TransactionTimes:
+    """The times of the transactions that the record keeps. Pure: clocks are arguments.
+
+    Attributes:
+        clock: what this leadership takes for the time of day.
+        known: time by txid.
+        ahead: by how many milliseconds the last time that was given is ahead of ``clock``.
+    """
+
+    clock: LeaderClock
+    known: dict[int, int]
+    ahead: int = field(default=0, init=False)
+    _anchor: int = field(default=0, init=False)
+    _anchored: float = field(default=0.0, init=False)  # the monotonic clock when time was _anchor
+
+    def start(self, now: float, wall: float) -> None:
+        """Go on from the last time that an earlier leader gave, or from the clock where that is later."""
+        self._anchor, self._anchored = max([self.clock.read(now, wall), *self.known.values()]), now
+        self.ahead = self._anchor - self.clock.read(now, wall)
+
+    def fix(self, txid: int, now: float, wall: float, *, is_held: bool) -> None:
+        """Give ``txid`` the time of this moment, unless it has one.
+
+        With ``is_held`` something rests on the times that were given before, so time can't be set back.
+        """
+        if txid in self.known:
+            return
+        clock = self.clock.read(now, wall)
+        if not is_held:
+            self._anchor, self._anchored = clock, now
+        self.known[txid] = self._anchor + round((now - self._anchored) * MILLIS)
+        self.ahead = max(0, self.known[txid] - clock)
+
+    def is_fixed_from(self, txid: int) -> bool:
+        """Whether ``txid`` or a later one has its time."""
+        return any(known >= txid for known in self.known)
+
+    def from_txid(self, txid: int) -> Mapping[int, int]:
+        """Forget the times of the transactions before ``txid``; returns what is left."""
+        self.known = {known: time for known, time in self.known.items() if known >= txid}
+        return dict(self.known)

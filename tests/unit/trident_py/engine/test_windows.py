@@ -1,0 +1,69 @@
+"""A window as a participant: it goes by the times of transactions, and knows whether rows wait for time to pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.engine.states import WindowParticipant
+from trident_py.graph.windowing import window_state
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
+from trident_py.operations.builtin import Count
+from trident_py.rows.schema import schema_of
+from trident_py.windows.window_store import LocalWindows
+from trident_py.windows.windows import TumblingCount, TumblingDuration, Window
+
+TOPOLOGY = TopologyKey("windows", "8d1f", 1)
+SOURCE = schema_of("n bigint")
+
+
+class Emitted:
+    """What a window has given."""
+
+    def __init__(self, directory: Path, window: Window, epoch: int = 1) -> None:
+        self.epoch = epoch
+        factory = LocalWindows("windows", "some")
+        operation = window_state("window", "some", factory, window, (), False, "n", Count(), "count")
+        self.rows: list[tuple[object, ...]] = []
+        self.participant = WindowParticipant(
+            name="some",
+            state=operation.typed(SOURCE).make_state(TridentConfig(state_dir=directory), Metrics(), 0, 1),
+            updater=operation.updater(SOURCE),
+            inputs=SOURCE.names,
+            outputs=["count"],
+            tail=lambda _, rows: self.rows.extend(rows),
+        )
+
+    def commit(self, txid: int, rows: int, time: int) -> None:
+        tx = SinkTransaction(TransactionKey(TOPOLOGY.uuid, 1, txid), TransactionAttempt(txid, 0), self.epoch, time)
+        self.participant.commit(tx, pa.table({"n": pa.array(range(rows), pa.int64())}))
+
+
+def test_a_window_by_time_holds_rows_until_it_fires_also_over_a_takeover(tmp_path: Path) -> None:
+    first = Emitted(tmp_path, TumblingDuration(1))
+    first.participant.recover(TOPOLOGY, 1)
+    assert not first.participant.holds_rows
+    first.commit(1, 3, time=5_000)
+    assert first.participant.holds_rows
+    first.participant.close()
+
+    second = Emitted(tmp_path, TumblingDuration(1), epoch=2)
+    second.participant.recover(TOPOLOGY, 2)
+    assert second.participant.holds_rows
+    second.commit(2, 0, time=6_000)
+    assert (second.rows, second.participant.holds_rows) == ([(3,)], False)
+    second.participant.close()
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_window_by_count_never_waits_for_time(tmp_path: Path, rows: int) -> None:
+    window = Emitted(tmp_path, TumblingCount(5))
+    window.participant.recover(TOPOLOGY, 1)
+    window.commit(1, rows, time=5_000)
+    assert not window.participant.holds_rows
+    window.participant.close()
