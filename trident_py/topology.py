@@ -18,7 +18,7 @@ from trident_py.graph.outputs import state_names, unused
 from trident_py.graph.queries import StaticState
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import StateFactory
 from trident_py.planner.explain import explain
 from trident_py.planner.plan import plan
 from trident_py.query import TridentQuery
@@ -89,16 +89,15 @@ class TridentTopology:
         """A state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
 
         It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
+        Of a ``SQLiteState`` or ``PostgresState`` it is the table as another topology has filled it until that moment;
+        of the keys' types nothing is known here, so ``MapGet`` finds nothing where they differ.
         """
         with self._graph.declaring(f"new_static_state({described(factory)})") as title:
             if not isinstance(factory, StateFactory):
                 raise TopologyError(f"a state factory is an instance of StateFactory, not {shown(factory)}")
-            if factory.kind is StateKind.FENCED:
-                raise TopologyError(
-                    f"{factory!r} is filled by a topology; ask it there, or read it by a state of yours"
-                )
-            name = unused(factory.name or "static-state", state_names(self._graph))
-            return TridentState(self._graph, self._graph.add(StaticState(title, name, factory)))
+            read = factory.for_reading()
+            name = unused(read.name or "static-state", state_names(self._graph))
+            return TridentState(self._graph, self._graph.add(StaticState(title, name, read)))
 
     def merge(self, *streams: Stream) -> Stream:
         """The rows of several streams, within each batch: all of them, under the names of the first (Storm T12).

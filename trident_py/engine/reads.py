@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from attrs import define, field
 
 from trident_py.errors import TridentError
-from trident_py.interfaces.states import State
+from trident_py.interfaces.states import ReadOnlyState, State
 
 A = TypeVar("A")
 
@@ -87,6 +87,9 @@ class StateReads:
         waiting, self._waiting = self._waiting, []
         for run in waiting:
             run()
+        for state in self.states.values():
+            if isinstance(state, ReadOnlyState):
+                state.close()
 
     def _submitted(self, read: Callable[[States], A], *, whole: bool) -> Future[A]:
         future: Future[A] = Future()

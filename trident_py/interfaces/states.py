@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from trident_py.errors import StateError
+from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -91,6 +91,16 @@ class StateFactory(ABC):
         """
         return self
 
+    def for_reading(self) -> StateFactory:
+        """This factory for a state that is only asked; called where ``new_static_state`` declares it.
+
+        Raises:
+            TopologyError: only a topology that fills such a state can ask it.
+        """
+        if self.kind is StateKind.FENCED:
+            raise TopologyError(f"{self!r} is filled by a topology; ask it there, or read it by a state of yours")
+        return self
+
 
 class StateUpdater(ABC, Generic[S]):
     """Applies the rows of a batch to a state."""
@@ -140,6 +150,9 @@ class ReadOnlyState(State):
     def commit(self, txid: int) -> None:
         """Refuses."""
         raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
+
+    def close(self) -> None:
+        """The topology stops."""
 
 
 class ITupleCollection(ABC):

@@ -10,6 +10,7 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
+from trident_py.rows.ddl import parse_ddl
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -57,6 +58,18 @@ class TypedColumn:
 def declared(columns: Sequence[TypedColumn]) -> str:
     """The declared fields, to be compared with those of the table that is there."""
     return ", ".join(f"{column.name} {column.kind.simpleString()}" for column in columns)
+
+
+def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
+    """The key fields and the value field that `declared` has made ``text`` of."""
+    named = [column.partition(" ") for column in text.split(", ")]
+    *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
+    return t.StructType(keys), value
+
+
+def loaded_rows(columns: Sequence[TypedColumn], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """The values that were stored as ``rows`` in ``columns``."""
+    return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
 
 
 def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import Factory, evolve, field, frozen
@@ -12,6 +13,7 @@ from trident_py.errors import ConfigError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.states.sql.reading import ReadTable
 
 if TYPE_CHECKING:
     from trident_py.states.sql.postgres_state import PostgresMapState
@@ -71,6 +73,13 @@ class PostgresState(StateFactory):
         from trident_py.states.sql.postgres_table import Table
 
         return evolve(self, schema=Table.of(self.table, keys, value))
+
+    def for_reading(self) -> ReadTable:
+        """The table as it is, whichever topology fills it."""
+        from trident_py.states.sql.postgres_client import Target
+        from trident_py.states.sql.postgres_reading import PostgresTableReader
+
+        return ReadTable(self, self.table, partial(PostgresTableReader, Target(self.dsn), self.table))
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int

@@ -21,6 +21,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
+from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
 from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
 from trident_py.states.sql.postgres_staging import REPORTS, StagingTask
@@ -320,11 +321,10 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """The committed values: for each key its values, then the value."""
-        columns = (*self._table.keys, self._table.value)
         self._check_recovered()
         with explained(self._name, self._target), self._others.transaction() as connection:
             rows = connection.execute(self._table.read_all).fetchall()
-        return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
+        return loaded_rows((*self._table.keys, self._table.value), rows)
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""

@@ -345,6 +345,11 @@ class Table:
 _NAME_MAX = 63
 
 
+def declared_columns(schema: str) -> sql.Composed:
+    """What the book of a state says of its fields; bound is the state's name."""
+    return sql.SQL("SELECT columns FROM {} WHERE state = %s").format(sql.Identifier(schema, "_trident"))
+
+
 def _names(*names: str) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import localcontext
+from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
 from pathlib import Path
@@ -26,8 +27,11 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
+from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
+from trident_py.states.sql.reading import ReadTable
 from trident_py.states.sql.sqlite_errors import explained
+from trident_py.states.sql.sqlite_reading import SQLiteTableReader
 from trident_py.states.sql.sqlite_table import Table, check_name
 
 BUSY_SECS = 10.0
@@ -93,6 +97,10 @@ class SQLiteState(StateFactory):
             StateError: a column can't hold such a type, or can't have such a name.
         """
         return evolve(self, schema=Table.of(self.table, keys, value))
+
+    def for_reading(self) -> ReadTable:
+        """The table as it is, whichever topology fills it."""
+        return ReadTable(self, self.table, partial(SQLiteTableReader, self.path, self.table))
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
@@ -228,7 +236,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         columns = (*self._table.keys, self._table.value)
         with self._reading, self._explained():
             rows = self._committed().execute(self._table.read_all).fetchall()
-        return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
+        return loaded_rows(columns, rows)
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""
