@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
-from coordinators.canonical import Json, canonical_json
+from coordinators.canonical import Json, canonical_json, content_digest
 
 SHARD_BYTES_MAX = 64 * 1024
 
@@ -25,6 +25,12 @@ class CursorShard:
     first_key: str
     values: Mapping[str, Json]
     text: str = field(eq=False)
+    digest: str = field(init=False, eq=False)
+
+    @digest.default
+    def _digest_of_text(self) -> str:
+        # Once for each shard, not once for each record that it is part of: most of them never change.
+        return content_digest(self.text)
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Json]) -> CursorShard:

@@ -1,8 +1,9 @@
 """What is durable about a topology: one record, written whole, read back whole or not at all.
 
-The record is a head of a few hundred bytes plus blobs for whatever would make it large (cursors, and metadata above
-4 KiB). Head and changed blobs travel in one atomic write; the head names every blob with its checksum, so a record
-whose parts don't belong together is found out when it is read.
+The record is a head of some kilobytes plus blobs for whatever would make it large: cursors, and metadata above 4 KiB,
+or less where there is much of it. A blob never changes: its name ends in a digest of its text, and a text that changed
+is another blob. So blobs may be stored ahead of the head that names them, a record whose parts don't belong together is
+found out when it is read, and there is no limit to a record but that each of its parts fits into one write.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ from typing import Any
 from attrs import asdict, field, frozen
 
 from coordinators.attempt import INITIAL_TXID, TransactionAttempt
-from coordinators.canonical import Json, canonical_json, content_hash
+from coordinators.canonical import Json, canonical_json, content_digest, content_hash
 from coordinators.cursors import Cursors, CursorShard
 from coordinators.errors import MetadataError
 from coordinators.fingerprint import Fingerprint
 
 RECORD_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``. Releases that know it alone refuse 2."""
+"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``, and its blobs keep their names while their
+text changes. Releases that know it alone refuse 2."""
 
 INLINE_BYTES_MAX = 4 * 1024
+"""Metadata up to this size stand in the head,"""
+
+INLINE_BYTES_TOTAL = 64 * 1024
+"""as long as all of them together are no larger than this."""
 
 
 @frozen
@@ -95,7 +101,7 @@ class CoordinatorRecord:
 
 @frozen
 class EncodedRecord:
-    """A record as it is stored: the head, and the text of every blob it names."""
+    """A record as it is stored: the head, and by its name the text of every blob that the head names."""
 
     head: str
     blobs: Mapping[str, str]
@@ -127,18 +133,19 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         },
         "failures": {str(txid): asdict(failure) for txid, failure in sorted(record.failures.items())},
         "times": {str(txid): time for txid, time in sorted(record.times.items())},
-        "declared": None if record.declared is None else _inline_or_blob("declared", dict(record.declared), blobs),
+        "declared": _declared(record, blobs),
         "accepted": list(record.accepted),
     }
-    body["blobs"] = {name: content_hash(text) for name, text in blobs.items()}
+    body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
     return EncodedRecord(canonical_json(body), blobs)
 
 
 def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+    inline_max = _inline_max(sum(map(len, record.metadata.values())))
     return {
         str(txid): {
-            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, blobs)
+            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, inline_max, blobs)
             for spout, definition in definitions.items()
         }
         for txid, definitions in record.metadata.items()
@@ -146,17 +153,33 @@ def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
 
 
 def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
-    names = {f"cursors.{spout}.{shard.name}": shard.text for shard in positions.shards}
+    names = {f"cursors.{spout}.{shard.name}={shard.digest}": shard.text for shard in positions.shards}
     blobs.update(names)
     return list(names)
 
 
-def _inline_or_blob(name: str, definition: Json, blobs: dict[str, str]) -> Json:
-    text = canonical_json(definition)
-    if len(text.encode()) <= INLINE_BYTES_MAX:
-        return {"value": definition}
-    blobs[name] = text
-    return {"blob": name}
+def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+    if record.declared is None:
+        return None
+    return _inline_or_blob("declared", dict(record.declared), INLINE_BYTES_MAX, blobs)
+
+
+def _inline_max(definitions: int) -> int:
+    """How long the text of one of so many definitions may be to stand in the head.
+
+    A power of two, so that it seldom changes while transactions come and go: what moves is written again.
+    """
+    share = INLINE_BYTES_TOTAL // max(1, definitions)
+    return min(INLINE_BYTES_MAX, 1 << share.bit_length() - 1)
+
+
+def _inline_or_blob(name: str, value: Json, inline_max: int, blobs: dict[str, str]) -> Json:
+    text = canonical_json(value)
+    if len(text.encode()) <= inline_max:
+        return {"value": value}
+    node = f"{name}={content_digest(text)}"
+    blobs[node] = text
+    return {"blob": node}
 
 
 def blob_names(head: str, *, where: str) -> list[str]:
@@ -171,10 +194,16 @@ def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRec
         MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".
     """
     body = _verified(head, where)
-    for name, expected in body["blobs"].items():
-        if name not in blobs or content_hash(blobs[name]) != expected:
+    for name in body["blobs"]:
+        if name not in blobs or not _is_whole(name, blobs[name], body):
             raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
     return _shaped(where, lambda: _from_body(body, blobs))
+
+
+def _is_whole(name: str, text: str, body: Mapping[str, Any]) -> bool:
+    if body["version"] == 1:
+        return bool(content_hash(text) == body["blobs"][name])
+    return content_digest(text) == name.rpartition("=")[2]
 
 
 def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRecord:
@@ -182,7 +211,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         return json.loads(blobs[entry["blob"]]) if "blob" in entry else entry["value"]
 
     def positions(names: list[str]) -> Cursors:
-        return Cursors(tuple(CursorShard.parse(name.rpartition(".")[2], blobs[name]) for name in names))
+        return Cursors(tuple(CursorShard.parse(_shard_name(name), blobs[name]) for name in names))
 
     return CoordinatorRecord(
         epoch=body["epoch"],
@@ -210,6 +239,10 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
     )
 
 
+def _shard_name(blob: str) -> str:
+    return blob.rpartition(".")[2].partition("=")[0]
+
+
 def _verified(head: str, where: str) -> dict[str, Any]:
     try:
         body = json.loads(head)
@@ -226,7 +259,10 @@ def _verified(head: str, where: str) -> dict[str, Any]:
     crc = body.pop("crc", None)
     if crc != content_hash(canonical_json(body)):
         raise _unreadable(where, "its checksum does not match its content")
-    if not isinstance(body.get("blobs"), dict):
+    blobs = body.get("blobs")
+    if not isinstance(blobs, dict if body["version"] == 1 else list) or not all(
+        isinstance(name, str) for name in blobs
+    ):
         raise _unreadable(where, "it does not name its blobs")
     return body
 

@@ -25,7 +25,8 @@ from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, stand_by
+from coordinators.zookeeper.leadership import lead, stand_by
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
 from trident_py.engine.participants import Participant
 from trident_py.engine.progress import Progress

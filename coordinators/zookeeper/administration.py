@@ -12,7 +12,8 @@ from coordinators.errors import ConfigError, FencedError
 from coordinators.record import CoordinatorRecord
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
-from coordinators.zookeeper.leadership import load, read_identity
+from coordinators.zookeeper.leadership import read_identity
+from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import Conflict, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
     ANY_VERSION,
@@ -151,8 +152,7 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
     identity, epoch, record = session.read(paths.identity, paths.epoch, paths.record)
     us = Leader()
     steps: list[Step] = [
-        # made and removed at once: refused if somebody leads
-        Create(paths.leader, to_bytes(us), ephemeral=True),
+        Create(paths.leader, to_bytes(us), ephemeral=True),  # refused if somebody leads
         Remove(paths.leader, ANY_VERSION),
     ]
     if identity:
@@ -161,7 +161,13 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
         last = parse(EpochClaim, epoch.text, paths.epoch)
         claim = EpochClaim(last.epoch, str(uuid4()), us.host, us.pid)
         steps.append(Put(paths.epoch, to_bytes(claim), epoch.version))
-    if record:
-        steps.append(Remove(paths.record, record.version))
+    else:
+        steps += _still_absent(paths.epoch)
+    steps += [Remove(paths.record, record.version)] if record else _still_absent(paths.record)
     steps.extend(Remove(f"{paths.blobs}/{name}", ANY_VERSION) for name in session.children(paths.blobs))
     return steps
+
+
+def _still_absent(path: str) -> list[Step]:
+    """Refused where somebody has led meanwhile, however shortly, and made the node that was missing a moment ago."""
+    return [Create(path, b""), Remove(path, ANY_VERSION)]

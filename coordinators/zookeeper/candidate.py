@@ -62,9 +62,12 @@ class Candidate:
                 f"stop that process first, let this one stand by (`trident run --standby`), or give it another name"
             )
 
+    def _wake(self, _event: object) -> None:
+        self._woken.set()
+
     def look(self, session: ZooKeeperSession, path: str) -> None:
         """See who leads, and be woken when that changes."""
-        node = session.settle(lambda: session.watch(path, self._woken))
+        node = session.settle(lambda: session.watch(path, self._wake))
         if node is None:  # it was there a moment ago
             self._woken.set()
             return

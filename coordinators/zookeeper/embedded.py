@@ -59,7 +59,7 @@ JARS = re.compile(
 
 JVM_OPTIONS = (
     "-Xms16m",
-    "-Xmx128m",
+    "-Xmx2g",  # it keeps the last 500 requests in memory, up to 1 MiB three times over, and those it finds in its log
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
@@ -67,6 +67,7 @@ JVM_OPTIONS = (
     "-Dlog4j2.level=WARN",
     "-Dzookeeper.preAllocSize=4096",  # KiB by which the log grows; the default of 64 MiB is more than most topologies
     "-Dzookeeper.snapCount=20000",
+    "-Dzookeeper.snapSizeLimitInKb=65536",  # of the log that a start reads again
 )
 
 CONFIG = """\

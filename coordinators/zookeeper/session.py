@@ -204,9 +204,12 @@ class ZooKeeperSession:
         """Create ``path``, and what is above it, where it is missing."""
         self._round((path, lambda: self._client.ensure_path_async(path)))
 
-    def watch(self, path: str, changed: threading.Event) -> Znode | None:
-        """What a node holds; ``changed`` is set when that may have changed."""
-        [answer] = self._round((path, lambda: self._client.get_async(path, watch=lambda _: changed.set())))
+    def watch(self, path: str, changed: Callable[[object], None]) -> Znode | None:
+        """What a node holds; ``changed`` is called, once and on another thread, when that may have changed.
+
+        The same ``changed`` may be given again and again: it is kept once for each node.
+        """
+        [answer] = self._round((path, lambda: self._client.get_async(path, watch=changed)))
         return answer and _znode(*answer)
 
     def commit(self, steps: list[Step]) -> None:

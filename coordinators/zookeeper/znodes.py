@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from attrs import asdict, field, frozen
 from attrs.validators import instance_of
@@ -204,19 +204,28 @@ def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
     Raises:
         MetadataError: it would cut the connection; names the largest of them.
     """
-    sizes = {step.path: _bytes_of(step, acl_bytes) for step in steps}
-    if sum(sizes.values()) <= REQUEST_BYTES_MAX:
+    if bytes_of(steps, acl_bytes) <= REQUEST_BYTES_MAX:
         return
+    sizes = {step.path: _bytes_of(step, acl_bytes) for step in steps}
     largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
-    parts = ", ".join(f"{path.rpartition('/')[2]} ({sizes[path]:,} bytes)" for path in largest)
+    parts = ", ".join(f"{_shown(path)} ({sizes[path]:,} bytes)" for path in largest)
     raise MetadataError(
         f"{who}: one write of {sum(sizes.values()):,} bytes is above the {REQUEST_BYTES_MAX:,} that ZooKeeper takes; "
         f"largest are {parts}. Let the spout describe its batches more briefly, or make them smaller"
     )
 
 
+def _shown(path: str) -> str:
+    """The last name of ``path`` as it was given, without the digest of a blob."""
+    return unquote(path.rpartition("/")[2]).partition("=")[0]
+
+
+def bytes_of(steps: Iterable[Step], acl_bytes: int) -> int:
+    """How much ``steps`` are in one request, or in what the servers make of it, at most."""
+    return sum(_bytes_of(step, acl_bytes) for step in steps)
+
+
 def _bytes_of(step: Step, acl_bytes: int) -> int:
-    """How much ``step`` adds to a request, or to what the servers make of it, at most."""
     data = step.data if isinstance(step, Create | Put) else b""
     acl = acl_bytes if isinstance(step, Create) else 0
     return len(data) + len(step.path.encode()) + STEP_OVERHEAD_BYTES + acl

@@ -17,7 +17,7 @@ import psycopg
 from attrs import define, field
 
 from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.leadership import load
+from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import TopologyPaths
 from tests.faults.check import Entry, Evidence, Logged, Violation, violations

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.journal import Journal
 
 Action = Callable[..., None]

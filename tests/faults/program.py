@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.check import RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres

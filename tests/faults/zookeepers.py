@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from coordinators.zookeeper.leadership import load
+from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.znodes import ANY_VERSION, Put
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened

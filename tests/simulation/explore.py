@@ -79,6 +79,7 @@ class Explorer:
             backoff=0.0,
             pins=scope.learns or not scope.exact,
             shares=scope.shares,
+            splits=scope.splits,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

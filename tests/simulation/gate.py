@@ -40,6 +40,7 @@ SCOPES = {
         Scope("opaque: a crash at any step", {"crash at a step": 1}, exact=False),
         Scope("opaque: a commit that lands late", {**LATE}, exact=False),
         Scope("several notices in a turn, and a crash", {"crash at a step": 1}, max_spout_pending=1, gathers=True),
+        Scope("several writes for a record, and a crash", {"crash at a step": 1}, rows=1, learns=True, splits=True),
         Scope("learned: a crash at any step", {"crash at a step": 1}, learns=True),
         Scope("learned, opaque: a crash at any step", {"crash at a step": 1}, learns=True, exact=False),
         Scope("shared: a crash at any step", {"crash at a step": 1}, **THREE),
@@ -52,6 +53,7 @@ SCOPES = {
 
 GATE = {
     "guarded writes": "a write that lands late",
+    "blobs first": "several writes for a record, and a crash",
     "raised fences": "a leader that is cut off",
     "epoch in token": "a leader that is cut off",
     "attempt in token": "a commit that lands late, and a silence",

@@ -17,7 +17,8 @@ from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
 from coordinators.takeover import recover
 from coordinators.transaction_time import TransactionTimes
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore
+from coordinators.zookeeper.record_requests import RecordRequests, requests_for
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from tests.simulation.rules import Rules
 
@@ -27,9 +28,35 @@ class UnguardedRecordStore(ZooKeeperRecordStore):
 
     __slots__ = ()
 
-    def _steps(self, encoded: EncodedRecord) -> list[Step]:
-        steps = [step for step in super()._steps(encoded) if not isinstance(step, Check)]
-        return [evolve(step, version=ANY_VERSION) if isinstance(step, Put) else step for step in steps]
+    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
+        requests = super()._requests(encoded)
+        steps = [step for step in requests.last if not isinstance(step, Check)]
+        blind = [evolve(step, version=ANY_VERSION) if isinstance(step, Put) else step for step in steps]
+        return RecordRequests(requests.ahead, blind)
+
+
+class SplittingRecordStore(ZooKeeperRecordStore):
+    """No mutant: has every new blob go ahead of the head, as a server that takes next to nothing at once would."""
+
+    __slots__ = ()
+
+    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
+        return requests_for(self._paths, self._fence_step, self._stored, encoded, acl_bytes=0, bytes_max=200)
+
+
+class HeadFirst(SplittingRecordStore):
+    """Stores the head, and then the blobs that it names."""
+
+    __slots__ = ()
+
+    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
+        return RecordRequests((), super()._requests(encoded).last)
+
+    def _replace(self, encoded: EncodedRecord, steps: Sequence[Step]) -> None:
+        ahead = super()._requests(encoded).ahead
+        super()._replace(encoded, steps)
+        for creates in ahead:
+            self._store_ahead(creates)
 
 
 class AnnouncingFirst(CoordinatorDriver):
@@ -158,6 +185,8 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
 
 def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any]) -> CoordinatorRecord:
     """`recover`, or what is left of it without a rule."""
+    if not rules.has("blobs first") and isinstance(store, SplittingRecordStore):
+        store.__class__ = HeadFirst
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
     if rules.has("reconciliation"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from attrs import define, field
 
@@ -64,7 +65,9 @@ class Oracle:
         self.epoch = epoch
         if head is None:
             return
-        blobs = {path.rpartition("/")[2]: node.data.decode() for path, node in nodes.items() if "/blobs/" in path}
+        blobs = {
+            unquote(path.rpartition("/")[2]): node.data.decode() for path, node in nodes.items() if "/blobs/" in path
+        }
         try:
             after, before = decode(head.data.decode(), blobs, where="the simulation"), self.record
         except MetadataError as error:

@@ -17,8 +17,8 @@ from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper import leadership
 from coordinators.zookeeper.candidate import Candidate
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore
-from tests.simulation.mutants import recovered, weaken
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from tests.simulation.mutants import SplittingRecordStore, recovered, weaken
 from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
 from tests.simulation.sources import SourceCoordinator
@@ -155,6 +155,8 @@ class Process:
             self.session = Session.connect(self.world, self)
             candidate = Waiting("simulated")
             self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
+            if self.world.splits:
+                self.record_store.__class__ = SplittingRecordStore
             record = recovered(self.world.rules, self.record_store, self._recoverables())
         except (StillLed, StoreBusyException):
             self.world.timer(self, "lead", STANDBY_SECS)

@@ -20,6 +20,7 @@ class Violation(AssertionError):
 
 RULES = {
     "guarded writes": "a record is written only by whoever claimed the epoch last",
+    "blobs first": "what goes ahead of a record that takes several writes is nothing that anybody looks at yet",
     "raised fences": "a takeover has every store refuse older leaders, before anything else",
     "epoch in token": "a store compares the epoch",
     "attempt in token": "a store tells a late attempt from the live one of the same epoch",

@@ -61,6 +61,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
         max_spout_pending=chance.choice([1, 2, 3, 4]),
         pins=not all(exact) or any(learns) or any(store.kind is StoreKind.UNFENCED for store in stores),
         shares=random.Random(f"{dice.seed} shares").random() < 0.5,
+        splits=random.Random(f"{dice.seed} splits").random() < 0.3,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]

@@ -26,6 +26,7 @@ class Scope:
         gathers: whether a turn may come late, and find several notices; otherwise each notice has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         shares: whether transactions share jobs and commits.
+        splits: whether a record takes several writes.
         lives: how often processes may be started, all in all.
     """
 
@@ -41,6 +42,7 @@ class Scope:
     gathers: bool = False
     any_size: bool = False
     shares: bool = False
+    splits: bool = False
     processes: int = 2
     lives: int = 2
 

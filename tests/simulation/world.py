@@ -42,6 +42,7 @@ class World:
 
     Attributes:
         shares: whether attempts share jobs.
+        splits: whether a record takes several writes.
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
         frozen: what a paused process will find when it goes on.
@@ -55,6 +56,7 @@ class World:
     backoff: float = 0.05
     pins: bool = False
     shares: bool = False
+    splits: bool = False
     real_time: bool = True
     reads_are_stale: bool = False
     now: float = 0.0

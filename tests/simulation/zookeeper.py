@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -144,7 +143,7 @@ class Session:
         """Parents are no matter here."""
         self._round()
 
-    def watch(self, path: str, changed: threading.Event) -> Znode | None:
+    def watch(self, path: str, changed: Callable[[object], None]) -> Znode | None:
         """Whoever watches here looks again by itself."""
         return _znode(self._round().get(path))
 

@@ -18,7 +18,8 @@ from coordinators.errors import ConfigError, CoordinationLost, MetadataError
 from coordinators.record import CoordinatorRecord
 from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
 from coordinators.zookeeper.administration import describe, list_topologies, reset
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead
+from coordinators.zookeeper.leadership import lead
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, ZooKeeperSession
 from coordinators.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step
 from tests.servers.certificates import Authority

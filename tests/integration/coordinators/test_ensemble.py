@@ -14,7 +14,8 @@ import pytest
 from coordinators.cursors import Cursors
 from coordinators.errors import CoordinationLost, MetadataError
 from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, load
+from coordinators.zookeeper.leadership import lead
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore, load
 from coordinators.zookeeper.session import Conflict, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
     ANY_VERSION,

@@ -15,7 +15,8 @@ from coordinators.errors import CoordinationLost
 from coordinators.record import CoordinatorRecord
 from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import ZooKeeperRecordStore, lead, stand_by
+from coordinators.zookeeper.leadership import lead, stand_by
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 
 pytestmark = pytest.mark.zookeeper
 
