@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from attrs import define, field
 
@@ -16,6 +16,10 @@ from coordinators.spout_coordinator import Ask
 
 POLL_MIN, POLL_MAX = 0.002, 0.05
 """Seconds until a spout that was not ready is asked again: doubles from the first to the second."""
+
+
+ADMITTED_BYTES_MAX = 512 * 1024
+"""New definitions admitted in one turn: with the positions that move, about what fits into one write."""
 
 
 @define
@@ -165,6 +169,25 @@ class Definitions:
         if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
             inquiry.ask_again_at = retry_at
             inquiry.backing_off = True
+
+    def startable(self, now: float, held_until: Callable[[int], float], *, one_new: bool) -> Iterator[int]:
+        """The transactions that may be admitted now, in order: as many new ones as fit into one write, at least one.
+
+        Args:
+            now: as ``held_until`` has it.
+            held_until: the moment before which a transaction is not admitted, nor any after it.
+            one_new: at most one that is new.
+        """
+        admitted, size = 0, 0
+        for txid in sorted(self._defined):
+            if now < held_until(txid):
+                return
+            if txid > self.moved_upto:
+                size += sum(answer.bytes for answer in self._defined[txid].values())
+                if admitted and (one_new or size > ADMITTED_BYTES_MAX):
+                    return
+                admitted += 1
+            yield txid
 
     def admit(self, txid: int) -> None:
         """An attempt of ``txid`` starts with its definition; the next attempt must be asked for again."""

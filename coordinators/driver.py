@@ -11,7 +11,7 @@ by the monotonic clock, ``wall`` by that of the machine, in seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
@@ -143,7 +143,9 @@ class CoordinatorDriver:
         for notice in notices:
             for event in self._take(notice, now):
                 commands += self.machine.handle(event)
-        commands += self.machine.handle(Ticked(self._startable(now)))
+        commands += self.machine.handle(
+            Ticked(self.definitions.startable(now, self._held_until, one_new=self.batch_interval > 0))
+        )
         self._carry_out(commands, now, wall)
         self._expire_silent(now)
         self._ask(now)
@@ -313,15 +315,6 @@ class CoordinatorDriver:
         # With an interval, each new batch has a moment of its own.
         for spout, ask in self.definitions.asks(now, frontier if self.batch_interval else self.machine.window.stop):
             self.streams.ask(spout, ask)
-
-    def _startable(self, now: float) -> Iterator[int]:
-        admitted_new = False
-        for txid in sorted(self.definitions.defined):
-            is_new = txid > self.definitions.moved_upto
-            if now < self._held_until(txid) or (is_new and admitted_new and self.batch_interval > 0):
-                return
-            admitted_new = admitted_new or is_new
-            yield txid
 
     def _may_define(self, txid: int) -> bool:
         # One beyond the window: so that it can start in the very write that closes the lowest transaction.

@@ -61,6 +61,7 @@ class Defined:
 
     Attributes:
         more: whether another answer to the same ask follows, about the next txid.
+        bytes: how long ``metadata`` is as JSON.
     """
 
     spout: str
@@ -69,6 +70,7 @@ class Defined:
     metadata: Json
     moved: Mapping[str, Json] = field(factory=dict)
     more: bool = False
+    bytes: int = 0
 
 
 @frozen

@@ -86,4 +86,12 @@ class TridentSpoutCoordinator:
                 f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE"
             )
         moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}
-        return Defined(self.tx_id, ask.number, ask.txid, json_copy(metadata), moved, more=ask.txid < ask.upto)
+        return Defined(
+            self.tx_id,
+            ask.number,
+            ask.txid,
+            json_copy(metadata),
+            moved,
+            more=ask.txid < ask.upto,
+            bytes=len(text.encode()),
+        )

@@ -115,6 +115,16 @@ def test_metadata_of_hundreds_of_kilobytes_come_back_equal(topology: Topology) -
     assert store.read() == record
 
 
+def test_a_record_of_more_than_one_write_replaces_another_whole(topology: Topology) -> None:
+    store = topology.acquire()
+    cursors = Cursors().updated({f"logs/{number:06}.txt": [number, "x" * 40] for number in range(40_000)})
+    large = evolve(FULL, cursors={"lines": cursors}, metadata={txid: {"lines": "x" * 500_000} for txid in (4, 5, 6)})
+    for record in (FULL, large, evolve(FULL, seq=9), evolve(large, seq=10)):
+        store.write(record)
+        assert store.read() == record
+    assert topology.acquire().read() == evolve(large, seq=10)
+
+
 def test_each_record_replaces_the_one_before_with_all_of_its_parts(topology: Topology) -> None:
     store = topology.acquire()
     moved = {"lines": MANY_CURSORS.updated({"logs/00000.txt": 1, "logs/03999.txt": 2})}

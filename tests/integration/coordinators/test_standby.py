@@ -17,6 +17,7 @@ from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.zookeeper.session import ZooKeeperSession
 
 pytestmark = pytest.mark.zookeeper
 
@@ -75,6 +76,18 @@ def _first_of(waiting: list[Future[ZooKeeperRecordStore | None]]) -> ZooKeeperRe
     [future] = done
     waiting.remove(future)
     return future.result()
+
+
+def test_a_standby_keeps_one_watch_however_often_it_looks(zookeeper: str) -> None:
+    leader = lead("wordcount", hosts=zookeeper)
+    session = ZooKeeperSession.connect(zookeeper, who="the tests", session_timeout=30.0)
+    path = f"{session.chroot}/trident/wordcount/leader"
+    candidate = Candidate("wordcount")
+    for _ in range(3):
+        candidate.look(session, path)
+    assert [len(watchers) for watchers in session._client._data_watchers.values()] == [1]
+    session.close()
+    leader.close()
 
 
 def test_a_standby_that_is_withdrawn_ends_at_once(zookeeper: str, standbys: Standbys) -> None:

@@ -20,8 +20,9 @@ from attrs import evolve
 
 from coordinators.cursors import Cursors
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
-from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.administration import describe, list_topologies, reset
+from coordinators.record import CoordinatorRecord, encode
+from coordinators.store import TopologyIdentity
+from coordinators.zookeeper.administration import _reset_steps, describe, list_topologies, reset
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import lead
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore, load
@@ -477,6 +478,31 @@ def test_many_cursors_cost_a_write_only_what_moved(zookeeper: str, leading: Lead
     assert store.read() == CoordinatorRecord(1, seq=2, cursors={"lines": moved})
 
 
+def test_blobs_that_a_write_left_which_did_not_come_to_its_end_are_removed_by_the_next_leader(
+    zookeeper: str, leading: Lead
+) -> None:
+    record = CoordinatorRecord(1, metadata={1: {"lines": "x" * 5_000}})
+    first = leading(zookeeper)
+    first.write(record)
+    first.close()
+    with _admin(zookeeper) as (session, paths):
+        blobs = session.settle(lambda: session.children(paths.blobs))
+        session.settle(lambda: session.commit([Create(paths.blob("metadata.lines.2=0"), b"left")]))
+        assert leading(zookeeper).read() == record
+        assert session.settle(lambda: session.children(paths.blobs)) == blobs
+
+
+def test_a_blob_that_is_there_already_is_as_good_as_a_new_one(zookeeper: str, leading: Lead) -> None:
+    store = leading(zookeeper)
+    store.write(CoordinatorRecord(1))
+    record = CoordinatorRecord(1, seq=1, metadata={1: {"lines": "x" * 5_000, "words": "y" * 5_000}})
+    with _admin(zookeeper) as (session, paths):
+        left = [Create(paths.blob(name), text.encode()) for name, text in encode(record).blobs.items()]
+        session.settle(lambda: session.commit([*left]))
+    store.write(record)
+    assert store.read() == record
+
+
 @pytest.mark.parametrize("node", ["identity", "epoch"])
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[1]", b"\xff", b'{"uuid": 1, "incarnation": 1}'])
 def test_a_small_node_that_cannot_be_read_stops_the_start(
@@ -603,6 +629,23 @@ def test_a_topology_that_is_led_is_not_reset(zookeeper: str, leading: Lead) -> N
         reset("wordcount", hosts=zookeeper)
     assert store.read() == CoordinatorRecord(1, seq=1)
     assert describe("wordcount", hosts=zookeeper).identity == store.identity
+
+
+@pytest.mark.parametrize("was_led_before", [True, False])
+def test_a_reset_is_refused_where_somebody_led_and_ended_since_it_looked(
+    zookeeper: str, leading: Lead, was_led_before: bool
+) -> None:
+    with _admin(zookeeper) as (session, paths):
+        if was_led_before:
+            leading(zookeeper).close()
+        after = TopologyIdentity("wordcount", "the same", 2)
+        steps = session.settle(lambda: _reset_steps(session, paths, after))
+        short = leading(zookeeper)
+        short.write(CoordinatorRecord(short.epoch))
+        short.close()
+        with pytest.raises(Conflict):
+            session.settle(lambda: session.commit(steps))
+        assert leading(zookeeper).read() == CoordinatorRecord(short.epoch)
 
 
 def test_a_record_that_cannot_be_read_can_be_reset(zookeeper: str, leading: Lead) -> None:

@@ -432,6 +432,20 @@ def test_what_is_there_is_defined_with_one_question_and_admitted_with_one_write(
     assert asked == [(1, None), (2, [1, "first"]), (3, [2, "first"]), (4, [3, "first"]), (5, [4, "first"])]
 
 
+def test_a_turn_admits_what_fits_into_one_write_and_the_next_turns_the_rest() -> None:
+    world = World(spouts={"lines": Numbers(tag="x" * 200_000)}).start(max_spout_pending=8)
+    world.turn()
+    assert world.turn() == ["BATCH 1:0", "BATCH 2:0"]
+    assert world.settle() == [f"BATCH {txid}:0" for txid in range(3, 9)]
+
+
+def test_a_definition_above_what_a_turn_admits_is_admitted_alone() -> None:
+    world = World(spouts={"lines": Numbers(tag="x" * 600_000)}).start(max_spout_pending=2)
+    world.turn()
+    assert world.turn() == ["BATCH 1:0"]
+    assert world.turn() == ["BATCH 2:0"]
+
+
 def test_a_spout_that_runs_out_in_between_is_asked_again_for_the_next_transaction() -> None:
     world = World(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=4)
     assert world.settle() == ["BATCH 1:0", "BATCH 2:0"]
