@@ -114,7 +114,8 @@ class TridentQuery:
         Args:
             function: its name.
             args: the request's field ``args``.
-            timeout: seconds to wait for the states; None: as long as it takes.
+            timeout: seconds to wait for the states; None: as long as it takes. A query that is running goes on, and
+                commits wait for it: beyond ``message_timeout``, ``status`` and a warning say for which.
 
         Raises:
             RequestError: there is no such function, or its code raised; the topology goes on.
@@ -215,6 +216,8 @@ class TridentQuery:
         if driver is None:
             rival = self._candidate.rival
             return f"standing by; {rival} leads" if rival else "taking over"
+        if late := self._progress.late():
+            return late
         if driver.stopping:
             return "stopping: committing what is being processed"
         if driver.machine.paused:

@@ -28,6 +28,7 @@ from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
+from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
 from trident_py.engine.progress import Progress
 from trident_py.engine.reads import StateReads
@@ -160,7 +161,8 @@ class _Assembly:
         self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
         resources.callback(store.close)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
-        reads = StateReads(self.name, states_of(participants, self.plan.graph, self.config, self.metrics))
+        states = states_of(participants, self.plan.graph, self.config, self.metrics)
+        reads = StateReads(self.name, states, CommitThread(self.config.message_timeout))
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
@@ -169,7 +171,7 @@ class _Assembly:
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
             threads.restore(record)
-        self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values)
+        self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values, reads.thread.late)
         resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
         return self._driver(record, streams, participants)
 
@@ -237,7 +239,7 @@ class _Assembly:
             draw_edge=draw_edge,
             post=self.inbox.post,
             query=lambda query, rows, source: reads.now(
-                lambda states: query.answered(states[query.state], rows, source)
+                lambda states: query.answered(states[query.state], rows, source), query.title
             ),
         )
         return TopologyStreams(

@@ -32,6 +32,7 @@ class Progress:
     name: str
     committed: int = field(default=0, init=False)
     rows: int = field(default=0, init=False)
+    late: Callable[[], str] = field(default=str, init=False)
     _rows_of: Callable[[TransactionAttempt], int] = field(init=False)
     _writes: Callable[[], int] = field(init=False)
     _metrics: Callable[[], Any] = field(init=False)
@@ -40,7 +41,11 @@ class Progress:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def follow(
-        self, rows_of: Callable[[TransactionAttempt], int], writes: Callable[[], int], metrics: Callable[[], Any]
+        self,
+        rows_of: Callable[[TransactionAttempt], int],
+        writes: Callable[[], int],
+        metrics: Callable[[], Any],
+        late: Callable[[], str],
     ) -> None:
         """Where to look, from the takeover on.
 
@@ -48,8 +53,9 @@ class Progress:
             rows_of: how many rows an attempt has read, as far as anybody counted.
             writes: synchronous ZooKeeper rounds so far.
             metrics: user code's own numbers.
+            late: what commits have been waiting for, for too long.
         """
-        self._rows_of, self._writes, self._metrics = rows_of, writes, metrics
+        self._rows_of, self._writes, self._metrics, self.late = rows_of, writes, metrics, late
 
     def observe(self, command: Command) -> None:
         """Note ``command``, which was just carried out."""

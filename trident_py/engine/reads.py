@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, field
 
+from trident_py.engine.commit_thread import CommitThread
 from trident_py.errors import TridentError
 from trident_py.interfaces.states import ReadOnlyState, State
 
@@ -28,12 +29,14 @@ class StateReads:
     Attributes:
         topology: for messages.
         states: what is read.
+        thread: what the commit thread is doing.
         torn_upto: a transaction that some states may have and others don't have yet: its commit has begun, and did not
             get to its end; 0: none. Written on the commit thread only.
     """
 
     topology: str
     states: States
+    thread: CommitThread = field(factory=CommitThread)
     torn_upto: int = 0
     _commits: Executor | None = field(default=None, init=False)
     _waiting: list[Callable[[], None]] = field(factory=list, init=False)
@@ -43,21 +46,21 @@ class StateReads:
         """``commits`` has the one thread that states are used on."""
         self._commits = commits
 
-    def now(self, read: Callable[[States], A]) -> A:
-        """``read(states)`` at the next moment in which no commit runs.
+    def now(self, read: Callable[[States], A], what: str = "a reader") -> A:
+        """``read(states)`` at the next moment in which no commit runs; ``what`` names it.
 
         One state is at one transaction then, which need not be that of another: a batch whose transaction has failed
         in mid-commit must be processed again before that is mended, so it can't wait for it.
         """
-        return self._submitted(read, whole=False).result()
+        return self._submitted(read, what, whole=False).result()
 
-    def consistent(self, read: Callable[[States], A], timeout: float | None) -> A:
+    def consistent(self, read: Callable[[States], A], timeout: float | None, what: str = "a reader") -> A:
         """``read(states)`` at the next moment in which all states are at the same committed transaction.
 
         Raises:
             TimeoutError: ``timeout`` seconds have passed; it will not be called any more, if it was not yet.
         """
-        future = self._submitted(read, whole=True)
+        future = self._submitted(read, what, whole=True)
         try:
             return future.result(timeout)
         finally:
@@ -91,14 +94,15 @@ class StateReads:
             if isinstance(state, ReadOnlyState):
                 state.close()
 
-    def _submitted(self, read: Callable[[States], A], *, whole: bool) -> Future[A]:
+    def _submitted(self, read: Callable[[States], A], what: str, *, whole: bool) -> Future[A]:
         future: Future[A] = Future()
 
         def run() -> None:
             if whole and self.torn_upto and self._commits is not None:
                 self._waiting.append(run)
             elif future.set_running_or_notify_cancel():
-                self._answer(future, read)
+                with self.thread.doing(f"{what} reading states"):
+                    self._answer(future, read)
 
         try:
             if self._commits is None:

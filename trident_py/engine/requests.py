@@ -85,12 +85,15 @@ class Requests:
         self._run(plan.before, made, args, {})
         if plan.reading:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            reads.consistent(lambda states: self._run(plan.reading, made, args, states), left)
+            what = f"function {plan.function!r}"
+            reads.consistent(lambda states: self._run(plan.reading, made, args, states, deadline), left, what)
         self._run(plan.after, made, args, {})
         return [list(row) for row in self._rows(plan.answer, made)]
 
-    def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States) -> None:
+    def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States, deadline: float | None = None) -> None:
         for node in nodes:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError("the caller has given up")  # and commits wait for what goes on here
             if not is_placed(node):  # what is, belongs into the job of what follows it
                 made[node] = self._made(node, made, args, states)
 

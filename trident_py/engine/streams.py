@@ -163,6 +163,8 @@ class TopologyStreams:
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """Attempts with a running Spark job, and the one that a state of ours is committing."""
+        if late := self.reads.thread.warning():
+            log.warning("topology %s: %s", self.topology, late)
         with self._lock:
             alive = [(attempt, StreamId.BATCH) for attempt, work in self._attempts.items() if work.is_working]
             waits = list(self._attempts) if self.reads.is_busy else []  # a commit of one of them, perhaps
@@ -305,7 +307,8 @@ class TopologyStreams:
                     return False
                 self._ensure_leading()
                 self._committing = waiting if step.is_ours else ()
-                step.commit()
+                with self.reads.thread.doing(f"{step.name} committing transaction {works[-1].attempt.txid}"):
+                    step.commit()
                 self._committing = ()
                 for work, edges in run:
                     self.post(Acked(work.attempt, StreamId.COMMIT, edges[number]))

@@ -11,8 +11,9 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.record import CommitPin, CoordinatorRecord
 from trident_py.engine.assembly import torn_upto
+from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
-from trident_py.engine.reads import StateReads
+from trident_py.engine.reads import StateReads, States
 from trident_py.engine.states import AggregateParticipant
 from trident_py.errors import TridentError
 from trident_py.interfaces.config import TridentConfig
@@ -63,6 +64,31 @@ def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_do
         assert not waiting.done()
         commits.submit(reads.committed, 7).result()
         assert waiting.result() == "answer"
+
+
+def test_t7_who_takes_longer_than_it_should_is_named(commits: ThreadPoolExecutor) -> None:
+    now = [100.0]
+    thread = CommitThread(30.0, lambda: now[0])
+    reads = StateReads("wordcount", {}, thread)
+    reads.open(commits)
+    reading, done = threading.Event(), threading.Event()
+
+    def read(_: States) -> None:
+        reading.set()
+        done.wait()
+
+    with ThreadPoolExecutor(1) as caller:
+        caller.submit(reads.consistent, read, None, "function 'count'")
+        reading.wait()
+        now[0] = 130.0
+        assert thread.late() == thread.warning() == ""
+        now[0] = 131.0
+        said = "function 'count' reading states has taken 31 s so far; commits, and whoever asks states, wait for it"
+        assert thread.late() == thread.warning() == said
+        assert thread.warning() == ""  # it was said
+        done.set()
+    commits.submit(int).result()  # when it has come to its end
+    assert thread.late() == ""
 
 
 def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: ThreadPoolExecutor) -> None:

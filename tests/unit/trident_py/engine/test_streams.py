@@ -17,6 +17,7 @@ from coordinators.notices import Acked, Notice
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import Processed
+from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.emitted import SMALL_ROWS
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
@@ -30,6 +31,8 @@ from trident_py.interfaces.spouts import Emitter
 from trident_py.rows.schema import schema_of
 
 WITHIN_SECS = 60
+SECS, PATIENCE_SECS = 7, 5
+"""What each commit takes, and what is taken for granted."""
 
 
 class Numbers(Emitter[int]):
@@ -61,8 +64,11 @@ class Steps(Participant):
     def prepare(self, tx: SinkTransaction, frame: Any, collect: Any) -> None:
         raise NotImplementedError
 
+    now: list[float] = field(factory=lambda: [0.0])
+
     def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
         assert self.streams
+        self.now[0] += SECS
         self.taken.append([tx.key.txid for tx, _ in run])
         self.alive.append({attempt.txid for attempt, stream in self.streams.alive() if stream is StreamId.COMMIT})
 
@@ -106,7 +112,7 @@ def world() -> Iterator[World]:
         ensure_leading=lambda: None,
         draw_edge=lambda: 1,
         post=posted.put,
-        reads=StateReads("t", {}),
+        reads=StateReads("t", {}, CommitThread(PATIENCE_SECS, lambda: steps.now[0])),
         job_threads=1,
     )
     steps.streams = streams
@@ -124,7 +130,7 @@ def world() -> Iterator[World]:
     ],
 )
 def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
-    world: World, sizes: str, taken: list[list[int]]
+    world: World, caplog: pytest.LogCaptureFixture, sizes: str, taken: list[list[int]]
 ) -> None:
     attempts = [TransactionAttempt(txid, 0) for txid in range(1, len(sizes) + 1)]
     for attempt, size in zip(attempts, sizes, strict=True):
@@ -135,3 +141,9 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
     assert world.steps.taken == taken
     # Whoever waits for those before it doesn't fall silent.
     assert world.steps.alive == [set(range(part[0], len(sizes) + 1)) for part in taken]
+    # And it is said what they wait for.
+    assert caplog.messages == [
+        f"topology t: steps committing transaction {part[-1]} has taken 7 s so far; commits, and whoever asks states, "
+        f"wait for it"
+        for part in taken
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -188,6 +190,31 @@ def test_t7_the_stream_declared_last_answers_and_only_queries_wait_for_states(to
     ]
     assert titles == [["new_drpc_stream", "flat_map"], ["state_query"], ["project", "filter"]]
     assert plan(topology._graph).branches == ()
+
+
+def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_step_that_it_is_in(
+    topology: TridentTopology,
+) -> None:
+    given_up, later = threading.Event(), list[Any]()
+
+    class Slow(Lengths):
+        def multi_get(self, keys: Sequence[Any]) -> list[int | None]:
+            given_up.wait()
+            return super().multi_get(keys)
+
+    state = topology.new_static_state(LengthsFactory())
+    words = topology.new_drpc_stream("lengths").state_query(state, "args", MapGet(), "n int").peek(later.append)
+    words.state_query(state, "args", MapGet(), "again int")
+    asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
+    with ThreadPoolExecutor(1) as commits:
+        reads = StateReads("wordcount", {state.name: Slow()})
+        reads.open(commits)
+        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), lambda error, _: (error, True))
+        with pytest.raises(TimeoutError):
+            asking.execute("lengths", "to be", 0.01)
+        given_up.set()
+        assert commits.submit(str, "committed").result() == "committed"
+    assert later == []
 
 
 def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(topology: TridentTopology) -> None:
