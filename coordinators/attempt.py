@@ -1,4 +1,4 @@
-"""The identity of a batch: which transaction, and which try of it."""
+"""The identity of a batch: which transaction, which try of it, and under whose lead it was committed."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ class TransactionAttempt:
 
     def __str__(self) -> str:
         return f"{self.txid}:{self.attempt_id}"
+
+
+@frozen(order=True)
+class CommitToken:
+    """Who committed what; compared in this order. A sink stores it in the same atomic step as the data."""
+
+    txid: int
+    epoch: int
+    attempt_id: int
+
+    def __str__(self) -> str:
+        return f"{self.txid}:{self.attempt_id} of epoch {self.epoch}"

@@ -4,33 +4,57 @@ The order is the point. The epoch is claimed already (`RecordStore` exists only 
 raised, so that nothing of an older leader lands any more; only then is the record read, and compared with what the
 states say they have; and the first write proves that we still lead. Crashing anywhere and starting over is harmless.
 
-Decision table, with F and T the first and last transaction of a state's last commit (the same, but for a run), and C
-the lowest uncommitted one of the record:
+What commits of ours can leave behind: each state takes transactions in order, without gaps; an attempt is committed
+only after its id and its leader's epoch are in the record; and commits may run ahead of the record by one group of
+transactions. So, with ``T:A of epoch E`` the token of a state's last commit, and C the lowest transaction that the
+record does not have as committed:
 
     ===================  ===============================================================================
     T = C - 1            where the record is
-    T = C                committed there, not closed in the record: C is replayed under a higher token
-    F <= C < T           the same for a run; each of it was attempted, as far as the record knows
-    T > C otherwise      the record is from the past: stop
-    T < C - 1            the state is from the past: stop
-    nothing, and C is
+    T >= C               committed there, not closed in the record: so are C to T - 1
+    T >= C, and A is above the last attempt of T in the record, or there is none
+                         the record is from the past: stop
+    E above the record's the record is from the past: stop
+    T < C - 1            the state is from the past, or was left out meanwhile: stop
+    no token, and C is
     past where it joined the state is gone: stop
+    no token, and the
+    record has no such   a new state: it joins with the first transaction that is not closed at this takeover
+    ===================  ===============================================================================
+
+What every state has is closed here, in the first write, and its success is owed; so it never comes again. What only
+some have is torn: the others need it, made of the same rows by the same plan. It is replayed, and whoever has it skips
+it or rolls it back (see `trident_py.states.fenced`). For a transaction t from C up to the lowest T:
+
+    ===================  ===============================================================================
+    no pin of t          commits are not pinned where metadata tells what a batch is: closed
+    the pin of t is the attempt that every state has, and of the definition in the record
+                         closed; cursors that it moves by having been emitted move now
+    another pin          it was defined anew since: replayed, and rolled back where it is
+    a state that keeps no token, or a spout that takes part in commits
+                         nobody knows whether they have it: replayed
     ===================  ===============================================================================
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.canonical import Json, canonical_json, content_hash
+from coordinators.cursors import Cursors
 from coordinators.errors import StateError
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore, TopologyIdentity
 
 log = logging.getLogger(__name__)
+
+Moved: TypeAlias = Callable[[str, Json], Mapping[str, Json] | None]
+"""For a spout and its definition of a batch, the cursors that move when that is closed; None: nobody knows."""
 
 
 class Recoverable(Protocol):
@@ -46,13 +70,51 @@ class Recoverable(Protocol):
         """Whether it knows its last commit after a restart; otherwise there is nothing to compare."""
         ...
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
-        """Refuse older epochs from now on, sweep what they left; returns the txids of the last commit, None if none."""
+    @property
+    def is_volatile(self) -> bool:
+        """Whether it starts empty each time, so that it misses nothing that was committed before."""
+        ...
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
+        """Refuse older epochs from now on, sweep what they left; returns the token of the last commit, None if none."""
         ...
 
 
-def recover(store: RecordStore, states: Sequence[Recoverable]) -> CoordinatorRecord:
+@frozen
+class Torn:
+    """Transactions that some states have and others lack, since a crash came between their commits.
+
+    Attributes:
+        txids: the first of them is the lowest that is not committed.
+        having: names of the states that have at least the first.
+        lacking: names of those that don't have the last.
+    """
+
+    txids: range
+    having: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
+"""Compares the record with what is declared now; returns it with that in it, or raises `StateError`."""
+
+
+def recover(
+    store: RecordStore,
+    states: Sequence[Recoverable],
+    *,
+    has_committer_spouts: bool = False,
+    moved: Moved = lambda spout, definition: {},
+    adopt: Adopt = lambda record, torn: record,
+) -> CoordinatorRecord:
     """Take over the topology of ``store``; returns the record to go on from, as just written.
+
+    Args:
+        store: the leadership.
+        states: all that commits, but for spouts.
+        has_committer_spouts: whether a spout takes part in commits.
+        moved: asked for each transaction that is closed here.
+        adopt: called with the record after that.
 
     Raises:
         StateError: a state and the record don't belong together, or a state refuses.
@@ -61,43 +123,121 @@ def recover(store: RecordStore, states: Sequence[Recoverable]) -> CoordinatorRec
         CoordinationLost: ZooKeeper is out of reach.
     """
     identity = store.identity
-    committed = {state.name: state.recover(identity, store.epoch) for state in states}
+    tokens = {state.name: state.recover(identity, store.epoch) for state in states}
     found = store.read()
     record = found or CoordinatorRecord(epoch=store.epoch)
-    for state in states:
-        if state.remembers:
-            _reconcile(identity.name, state.name, committed[state.name], record)
+    kept = {state.name: tokens[state.name] for state in states if state.remembers}
+    _check(identity.name, kept, record)
+    kept = {name: token for name, token in kept.items() if token or name in record.states}  # but for those that join
+    known = not (has_committer_spouts or _forgetting(states, record))
+    if known:
+        record = _closed(identity.name, record, kept, moved)
+    record = adopt(record, _torn(record, kept, known=known))
     joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
     record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
     store.write(record)
-    log.info(
-        "topology %s: epoch %d leads from transaction %d on%s",
-        identity.name,
-        store.epoch,
-        record.current_txid,
-        "" if found else " (it is new)",
-    )
+    first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
+    log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
     return record
 
 
-def _reconcile(topology: str, state: str, run: range | None, record: CoordinatorRecord) -> None:
-    current = record.current_txid
-    if run is None:
-        if record.states.get(state, current) < current:
+def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
+    """Whether one of those that committed before can't say what."""
+    return any(state.name in record.states and not (state.remembers or state.is_volatile) for state in states)
+
+
+def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> None:
+    for state, token in tokens.items():
+        if token:
+            _check_token(topology, state, token, record)
+        elif record.states.get(state, record.current_txid) < record.current_txid:
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
-                f"topology is at transaction {current}; restore it, or `trident reset {topology}` to start over"
+                f"topology is at transaction {record.current_txid}; restore it, or `trident reset {topology}` to start "
+                f"over"
             )
-        return
-    committed = run[-1]
-    if committed > current and not (run[0] <= current and committed in record.attempt_ids):
+
+
+def _check_token(topology: str, state: str, token: CommitToken, record: CoordinatorRecord) -> None:
+    current = record.current_txid
+    is_ahead = token.txid >= current and token.attempt_id > record.attempt_ids.get(token.txid, -1)
+    if is_ahead or token.epoch > record.epoch:
         raise StateError(
-            f"topology {topology!r}: state {state!r} has transaction {committed}, the record in ZooKeeper is only at "
-            f"{current}: ZooKeeper was restored from the past; restore a newer record, or `trident reset {topology}`"
+            f"topology {topology!r}: state {state!r} has transaction {token.txid}, committed as {token}, and the "
+            f"record in ZooKeeper, at {current} and of epoch {record.epoch}, was written before that: ZooKeeper was "
+            f"restored from the past or emptied; restore its newer data; only where there is none, "
+            f"`trident reset {topology}` starts over with empty states"
         )
-    if committed < current - 1:
+    if token.txid < current - 1:
         raise StateError(
-            f"topology {topology!r}: state {state!r} ends with transaction {committed}, the record is at {current}: "
-            f"transactions {committed + 1} to {current - 1} are missing from it; restore a newer copy of it, or "
-            f"`trident reset {topology}` to start over"
+            f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at {current}: "
+            f"transactions {token.txid + 1} to {current - 1} are missing from it, it was restored from the past or the "
+            f"topology ran without it; restore a newer copy of it, or give it another table, which starts empty"
         )
+
+
+def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], *, known: bool) -> Torn | None:
+    current = record.current_txid
+    last = {name: token.txid if token else current - 1 for name, token in kept.items()}
+    low, high = min(last.values(), default=current - 1), max(last.values(), default=current - 1)
+    if high == low and (known or high <= current):
+        return None
+    having = tuple(name for name, txid in last.items() if txid >= current)
+    return Torn(range(current, high + 1), having, tuple(name for name, txid in last.items() if txid < high))
+
+
+# --- closing ----------------------------------------------------------------------------------------------------------
+
+
+def _closed(
+    topology: str, record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], moved: Moved
+) -> CoordinatorRecord:
+    """``record`` after all that every state in ``kept`` has, as far as it is known what that is."""
+    tokens = [token for token in kept.values() if token]
+    first = record.current_txid
+    upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
+    for txid in range(first, upto + 1):
+        moves = {spout: moved(spout, definition) for spout, definition in record.metadata.get(txid, {}).items()}
+        if None in moves.values() or not _is_known(record, txid, tokens):
+            break
+        record = _after(record, txid, _committed_as(record, txid, tokens), moves)
+    if record.current_txid > first:
+        log.info(
+            "topology %s: every state has the transactions %d to %d, which were not recorded yet; they are now",
+            topology,
+            first,
+            record.current_txid - 1,
+        )
+    return record
+
+
+def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> bool:
+    """Whether what the states have of ``txid`` is what the record says."""
+    pin = next((pin for pin in record.committing if pin.attempt.txid == txid), None)
+    if pin is None:
+        return True
+    is_pinned = all(TransactionAttempt(token.txid, token.attempt_id) == pin.attempt for token in tokens)
+    return is_pinned and pin.hash == content_hash(canonical_json(dict(record.metadata.get(txid, {}))))
+
+
+def _committed_as(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> int:
+    ours = [token.attempt_id for token in tokens if token.txid == txid]
+    return max(ours, default=record.attempt_ids[txid])
+
+
+def _after(
+    record: CoordinatorRecord, txid: int, attempt_id: int, moves: Mapping[str, Mapping[str, Json] | None]
+) -> CoordinatorRecord:
+    """``record`` after ``txid``, its lowest transaction, was committed; ``moves`` are the cursors that move then."""
+    cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
+    return evolve(
+        record,
+        current_txid=txid + 1,
+        attempt_ids={**record.attempt_ids, txid: attempt_id},
+        metadata={each: definitions for each, definitions in record.metadata.items() if each >= txid},
+        committing=tuple(pin for pin in record.committing if pin.attempt.txid > txid),
+        cursors={**record.cursors, **cursors},
+        fingerprints={each: seen for each, seen in record.fingerprints.items() if each > txid},
+        failures={each: failure for each, failure in record.failures.items() if each > txid},
+        times={each: time for each, time in record.times.items() if each >= txid},
+    )

@@ -166,7 +166,7 @@ class _Assembly:
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
-        record = self._record(participants, candidate)
+        record = self._record(participants, spouts, candidate)
         reads.torn_upto = torn_upto(participants, record)
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
         for threads in spouts:
@@ -175,12 +175,20 @@ class _Assembly:
         resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
         return self._driver(record, streams, participants)
 
-    def _record(self, participants: list[Participant], candidate: Candidate | None) -> CoordinatorRecord:
+    def _record(
+        self, participants: list[Participant], spouts: list[SpoutThreads], candidate: Candidate | None
+    ) -> CoordinatorRecord:
         """What to go on from. A standby has time: where a store is away or locked just now, it tries again."""
         states = [state for state in everything(participants) if state.commits]
+        executors = {threads.tx_id: threads.executor for threads in spouts}
         while True:
             try:
-                return recover(self.store, states)
+                return recover(
+                    self.store,
+                    states,
+                    has_committer_spouts=any(executor.is_committer for executor in executors.values()),
+                    moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
+                )
             except StateError as error:
                 if candidate is None or not isinstance(error.__cause__, FailedException):
                     raise

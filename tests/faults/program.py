@@ -78,8 +78,8 @@ class Program:
         around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
         self.points.put()
 
-        def recovered(store: Any, states: Any) -> Any:
-            record = takeover.recover(store, states)
+        def recovered(store: Any, states: Any, **more: Any) -> Any:
+            record = takeover.recover(store, states, **more)
             self.journal.tell("leads", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
             return record
 

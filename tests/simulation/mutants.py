@@ -15,7 +15,7 @@ from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
-from coordinators.takeover import recover
+from coordinators.takeover import Moved, recover
 from coordinators.transaction_time import TransactionTimes
 from coordinators.zookeeper.record_requests import RecordRequests, requests_for
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
@@ -183,14 +183,14 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.acker = Trusting()
 
 
-def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any]) -> CoordinatorRecord:
+def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any], *, moved: Moved) -> CoordinatorRecord:
     """`recover`, or what is left of it without a rule."""
     if not rules.has("blobs first") and isinstance(store, SplittingRecordStore):
         store.__class__ = HeadFirst
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
     if rules.has("reconciliation"):
-        return recover(store, states)
+        return recover(store, states, moved=moved)
     for state in states:
         state.recover(store.identity, store.epoch)
     return recover(store, [])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from coordinators.attempt import CommitToken
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
@@ -157,7 +159,7 @@ class Process:
             self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
             if self.world.splits:
                 self.record_store.__class__ = SplittingRecordStore
-            record = recovered(self.world.rules, self.record_store, self._recoverables())
+            record = recovered(self.world.rules, self.record_store, self._recoverables(), moved=self._moved)
         except (StillLed, StoreBusyException):
             self.world.timer(self, "lead", STANDBY_SECS)
             return
@@ -194,6 +196,10 @@ class Process:
                 positions = dict(record.cursors.get(name, Cursors()).items())
                 self.emitters[name].restore(positions, record.current_txid - 1)
             self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
+
+    def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:
+        source = self.world.sources[spout]
+        return halves(self.world, source)[1].moved(definition) if source.learns else {}
 
     def _recoverables(self) -> list[Any]:
         return [Recovering(self, store) for store in self.world.stores.values()]
@@ -251,10 +257,15 @@ class Recovering:
         """The store's."""
         return bool(self.store.remembers)
 
-    def recover(self, topology: Any, epoch: int) -> range | None:
+    @property
+    def is_volatile(self) -> bool:
+        """No store is."""
+        return False
+
+    def recover(self, topology: Any, epoch: int) -> CommitToken | None:
         """Raise the fence; takes time, in which others go on."""
         self.process.may_crash("before a fence")
         self.process.world.wait(self.process, 0.01)
-        last: range | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
+        last: CommitToken | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
         self.process.may_crash("after a fence")
         return last

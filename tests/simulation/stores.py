@@ -109,8 +109,8 @@ class Store:
 
     # --- as the product sees it ---------------------------------------------------------------------------------------
 
-    def recover(self, topology: TopologyIdentity, epoch: int, claimant: tuple[int, int]) -> range | None:
-        """Raise the fence, sweep what older epochs staged; the txids of the last commit.
+    def recover(self, topology: TopologyIdentity, epoch: int, claimant: tuple[int, int]) -> CommitToken | None:
+        """Raise the fence, sweep what older epochs staged; the token of the last commit.
 
         As the SQL states do, it tells two leaders of one epoch apart: ZooKeeper was restored then.
         """
@@ -122,14 +122,14 @@ class Store:
         self.claimant = claimant
         self.highest_epoch = max(epoch, self.highest_epoch)
         if not self.rules.has("raised fences") and self.state._fence is not None:
-            return _last_commit(self.fence)
+            return self.fence.token
         self.state.recover(topology, epoch)
         fence = self.fence
         if self.rules.off:
             self.state._fence = LooseFence(fence.topology, fence.epoch, fence.token, fence.run_first, rules=self.rules)
         if not self.inline:
             self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
-        return _last_commit(fence)
+        return fence.token
 
     def stage(self, tx: SinkTransaction, rows: Rows) -> None:
         """Keep what was prepared, under the attempt's token."""
@@ -234,10 +234,6 @@ class Store:
             values = {key: value for (key,), value in self.state.values().items()}
             if values != fold:
                 raise Violation("S1", f"{self.name} counts {values}, its batches make {fold}")
-
-
-def _last_commit(fence: Fence) -> range | None:
-    return range(fence.run_first or fence.token.txid, fence.token.txid + 1) if fence.token else None
 
 
 def key_of(row: tuple[str, int]) -> str:

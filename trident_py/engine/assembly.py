@@ -83,7 +83,7 @@ def states_of(
 def torn_upto(participants: list[Participant], record: CoordinatorRecord) -> int:
     """The last transaction that some states may have, and some not; 0: there is none."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
-    last = {state.recovered[-1] if state.recovered else 0 for state in states if state.remembers}
+    last = {state.recovered.txid if state.recovered else 0 for state in states if state.remembers}
     unknown = bool(record.committing) and not all(state.remembers for state in states)
     ahead = max(last, default=0)
     return ahead if ahead >= record.current_txid and len(last) > 1 else record.current_txid if unknown else 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 from attrs import define
 from pyspark.sql import DataFrame
 
+from coordinators.attempt import CommitToken
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
@@ -29,6 +30,7 @@ class Participant(ABC):
         name: names it in the record, in errors and in ``explain()``.
         commits: whether it has a part in the commit phase.
         remembers: whether it knows its last commit after a restart.
+        is_volatile: whether it starts empty each time.
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
         takes_runs: whether it can commit several transactions in one atomic step.
         holds_rows: whether a window by time holds rows of what it has committed; any thread may ask.
@@ -38,13 +40,14 @@ class Participant(ABC):
     name: str
     commits: bool = True
     remembers: bool = True
+    is_volatile: bool = False
     is_ours: bool = False
     takes_runs: bool = False
     holds_rows: bool = False
     reads_all: bool = True
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
-        """Refuse older epochs from now on; returns the txids of the last commit."""
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
+        """Refuse older epochs from now on; returns the token of the last commit."""
         return None
 
     @abstractmethod
@@ -87,10 +90,10 @@ class SinkParticipant(Participant):
     sink: TransactionalSink[Any]
     reads_all = False
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Have the sink recover; whatever it raises names it."""
         try:
-            token = self.sink.recover(topology, epoch)
+            return self.sink.recover(topology, epoch)
         except TridentError:
             raise
         except Exception as error:
@@ -98,7 +101,6 @@ class SinkParticipant(Participant):
                 f"topology {topology.name!r}: sink {self.name!r} could not recover, "
                 f"{type(error).__name__}: {error}; the topology was not started"
             ) from error
-        return range(token.txid, token.txid + 1) if token else None
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """The sink stages the frame as it likes; returning is its report."""

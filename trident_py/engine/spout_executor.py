@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -107,6 +107,10 @@ class TridentSpoutExecutor:
         """Hand an emitter that learns extents its positions after transaction ``upto``; called once, first."""
         if isinstance(self.emitter, LearningEmitter):
             self.emitter.restore(dict(cursors.items()), upto)
+
+    def moved(self, metadata: Json) -> Mapping[str, Json] | None:
+        """The cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
+        return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, LearningEmitter) else {}
 
     def commit(self, attempt: TransactionAttempt) -> None:
         """``$commit``: of the attempt that was emitted last for this transaction, and no other."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 
+from coordinators.attempt import CommitToken
 from coordinators.store import TopologyIdentity
 from trident_py.engine.participants import Collect, Participant
 from trident_py.errors import StateError
@@ -56,14 +57,14 @@ class StateParticipant(Participant):
     Attributes:
         tail: what is done with the new values; None where nobody wants them.
         fed: the states that the new values go into.
-        recovered: the txids of the last commit that a takeover found in it.
+        recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
     state: State
     tail: Tail | None = None
     fed: tuple[StateParticipant, ...] = ()
-    recovered: range | None = field(default=None, init=False)
+    recovered: CommitToken | None = field(default=None, init=False)
 
     @property
     def is_ours(self) -> bool:  # type: ignore[override]
@@ -76,6 +77,11 @@ class StateParticipant(Participant):
         return isinstance(self.state, FencedState) and not self.state.volatile
 
     @property
+    def is_volatile(self) -> bool:  # type: ignore[override]
+        """As the state says."""
+        return isinstance(self.state, FencedState) and self.state.volatile
+
+    @property
     def takes_runs(self) -> bool:  # type: ignore[override]
         """New values go on at once, and a transaction that is skipped, since its run was committed before, has none."""
         return isinstance(self.state, RunState) and self.tail is None
@@ -85,11 +91,9 @@ class StateParticipant(Participant):
         """A window that the new values go into may."""
         return any(state.holds_rows for state in self.fed)
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence."""
-        token = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
-        first = self.state.run_first if isinstance(self.state, RunState) else None
-        self.recovered = range(first or token.txid, token.txid + 1) if token else None
+        self.recovered = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
         return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
@@ -363,7 +367,7 @@ class WindowParticipant(StateParticipant):
         """As the last transaction has left it."""
         return self._holds or super().holds_rows
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence; see what waits."""
         recovered = super().recover(topology, epoch)
         self._holds = self.updater.holds_rows(self._rows)

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
@@ -294,14 +294,14 @@ class TopologyStreams:
         while waiting:
             # Small ones in one step; after a large one, what waits for its place may start.
             part = list(takewhile(lambda member: member[0].is_small, waiting)) or waiting[:1]
-            if not self._commit_together(part, [work.attempt for work, _ in waiting]):
+            if not self._commit_together(part, [work.attempt for work, _ in waiting], run[0][0].attempt.txid):
                 return
             del waiting[: len(part)]
 
-    def _commit_together(self, run: Run, waiting: Sequence[TransactionAttempt]) -> bool:
+    def _commit_together(self, run: Run, waiting: Sequence[TransactionAttempt], group_first: int) -> bool:
         doing, works = "committing", [work for work, _ in run]
         try:
-            for number, step in enumerate(self._commit_steps(works)):
+            for number, step in enumerate(self._commit_steps(works, group_first)):
                 doing = f"{step.name} committing"
                 if any(work.cancelled.is_set() for work in works):
                     return False
@@ -320,19 +320,20 @@ class TopologyStreams:
             self._committing = ()
         return True
 
-    def _commit_steps(self, works: Sequence[TridentBoltExecutor]) -> Iterator[CommitStep]:
+    def _commit_steps(self, works: Sequence[TridentBoltExecutor], group_first: int) -> Iterator[CommitStep]:
         for threads in self._committer_spouts():
             commits = [partial(threads.executor.commit, work.attempt) for work in works]
             yield CommitStep(f"spout {threads.tx_id!r}", False, partial(_all, commits))
         for branch in self._committers():
             participant = self.participants[branch]
-            yield CommitStep(participant.name, participant.is_ours, partial(self._commit_branch, works, branch))
+            commit = partial(self._commit_branch, works, branch, group_first)
+            yield CommitStep(participant.name, participant.is_ours, commit)
 
-    def _commit_branch(self, works: Sequence[TridentBoltExecutor], branch: int) -> None:
+    def _commit_branch(self, works: Sequence[TridentBoltExecutor], branch: int, group_first: int) -> None:
         self.reads.committing(works[-1].attempt.txid)
-        self.participants[branch].commit_run(
-            [(self.transaction(work.attempt, work.time), work.receipt(branch)) for work in works]
-        )
+        transactions = [evolve(self.transaction(work.attempt, work.time), group_first=group_first) for work in works]
+        receipts = [work.receipt(branch) for work in works]
+        self.participants[branch].commit_run(list(zip(transactions, receipts, strict=True)))
 
     def _ensure_leading(self) -> None:
         try:

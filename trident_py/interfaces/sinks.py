@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
+from coordinators.attempt import CommitToken as CommitToken
 from coordinators.attempt import TransactionAttempt
 from coordinators.store import TopologyIdentity
 
@@ -29,18 +30,6 @@ class TransactionKey:
     txid: int
 
 
-@frozen(order=True)
-class CommitToken:
-    """Who committed what; compared in this order. A sink stores it in the same atomic step as the data."""
-
-    txid: int
-    epoch: int
-    attempt_id: int
-
-    def __str__(self) -> str:
-        return f"{self.txid}:{self.attempt_id} of epoch {self.epoch}"
-
-
 @frozen
 class SinkTransaction:
     """One attempt, as a sink sees it.
@@ -51,12 +40,15 @@ class SinkTransaction:
         epoch: the fence: the leadership that this attempt belongs to.
         time: the transaction's, in milliseconds since 1970, UTC: fixed when it was first admitted, the same for all
             attempts and leaders. Use it instead of a clock: a replay has to do the same again.
+        group_first: the first transaction of the group that it commits in: the lowest one that the record did not have
+            as committed when that was announced. None: it commits alone.
     """
 
     key: TransactionKey
     attempt: TransactionAttempt
     epoch: int
     time: int = 0
+    group_first: int | None = field(default=None, eq=False)
 
     @property
     def txid(self) -> int:

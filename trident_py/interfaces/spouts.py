@@ -89,6 +89,10 @@ class LearningEmitter(Emitter[M]):
     def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> Learned:
         """The batch of ``attempt`` was emitted; ``notes`` are those of its tasks, in any order."""
 
+    @abstractmethod
+    def moved(self, metadata: M) -> Mapping[str, Json] | None:
+        """The positions that the batch of ``metadata`` moves once it is committed; None: it was never emitted."""
+
 
 @runtime_checkable
 class Committing(Protocol):

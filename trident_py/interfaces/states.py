@@ -272,14 +272,10 @@ class FencedState(MapState[T]):
 class RunState(FencedState[T]):
     """A fenced state that takes several transactions, which follow each other, in one atomic step: a run.
 
-    Each member's change is made under its own txid, so that the last one can still be undone by itself. A member that
-    comes again alone was committed with its run, and is skipped: only batches that are the same each time come in runs.
-
-    Attributes:
-        run_first: the first txid of the last commit, whose token has the last; known after `recover`.
+    Each member's change is made under its own txid, so that the last one can still be undone by itself. A run is a
+    group of transactions that commit one behind the other, or a part of it. A member that comes again, from
+    ``group_first`` on, was committed before, and is skipped: only batches that are the same each time come in groups.
     """
-
-    run_first: int | None = None
 
     @abstractmethod
     def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:

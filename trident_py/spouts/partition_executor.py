@@ -160,6 +160,10 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
         self.news.positions = self._positions_upto_now()
         return Learned({**self._emitting, "extents": found}, found, errors)
 
+    def moved(self, metadata: Definition) -> Mapping[str, Json] | None:
+        """Where each partition came to, if the batch was emitted."""
+        return metadata.get("extents")
+
     def success(self, attempt: TransactionAttempt) -> None:
         """What the batch moved has moved for good."""
         for txid in sorted(txid for txid in self._extents if txid <= attempt.txid):

@@ -4,7 +4,7 @@ The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a
 ``(T, (E, A))``; (epoch, attempt) is compared lexicographically::
 
     e below the fence                refuse: a newer leader has been here
-    t < T, and in T's run            applied already, together with T: nothing to do
+    t < T, and in T's group          applied already, before T or with it: nothing to do
     t < T or t > T + 1               refuse: order is broken, stop
     t = T + 1, or nothing committed  apply
     t = T, (e, a) = (E, A)           applied already: nothing to do
@@ -43,7 +43,8 @@ class Fence:
         topology: whose state it is.
         epoch: leaders older than this are refused.
         token: the last commit; None if there was none.
-        run_first: the first transaction of the run that was committed with it; None: it was committed alone.
+        run_first: the first transaction of the group that it was committed in, which the record may not have as
+            committed yet; None: it was committed alone.
     """
 
     topology: TopologyKey
@@ -53,7 +54,7 @@ class Fence:
 
     def after(self, run: Sequence[SinkTransaction]) -> Fence:
         """The fence after the commit of ``run``; of members that were skipped it goes on to know that it has them."""
-        return evolve(self, token=run[-1].token, run_first=run[0].txid)
+        return evolve(self, token=run[-1].token, run_first=group_first(run))
 
     def due(self, run: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
         """Those of ``run`` that are to be applied, and whether the first of them has to be rolled back before.
@@ -151,3 +152,8 @@ class Fence:
                 f"{topology.incarnation}: ZooKeeper was restored from the past; restore what belongs together, or "
                 f"`trident reset {topology.name}`"
             )
+
+
+def group_first(run: Sequence[SinkTransaction]) -> int:
+    """The first transaction of the group of which ``run`` is a part: the steps before it may not be recorded yet."""
+    return run[0].group_first or run[0].txid

@@ -72,7 +72,6 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
         """A new leader takes over: refuse older epochs from now on."""
         with self._lock:
             self._fence = (self._fence or Fence(topology, epoch)).raised(topology, epoch, _STATE)
-            self.run_first = self._fence.run_first
             return self._fence.token
 
     def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:

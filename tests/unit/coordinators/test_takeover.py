@@ -7,25 +7,31 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
+from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.canonical import canonical_json, content_hash
+from coordinators.cursors import Cursors
 from coordinators.errors import FencedError, StateError
-from coordinators.record import CoordinatorRecord
+from coordinators.fingerprint import Fingerprint
+from coordinators.record import CommitPin, CoordinatorRecord, Failure
 from coordinators.store import InMemoryCoordination, TopologyIdentity
-from coordinators.takeover import recover
+from coordinators.takeover import Torn, recover
 
 
 @define
 class Remembered:
-    """A state that knows its last transaction."""
+    """A state that knows its last transaction, which an earlier leader has committed."""
 
     name: str = "counts"
     committed: int | None = None
-    first: int | None = None
+    attempt_id: int = 0
+    epoch: int = 1
     remembers: bool = True
+    is_volatile: bool = False
     fences: list[int] = field(factory=list)
 
-    def recover(self, topology: TopologyIdentity, epoch: int) -> range | None:
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         self.fences.append(epoch)
-        return range(self.first or self.committed, self.committed + 1) if self.committed else None
+        return CommitToken(self.committed, self.epoch, self.attempt_id) if self.committed else None
 
 
 def stored(**changes: Any) -> InMemoryCoordination:
@@ -45,32 +51,138 @@ def test_a_new_topology_begins_with_transaction_1_and_notes_its_states() -> None
     assert coordination.acquire().read() == record
 
 
-@pytest.mark.parametrize("committed", [41, 42])
-def test_a_state_at_the_record_or_one_ahead_goes_on(committed: int) -> None:
-    coordination = stored(current_txid=42, states={"counts": 1}, seq=7)
+@pytest.mark.parametrize(("committed", "current"), [(41, 42), (42, 43), (44, 45)])
+def test_what_every_state_has_is_closed_and_its_success_is_owed(committed: int, current: int) -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, seq=7, attempt_ids={42: 0, 43: 2, 44: 0})
     record = recover(coordination.acquire(), [Remembered(committed=committed)])
-    assert (record.current_txid, record.epoch, record.seq) == (42, 2, 8)
+    assert (record.current_txid, record.epoch, record.seq) == (current, 2, 8)
+    assert record.attempt_ids.keys() == {42, 43, 44}
+    assert recover(coordination.acquire(), [Remembered(committed=committed)]).current_txid == current
 
 
-@pytest.mark.parametrize("first", [41, 42])
-def test_a_state_that_has_a_run_which_is_not_closed_goes_on(first: int) -> None:
+def test_closing_leaves_what_the_transactions_after_it_need() -> None:
+    coordination = stored(
+        current_txid=42,
+        states={"counts": 1},
+        attempt_ids={42: 0, 43: 2, 44: 0},
+        metadata={txid: {"lines": [txid]} for txid in range(41, 45)},
+        fingerprints={txid: {"lines": Fingerprint(txid, 1)} for txid in range(42, 45)},
+        failures={txid: Failure(1, 0, "no", 1.0, 1.0) for txid in (43, 44)},
+        times={txid: txid for txid in range(41, 45)},
+    )
+    record = recover(coordination.acquire(), [Remembered(committed=43, attempt_id=1)])
+    assert record.attempt_ids == {42: 0, 43: 1, 44: 0}, "43 was committed by an attempt before the last one"
+    assert record.metadata == {43: {"lines": [43]}, 44: {"lines": [44]}}
+    assert record.fingerprints == {44: {"lines": Fingerprint(44, 1)}}
+    assert record.failures.keys() == {44}
+    assert record.times.keys() == {43, 44}
+
+
+def pinned(attempt_id: int, definition: dict[str, Any]) -> CommitPin:
+    return CommitPin(TransactionAttempt(42, attempt_id), content_hash(canonical_json(definition)))
+
+
+@pytest.mark.parametrize(
+    ("pin", "current"),
+    [(pinned(1, {"lines": [5, 9]}), 43), (pinned(0, {"lines": [5, 9]}), 42), (pinned(1, {"lines": [5, 8]}), 42)],
+    ids=["it was committed as it is defined", "another attempt was", "it was defined anew since"],
+)
+def test_a_batch_that_may_be_another_one_is_closed_only_as_it_was_committed(pin: CommitPin, current: int) -> None:
+    coordination = stored(
+        current_txid=42,
+        states={"counts": 1},
+        attempt_ids={42: 1},
+        metadata={42: {"lines": [5, 9]}},
+        committing=(pin,),
+        cursors={"lines": Cursors().updated({"a": 5, "b": 7})},
+    )
+
+    def moved(spout: str, definition: Any) -> Any:
+        return {"a": definition[1]} if spout == "lines" else None
+
+    record = recover(coordination.acquire(), [Remembered(committed=42, attempt_id=1)], moved=moved)
+    assert record.current_txid == current
+    assert (record.committing == ()) == (current == 43)
+    assert dict(record.cursors["lines"].items()) == {"a": 9 if current == 43 else 5, "b": 7}
+
+
+def test_a_batch_whose_extents_nobody_knows_is_replayed() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0}, metadata={42: {"lines": {}}})
+    record = recover(coordination.acquire(), [Remembered(committed=42)], moved=lambda spout, definition: None)
+    assert record.current_txid == 42
+
+
+@pytest.mark.parametrize("others", [41, 42, 43, 44])
+def test_what_only_some_states_have_is_torn_and_comes_again(others: int) -> None:
+    coordination = stored(current_txid=42, states={"counts": 1, "others": 1}, attempt_ids={42: 0, 43: 2, 44: 0})
+    seen: list[Torn | None] = []
+
+    def adopt(record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        seen.append(torn)
+        return evolve(record, accepted=("something",))
+
+    states = [Remembered(committed=44), Remembered("others", committed=others)]
+    record = recover(coordination.acquire(), states, adopt=adopt)
+    assert record.current_txid == others + 1
+    assert seen == [Torn(range(others + 1, 45), ("counts",), ("others",)) if others < 44 else None]
+    assert record.accepted == ("something",)
+
+
+def test_a_state_that_joined_and_has_nothing_yet_lacks_what_the_others_have() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1, "late": 42}, attempt_ids={42: 0})
+    record = recover(coordination.acquire(), [Remembered(committed=42), Remembered("late")])
+    assert (record.current_txid, record.states["late"]) == (42, 42)
+
+
+def test_a_new_state_joins_behind_what_is_closed() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0, 43: 0})
+    record = recover(coordination.acquire(), [Remembered(committed=43), Remembered("late")])
+    assert (record.current_txid, record.states["late"]) == (44, 44)
+
+
+def test_what_a_state_that_keeps_no_token_may_lack_is_replayed() -> None:
+    users = Remembered("users", remembers=False)
+    coordination = stored(current_txid=42, states={"counts": 1, "users": 1}, attempt_ids={42: 0})
+    assert recover(coordination.acquire(), [Remembered(committed=42), users]).current_txid == 42
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0})
+    assert recover(coordination.acquire(), [Remembered(committed=42), users]).current_txid == 43, "it joins"
+
+
+def test_what_a_spout_may_not_have_committed_is_replayed() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0})
+    states = [Remembered(committed=42)]
+    assert recover(coordination.acquire(), states, has_committer_spouts=True).current_txid == 42
+
+
+def test_what_starts_empty_each_time_keeps_nothing_open() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1, "memory": 1}, attempt_ids={42: 0})
+    memory = Remembered("memory", remembers=False, is_volatile=True)
+    assert recover(coordination.acquire(), [Remembered(committed=42), memory]).current_txid == 43
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Remembered(committed=45),
+        Remembered(committed=44, attempt_id=1),
+        Remembered(committed=42, epoch=2),
+        Remembered(committed=41, epoch=2),
+    ],
+    ids=["never attempted", "a later attempt", "a later leader", "a later leader, and nothing else"],
+)
+def test_a_commit_that_the_record_never_heard_of_means_that_the_record_is_from_the_past(state: Remembered) -> None:
     coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0, 43: 2, 44: 0})
-    state = Remembered(committed=44, first=first)
-    assert recover(coordination.acquire(), [state, Remembered(name="others", committed=41)]).current_txid == 42
-
-
-@pytest.mark.parametrize(("first", "committed"), [(43, 44), (42, 45)])
-def test_a_run_that_the_record_knows_nothing_of_is_of_another_time(first: int, committed: int) -> None:
-    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0, 43: 2, 44: 0})
-    with pytest.raises(StateError, match=f"has transaction {committed}, the record in ZooKeeper is only at 42"):
-        recover(coordination.acquire(), [Remembered(committed=committed, first=first)])
+    before, coordination.epoch = coordination.stored, 5
+    said = f"'counts' has transaction {state.committed}, .* at 42 and of epoch 1, .*: ZooKeeper was restored from the p"
+    with pytest.raises(StateError, match=said):
+        recover(coordination.acquire(), [state])
+    assert coordination.stored == before
 
 
 @pytest.mark.parametrize(
     ("committed", "complaint"),
     [
         (None, "state 'counts' is gone.*transaction 42.*trident reset in-memory"),
-        (43, "has transaction 43, the record in ZooKeeper is only at 42: ZooKeeper was restored from the past"),
         (40, "ends with transaction 40, the record is at 42: transactions 41 to 41 are missing"),
     ],
 )
@@ -83,7 +195,10 @@ def test_a_state_that_does_not_belong_to_the_record_stops_the_takeover(committed
 
 
 def test_a_record_that_is_gone_while_a_state_has_commits_stops_the_takeover() -> None:
-    with pytest.raises(StateError, match="only at 1: ZooKeeper was restored from the past"):
+    with pytest.raises(
+        StateError,
+        match=r"at 1 .* was written before that: ZooKeeper was restored from the past or emptied",
+    ):
         recover(InMemoryCoordination().acquire(), [Remembered(committed=9)])
 
 
@@ -102,7 +217,7 @@ def test_a_state_that_was_left_out_for_a_while_cannot_come_back() -> None:
     record = later.read()
     assert record is not None
     later.write(evolve(record, current_txid=50))
-    with pytest.raises(StateError, match="ends with transaction 41, the record is at 50"):
+    with pytest.raises(StateError, match=r"ends with transaction 41, .* ran without it; .* another table"):
         recover(coordination.acquire(), [Remembered(committed=41)])
 
 

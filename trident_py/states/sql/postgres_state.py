@@ -19,7 +19,7 @@ from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
@@ -71,7 +71,6 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         except FailedException as error:
             raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
         self._clean()
-        self.run_first = fence.run_first
         return fence.token
 
     def _connect_as(self, topology: TopologyKey, epoch: int) -> None:
@@ -189,7 +188,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
         """The last statements of a transaction."""
-        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, self._run[0].txid, self._table.name]
+        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, group_first(self._run), self._table.name]
         connection.execute(self._table.write_token, token)
         for staging in map(self._staging, self._run):
             if staging.name not in self._staged:

@@ -25,7 +25,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
@@ -137,9 +137,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         try:
             with self._explained(), self._connect() as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                fence = self._take_over(connection, topology, epoch)
-                self.run_first = fence.run_first
-                return fence.token
+                return self._take_over(connection, topology, epoch).token
         except FailedException as error:
             raise StateError(f"topology {topology.name!r}: {error}; end it, or take another file") from error
 
@@ -207,7 +205,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         with self._explained():
             connection.execute(
                 'UPDATE "_trident" SET txid = ?, epoch = ?, attempt_id = ?, run_first = ? WHERE state = ?',
-                (tx.txid, tx.epoch, tx.attempt.attempt_id, self._run[0].txid, self._table.name),
+                (tx.txid, tx.epoch, tx.attempt.attempt_id, group_first(self._run), self._table.name),
             )
             connection.execute("COMMIT")
         self._open = None

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.record import CommitPin, CoordinatorRecord
 from trident_py.engine.assembly import torn_upto
 from trident_py.engine.commit_thread import CommitThread
@@ -109,10 +109,10 @@ SQL = SQLiteState("s.db", table="s").for_fields(schema_of("word string"), schema
 PIN = CommitPin(TransactionAttempt(7, 0), "hash")
 
 
-def recovered(factory: StateFactory, txid: int | None, first: int | None = None) -> Participant:
+def recovered(factory: StateFactory, txid: int | None) -> Participant:
     state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
     made = AggregateParticipant(name="counts", state=state, aggregator=Count(), keys=1)
-    made.recovered = range(first or txid, txid + 1) if txid else None
+    made.recovered = CommitToken(txid, 1, 0) if txid else None
     return made
 
 
@@ -121,7 +121,7 @@ def recovered(factory: StateFactory, txid: int | None, first: int | None = None)
 )
 def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: int) -> None:
     record = CoordinatorRecord(epoch=1, current_txid=7)
-    assert torn_upto([recovered(SQL, txid, 6) for txid in upto], record) == torn
+    assert torn_upto([recovered(SQL, txid) for txid in upto], record) == torn
 
 
 def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -> None:

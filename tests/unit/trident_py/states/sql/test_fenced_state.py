@@ -322,7 +322,6 @@ def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state
     assert seen == [[1, None]] * 3
     assert values(state, "a", "b2", "b3", "b4") == [4, 1, 1, 1]
     assert state.recover(TOPOLOGY, 2) == CommitToken(4, 1, 0)
-    assert state.run_first == 2
 
 
 def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
