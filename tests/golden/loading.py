@@ -1,0 +1,88 @@
+"""Puts golden data back to where a topology finds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import lzma
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import psycopg
+
+from coordinators.record import EncodedRecord
+from coordinators.store import InMemoryCoordination, TopologyIdentity
+from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.zookeeper.znodes import Create, Step, TopologyPaths
+from tests.golden.topologies import FILES
+
+DATA = Path(__file__).parent / "data"
+
+
+def scenarios() -> list[str]:
+    """All that were recorded."""
+    return sorted(each.name for each in DATA.iterdir())
+
+
+def encoded(name: str) -> EncodedRecord:
+    """The record, as the release wrote it."""
+    nodes = DATA / name / "zookeeper"
+    return EncodedRecord(
+        (nodes / "record").read_text(),
+        {unquote(path.name): path.read_text() for path in sorted((nodes / "blobs").glob("*"))},
+    )
+
+
+def coordination(name: str) -> InMemoryCoordination:
+    """Identity, epoch and record, in memory."""
+    nodes = DATA / name / "zookeeper"
+    identity, epoch = (json.loads((nodes / each).read_text()) for each in ("identity", "epoch"))
+    return InMemoryCoordination(
+        TopologyIdentity(f"golden-{name}", identity["uuid"], identity["incarnation"]), epoch["epoch"], encoded(name)
+    )
+
+
+def restore_zookeeper(name: str, hosts: str) -> None:
+    """Every znode, byte by byte."""
+    session = ZooKeeperSession.connect(hosts, who="the golden data", session_timeout=30.0)
+    paths = TopologyPaths(f"{session.chroot}/trident/golden-{name}")
+    nodes = DATA / name / "zookeeper"
+    created: list[Step] = [
+        Create(f"{paths.base}/{each}", (nodes / each).read_bytes()) for each in ("identity", "epoch", "record")
+    ]
+    created += [Create(f"{paths.blobs}/{path.name}", path.read_bytes()) for path in sorted((nodes / "blobs").glob("*"))]
+    session.settle(lambda: session.ensure_path(paths.blobs))
+    session.settle(lambda: session.commit(created))
+    session.close()
+
+
+def restore_databases(name: str, at: Path) -> None:
+    """The SQLite databases: ``state.db`` and those of windows."""
+    for path in (DATA / name).glob("*.sql*"):
+        text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
+        stem = path.name.partition(".")[0]
+        with closing(sqlite3.connect(at / ("state.db" if stem == "state" else f"golden-{name}-{stem}.db"))) as database:
+            database.executescript(text)
+
+
+def restore_postgres(dsn: str) -> None:
+    """The tables of the scenario ``postgres``, into an empty database."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute((DATA / "postgres" / "postgres.sql").read_bytes())
+
+
+@contextmanager
+def restored_files() -> Iterator[Path]:
+    """The files of the scenario ``files``, where they were; one test at a time has them."""
+    with open(f"{FILES}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(FILES, ignore_errors=True)
+        shutil.copytree(DATA / "files" / "files", FILES)
+        try:
+            yield FILES
+        finally:
+            shutil.rmtree(FILES)
