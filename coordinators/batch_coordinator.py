@@ -17,6 +17,11 @@ class BatchCoordinator(ABC, Generic[M]):
 
     One instance exists in the leading driver. All four methods run on one thread of their own, so they may block and
     share fields, and are called in txid order.
+
+    What ``is_ready`` and ``initialize_transaction`` raise means that the source can't be reached: they are called
+    again, up to 30 s apart, for as long as ``TridentConfig.source_patience`` says, and nothing is counted against a
+    batch. A `TridentError`, such as `SpoutError`, ends the topology, once the transactions before this one are
+    committed.
     """
 
     @abstractmethod

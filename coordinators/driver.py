@@ -17,11 +17,11 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from coordinators.acker import Acker, Completed
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
 from coordinators.definitions import Definitions
-from coordinators.errors import PoisonBatchError, SpoutError, TridentError
+from coordinators.errors import TridentError
+from coordinators.failures import Failures
 from coordinators.idleness import IdleWaiters
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import (
@@ -32,7 +32,6 @@ from coordinators.notices import (
     DefinitionNotice,
     ExtentsLearned,
     Failed,
-    FailureKind,
     Fingerprinted,
     IdleWanted,
     Notice,
@@ -42,6 +41,8 @@ from coordinators.notices import (
     StopRequested,
     SuccessDelivered,
 )
+from coordinators.patience import SourcePatience
+from coordinators.phases import Phases
 from coordinators.protocol import (
     AttemptFailed,
     CancelAttempt,
@@ -51,7 +52,6 @@ from coordinators.protocol import (
     EmitSuccess,
     Event,
     Paused,
-    PhaseAcked,
     Resumed,
     StoreRecord,
     StreamId,
@@ -78,6 +78,7 @@ class CoordinatorDriver:
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
         batch_interval: seconds between two new batches, at least.
+        source_patience: seconds for which a source that is away is waited for; None: without end.
         idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
         observe: called with every command after it was carried out; must be quick.
     """
@@ -97,19 +98,21 @@ class CoordinatorDriver:
     pin_commits: bool = False
     run_max: int = 1
     retries: Retries = field(factory=Retries)
+    source_patience: float | None = None
     observe: Callable[[Command], None] = lambda _: None
     machine: MasterBatchCoordinator = field(init=False)
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
-    acker: Acker = field(factory=Acker, init=False)
+    failures: Failures = field(init=False)
+    phases: Phases = field(init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
     _owed: dict[int, int] = field(init=False)  # attempt id by txid: committed, success not delivered
     _success_upto: int = field(init=False)
+    _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
     _idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     _next_batch_at: float = field(default=0.0, init=False)
-    _next_rotation_at: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Take up where the record is."""
@@ -122,15 +125,19 @@ class CoordinatorDriver:
             pin_commits=self.pin_commits,
             committing=tuple(pin.attempt for pin in record.committing),
         )
+        self.phases = Phases(epoch=self.store.epoch, message_timeout=self.message_timeout)
         self.definitions = Definitions.restored(record, self.spouts, self.exact)
         self.times = TransactionTimes(self.clock, dict(record.times))
+        patience = SourcePatience(self.source_patience, self.retries.backoff)
+        self.failures = Failures(topology=self.topology, retries=self.retries, patience=patience)
+        self.failures.restore({txid: each for txid, each in record.failures.items() if txid >= record.current_txid})
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
 
     def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
         self.times.start(now, wall)
-        self._next_rotation_at = now + self.message_timeout / 2
+        self.phases.rotate_at(now)
         for txid, attempt_id in sorted(self._owed.items()):
             self._announce_all(EmitSuccess, [EmitSuccess(TransactionAttempt(txid, attempt_id))])
 
@@ -138,6 +145,7 @@ class CoordinatorDriver:
 
     def turn(self, notices: Iterable[Notice], now: float, wall: float) -> None:
         """Take ``notices``, then tick once; carry out what follows. Any exception ends this leadership."""
+        self._wall = wall
         events, self._followups = self._followups, []
         commands = [command for event in events for command in self.machine.handle(event)]
         for notice in notices:
@@ -146,17 +154,18 @@ class CoordinatorDriver:
         commands += self.machine.handle(
             Ticked(self.definitions.startable(now, self._held_until, one_new=self.batch_interval > 0))
         )
-        self._carry_out(commands, now, wall)
+        self._carry_out(commands, now)
         self._expire_silent(now)
         self._ask(now)
         self._settle()
+        self._end_if_given_up()
         self.store.heartbeat()
 
     def next_turn_at(self, now: float) -> float:
         """The latest moment for the next turn, should no notice come before."""
         if self._followups:
             return now
-        moments = [now + self.idle_turn, self._next_rotation_at]
+        moments = [now + self.idle_turn, self.phases.next_rotation_at]
         if not self.machine.paused:
             first_idle = self.machine.current_txid + len(self.machine.active)
             if first_idle in self.machine.window and first_idle in self.definitions.defined:
@@ -168,11 +177,10 @@ class CoordinatorDriver:
 
     def _take(self, notice: Notice, now: float) -> Iterable[Event]:
         match notice:
-            case Acked(attempt, stream, took, made, reporter):
-                root = self._root(attempt, stream)
-                return self._completed(self.acker.ack(root, took, made, reporter=reporter or took))
-            case Failed(attempt, cause, kind):
-                return self._failed(attempt, cause, kind, now)
+            case Acked():
+                return self.phases.take(notice)
+            case Failed():
+                return self._failed(notice, now)
             case Defined() | NotReady() | DefinitionFailed() | ExtentsLearned() | Fingerprinted():
                 self._take_definition(notice, now)
             case SuccessDelivered(txid):
@@ -197,22 +205,22 @@ class CoordinatorDriver:
                 self.finished = self.finished or not drain
                 return (Paused(),)
 
-    def _carry_out(self, commands: list[Command], now: float, wall: float) -> None:
+    def _carry_out(self, commands: list[Command], now: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]
         for command in commands:
             if isinstance(command, EmitBatch):
-                self._admit(command.attempt, now, wall)
+                self._admit(command.attempt, now)
             elif isinstance(command, EmitSuccess):
                 self._owed[command.attempt.txid] = command.attempt.attempt_id
-        if stores or self._only_success_is_new():
+        if stores or self._only_success_is_new() or self.failures.waits_are_news(self.record):
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
             self._write(stores[-1] if stores else None)
         for kind, announced in groupby((each for each in commands if not isinstance(each, StoreRecord)), type):
             self._announce_all(kind, list(announced))
 
-    def _admit(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+    def _admit(self, attempt: TransactionAttempt, now: float) -> None:
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self.streams.holds_rows()
-        self.times.fix(attempt.txid, now, wall, is_held=is_held)
+        self.times.fix(attempt.txid, now, self._wall, is_held=is_held)
         if attempt.txid > self.definitions.moved_upto:
             self._next_batch_at = now + self.batch_interval
         self.definitions.admit(attempt.txid)
@@ -220,6 +228,8 @@ class CoordinatorDriver:
     def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
         if kind is EmitCommit:
             self.streams.emit_commit({each.attempt: self._open(each.attempt, StreamId.COMMIT) for each in commands})
+            for each in commands:
+                self.failures.read(each.attempt.txid)
         for command in commands:
             self._announce(command)
             self.observe(command)
@@ -231,63 +241,43 @@ class CoordinatorDriver:
                 txid = attempt.txid
                 self.streams.emit_batch(attempt, self.definitions.known[txid], self.times.known[txid], edges)
             case EmitSuccess(attempt):
-                self.retries.forget(attempt.txid)
+                self.failures.forget(attempt.txid)
                 self.streams.emit_success(attempt)
             case CancelAttempt(attempt):
-                for stream in (StreamId.BATCH, StreamId.COMMIT):
-                    self.acker.forget(self._root(attempt, stream))
+                self.phases.forget(attempt)
                 self.definitions.go_back(attempt.txid)
                 self.streams.cancel(attempt)
 
-    # --- the acker ----------------------------------------------------------------------------------------------------
-
-    def _root(self, attempt: TransactionAttempt, stream: StreamId) -> tuple[int, TransactionAttempt, StreamId]:
-        return (self.store.epoch, attempt, stream)
-
     def _open(self, attempt: TransactionAttempt, stream: StreamId) -> list[int]:
         edges = [self.draw_edge() for _ in range(self.streams.consumers(stream))]
-        self._followups.extend(self._completed(self.acker.init(self._root(attempt, stream), edges)))
+        self._followups.extend(self.phases.open(attempt, stream, edges))
         return edges
-
-    def _completed(self, outcome: object) -> Iterable[Event]:
-        return (PhaseAcked(*self._phase(outcome.root)),) if isinstance(outcome, Completed) else ()
-
-    def _phase(self, root: Any) -> tuple[TransactionAttempt, StreamId]:
-        _, attempt, stream = root  # ours, see _root
-        return attempt, stream
-
-    def _expire_silent(self, now: float) -> None:
-        if now < self._next_rotation_at:
-            return
-        self._next_rotation_at = now + self.message_timeout / 2
-        for attempt, stream in self.streams.alive():
-            self.acker.reset_timeout(self._root(attempt, stream))
-        for expired in self.acker.rotate():
-            attempt, stream = self._phase(expired.root)
-            silence = f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
-            self._followups.extend(self._failed(attempt, TimeoutError(silence), FailureKind.INTERRUPTED, now))
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
-    def _failed(
-        self, attempt: TransactionAttempt, cause: BaseException, kind: FailureKind, now: float
-    ) -> Iterable[Event]:
-        if not self.machine.is_live(attempt):
-            log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, attempt)
+    def _failed(self, failed: Failed, now: float) -> Iterable[Event]:
+        if not self.machine.is_live(failed.attempt):
+            log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, failed.attempt)
             return ()
-        if kind is FailureKind.FATAL:
-            raise cause
-        self._note_failure(attempt.txid, str(attempt), cause, kind.counts, now)
-        return (AttemptFailed(attempt),)
+        self.failures.attempt_failed(failed, now, self._wall)
+        return (AttemptFailed(failed.attempt),)
 
-    def _note_failure(self, txid: int, what: str, cause: BaseException, counts: bool, now: float) -> None:
-        wait = self.retries.failed(txid, cause, counts, now)
-        if wait is None:
-            raise PoisonBatchError(
-                f"topology {self.topology!r}: transaction {txid} failed {self.retries.attempts} times, last as {what}: "
-                f"{cause}. It is not committed; mend the code or the data and start the topology again"
-            ) from cause
-        log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, what, wait, cause)
+    def _expire_silent(self, now: float) -> None:
+        if now < self.phases.next_rotation_at:
+            return
+        self.phases.rotate_at(now)
+        for failed in self.phases.silent(self.streams.alive()):
+            self._followups.extend(self._failed(failed, now))
+
+    def _end_if_given_up(self) -> None:
+        verdict = self.failures.verdict(self.machine.current_txid)
+        if verdict is None:
+            return
+        try:
+            self._write(None)  # what has failed, for whoever asks afterwards
+        except TridentError as error:
+            log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
+        raise verdict
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
@@ -296,17 +286,14 @@ class CoordinatorDriver:
             case ExtentsLearned(attempt) | Fingerprinted(attempt):
                 if self.machine.is_live(attempt):
                     self.definitions.take_emission(self.topology, notice)
-            case Defined():
+            case Defined(spout):
+                self.failures.answered(spout, now)
                 self.definitions.take_defined(notice)
-            case NotReady():
+            case NotReady(spout):
+                self.failures.answered(spout, now)
                 self.definitions.take_not_ready(notice, now)
-            case DefinitionFailed(spout, _, txid, cause):
-                if isinstance(cause, TridentError):
-                    raise cause
-                wrapped = SpoutError(f"the coordinator of spout {spout!r} raised {type(cause).__name__}: {cause}")
-                wrapped.__cause__ = cause
-                self._note_failure(txid, f"the definition of {txid}", wrapped, True, now)
-                self.definitions.take_failure(notice, self.retries.held_until(txid))
+            case DefinitionFailed():
+                self.definitions.take_failure(notice, self.failures.definition_failed(notice, now, self._wall))
 
     def _ask(self, now: float) -> None:
         frontier = self.definitions.frontier
@@ -323,7 +310,7 @@ class CoordinatorDriver:
     def _held_until(self, txid: int) -> float:
         """The moment before which ``txid`` is neither asked for nor emitted; the interval holds new batches only."""
         is_new = txid > self.definitions.moved_upto
-        return max(self.retries.held_until(txid), self._next_batch_at if is_new else 0.0)
+        return max(self.failures.held_until(txid), self._next_batch_at if is_new else 0.0)
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
@@ -345,6 +332,7 @@ class CoordinatorDriver:
             cursors=dict(self.definitions.cursors),
             success_upto=self._success_upto,
             fingerprints={txid: dict(seen) for txid, seen in self.definitions.fingerprints.items() if txid >= current},
+            failures=self.failures.durable(current),
             times=self.times.from_txid(current - 1),
         )
         self.store.write(record)

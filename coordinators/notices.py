@@ -48,11 +48,16 @@ class FailureKind(Enum):
 
 @frozen
 class Failed:
-    """``attempt`` cannot be finished."""
+    """``attempt`` cannot be finished.
+
+    Attributes:
+        spout: the one whose source is unreachable, where that is the kind.
+    """
 
     attempt: TransactionAttempt
     cause: BaseException
     kind: FailureKind = FailureKind.USER_CODE
+    spout: str = ""
 
 
 @frozen

@@ -45,11 +45,13 @@ class Failure:
     """What went wrong with a transaction that is not committed.
 
     Attributes:
-        count: failures of its own since it was last committed or given another try; what `Retries` counts.
-        attempt_id: the attempt that failed last; -1: its definition did.
+        count: failures of its own; what `Retries` counts. After a halt, a start gives it one more try.
+        attempt_id: the attempt that failed last; -1: it could not be defined.
         cause: the last error, as text.
         since: when it failed for the first time, seconds since 1970 by the leader's clock; shown, never compared.
         last: when it failed last, likewise.
+        tries: failures of any kind.
+        spout: whose source can't be reached, and is waited for; None: it isn't that.
     """
 
     count: int
@@ -57,6 +59,8 @@ class Failure:
     cause: str
     since: float
     last: float
+    tries: int = 0
+    spout: str | None = None
 
 
 @frozen

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from collections.abc import Mapping
+
+from attrs import define, evolve, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.record import Failure
+
+CAUSE_CHARS_MAX = 4000
+"""Of the text of a cause; it is stored with the record."""
 
 
 @define
@@ -13,26 +21,47 @@ class Retries:
         attempts: failures by the batch's own code after which it is given up. Others back off for ever.
         backoff: seconds before the first replay; doubles with each further one.
         backoff_max: the longest wait in seconds.
+        known: the failures of transactions that are not committed, as the record keeps them.
     """
 
     attempts: int = 5
     backoff: float = 0.1
     backoff_max: float = 30.0
-    _own: dict[int, int] = field(factory=dict, init=False)
-    _all: dict[int, int] = field(factory=dict, init=False)
+    known: dict[int, Failure] = field(factory=dict, init=False)
+    _here: dict[int, int] = field(factory=dict, init=False)  # failures in this leadership, by txid
     _held_until: dict[int, float] = field(factory=dict, init=False)
-    causes: dict[int, str] = field(factory=dict, init=False)
 
-    def failed(self, txid: int, cause: BaseException, counts: bool, now: float) -> float | None:
+    def restore(self, failures: Mapping[int, Failure]) -> None:
+        """Go on from what an earlier leader has counted; a transaction that was given up gets one more try."""
+        self.known = {
+            txid: evolve(failure, count=min(failure.count, self.attempts - 1)) for txid, failure in failures.items()
+        }
+
+    def failed(
+        self, attempt: TransactionAttempt, cause: BaseException, *, counts: bool, now: float, wall: float
+    ) -> float | None:
         """Note a failure; returns the seconds to wait, or None if the transaction has failed too often."""
-        self._all[txid] = self._all.get(txid, 0) + 1
-        self._own[txid] = self._own.get(txid, 0) + counts
-        self.causes[txid] = str(cause)
-        if self._own[txid] >= self.attempts:
+        txid, before = attempt.txid, self.known.get(attempt.txid)
+        self._here[txid] = self._here.get(txid, 0) + 1
+        count = (before.count if before else 0) + counts
+        self.known[txid] = Failure(
+            count=count,
+            attempt_id=attempt.attempt_id,
+            cause=(str(cause) or type(cause).__name__)[:CAUSE_CHARS_MAX],
+            since=before.since if before else wall,
+            last=wall,
+            tries=(before.tries if before else 0) + 1,
+        )
+        if count >= self.attempts:
             return None
-        wait = float(min(self.backoff_max, self.backoff * 2.0 ** min(self._all[txid] - 1, 60)))
+        wait = float(min(self.backoff_max, self.backoff * 2.0 ** min(self._here[txid] - 1, 60)))
         self._held_until[txid] = now + wait
         return wait
+
+    @property
+    def causes(self) -> dict[int, str]:
+        """Why transactions have failed that are not committed, by txid; any thread may ask."""
+        return {txid: failure.cause for txid, failure in dict(self.known).items()}
 
     def held_until(self, txid: int) -> float:
         """The moment before which ``txid`` is not tried again."""
@@ -40,9 +69,11 @@ class Retries:
 
     def failures(self, txid: int) -> int:
         """How often ``txid`` has failed."""
-        return self._all.get(txid, 0)
+        failure = self.known.get(txid)
+        return failure.tries if failure else 0
 
     def forget(self, txid: int) -> None:
         """``txid`` is committed."""
-        for book in (self._own, self._all, self._held_until, self.causes):
-            book.pop(txid, None)
+        self.known.pop(txid, None)
+        self._here.pop(txid, None)
+        self._held_until.pop(txid, None)

@@ -9,8 +9,10 @@ from typing import Any, Self
 from attrs import define, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.driver import CoordinatorDriver
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
+from coordinators.transaction_time import MILLIS
 from coordinators.zookeeper.candidate import Candidate
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
@@ -149,7 +151,9 @@ class TridentQuery:
     def status(self) -> dict[str, Any]:
         """Where it is now: a message for people, and the numbers behind it.
 
-        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for.
+        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for. ``failing`` has
+        the cause by transaction, ``waiting`` what is known by spout of sources that can't be reached, ``seconds_ahead``
+        by how much the time of transactions is ahead of the clock.
         """
         driver, rival = self._loop.driver, self._candidate.rival
         status: dict[str, Any] = {
@@ -162,12 +166,16 @@ class TridentQuery:
             "current_txid": None,
             "active": {status.attempt.txid: str(status.attempt) for status in self.transactions()},
             "failing": {},
+            "waiting": {},
+            "seconds_ahead": 0.0,
         }
         if driver is not None:
             status["is_paused"] = driver.machine.paused and not driver.stopping
             status["epoch"] = driver.store.epoch
             status["current_txid"] = driver.machine.current_txid
-            status["failing"] = dict(driver.retries.causes)
+            status["failing"] = driver.failures.retries.causes
+            status["waiting"] = self._waiting(driver)
+            status["seconds_ahead"] = driver.times.ahead / MILLIS
         return status
 
     @property
@@ -187,7 +195,7 @@ class TridentQuery:
         if driver is None:
             return []
         return [
-            TransactionStatus(entry.attempt, str(entry.status), driver.retries.failures(txid))
+            TransactionStatus(entry.attempt, str(entry.status), driver.failures.retries.failures(txid))
             for txid, entry in list(driver.machine.active.items())
         ]
 
@@ -216,14 +224,21 @@ class TridentQuery:
         if driver is None:
             rival = self._candidate.rival
             return f"standing by; {rival} leads" if rival else "taking over"
-        if late := self._progress.late():
-            return late
+        return self._progress.late() or self._message_of(driver)
+
+    def _message_of(self, driver: CoordinatorDriver) -> str:
         if driver.stopping:
             return "stopping: committing what is being processed"
         if driver.machine.paused:
             return "paused"
-        failing = dict(driver.retries.causes)
+        if waiting := self._waiting(driver):
+            return "; ".join(waiting.values())
+        failing = driver.failures.retries.causes
         if failing:
             txid, cause = min(failing.items())
             return f"transaction {txid} has failed and is tried again: {cause}"
         return "processing" if driver.machine.active else "waiting for data"
+
+    def _waiting(self, driver: CoordinatorDriver) -> dict[str, str]:
+        now = self._loop.clock()
+        return {spout: wait.message(spout, now) for spout, wait in dict(driver.failures.patience.waits).items()}

@@ -216,6 +216,7 @@ class _Assembly:
             run_max=self._run_max(participants, streams.spouts),
             pin_commits=self._pins(participants),
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
+            source_patience=config.source_patience,
             observe=self.progress.observe,
         )
 

@@ -92,7 +92,7 @@ def _driver(world: World, process: Process) -> Any:
         _definitions(driver.definitions),
         tuple(
             (str(root), ledger.value, ledger.outstanding, ledger.initialised, len(ledger.heard))
-            for bucket in driver.acker._buckets
+            for bucket in driver.phases.acker._buckets
             for root, ledger in sorted(bucket.items(), key=str)
         ),
         tuple(sorted(driver._owed.items())),

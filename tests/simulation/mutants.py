@@ -64,10 +64,10 @@ class AnnouncingFirst(CoordinatorDriver):
 
     __slots__ = ()
 
-    def _carry_out(self, commands: list[Command], now: float, wall: float) -> None:
+    def _carry_out(self, commands: list[Command], now: float) -> None:
         for command in commands:
             if isinstance(command, EmitBatch):
-                self._admit(command.attempt, now, wall)
+                self._admit(command.attempt, now)
             elif isinstance(command, EmitSuccess):
                 self._owed[command.attempt.txid] = command.attempt.attempt_id
             if not isinstance(command, StoreRecord):
@@ -180,7 +180,7 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
     if not rules.has("tail replays"):
         driver.machine.__class__ = FailingAlone
     if not rules.has("all reports"):
-        driver.acker = Trusting()
+        driver.phases.acker = Trusting()
 
 
 def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any], *, moved: Moved) -> CoordinatorRecord:

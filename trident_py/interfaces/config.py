@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import Attribute, field, frozen
+from attrs.converters import optional
 
 from coordinators.secret import Secret
 from coordinators.zookeeper.access import OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS, as_login
@@ -30,6 +31,11 @@ def _at_least(minimum: float) -> Callable[[Any, Attribute[Any], Any], None]:
             raise ConfigError(f"{attribute.name} must be at least {minimum:g}, not {value!r}")
 
     return check
+
+
+def _patience(_: object, attribute: Attribute[Any], value: float | None) -> None:
+    if value is not None and value < 0:
+        raise ConfigError(f"{attribute.name} must be at least 0, or None for patience without end, not {value!r}")
 
 
 def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
@@ -90,6 +96,8 @@ class TridentConfig:
         message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
         session_timeout: of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s later.
         retry: what a failing batch is given; see `RetryPolicy`.
+        source_patience: how long a source that can't be reached is waited for; None: without end. It is tried again
+            up to 30 s apart, and ``TridentQuery.status`` shows what is waited for.
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
         zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
         zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
@@ -103,6 +111,7 @@ class TridentConfig:
     message_timeout: float = field(default=30.0, converter=seconds, validator=_at_least(0.1))
     session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
     retry: RetryPolicy = field(factory=RetryPolicy)
+    source_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)
     zookeeper_tls: ZooKeeperTLS | None = field(default=None, validator=_of_servers)

@@ -282,18 +282,6 @@ def test_draining_commits_what_is_active_and_starts_nothing() -> None:
     assert (record.current_txid, record.success_upto) == (3, 2)
 
 
-def test_a_coordinator_that_raises_is_asked_again_and_then_given_up() -> None:
-    world = World(spouts={"lines": Numbers(fails={1: 2})}).start()
-    assert world.settle() == []
-    assert world.after(0.2) == []
-    assert world.after(1) == ["BATCH 1:0"]
-    world = World(spouts={"lines": Numbers(fails={1: 9})}).start()
-    for _ in range(4):
-        world.after(60)
-    with pytest.raises(PoisonBatchError, match="coordinator of spout 'lines' raised ValueError: no definition of 1"):
-        world.after(60)
-
-
 def test_an_exact_spout_that_changes_a_definition_is_an_error_that_names_it() -> None:
     class Fickle(Numbers):
         def initialize_transaction(self, txid: int, prev_metadata: object, curr_metadata: object) -> object:

@@ -1,0 +1,156 @@
+"""What has gone wrong: who waits for what, what of it is durable, and by which error the topology will end.
+
+A transaction that is given up gets a verdict. It is not tried again, and ends the topology when everything before it is
+committed: what was in flight before it is not lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+from attrs import define, evolve, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, TridentError
+from coordinators.notices import DefinitionFailed, Failed, FailureKind
+from coordinators.patience import SourcePatience
+from coordinators.record import CoordinatorRecord, Failure
+from coordinators.retries import Retries
+
+log = logging.getLogger(__name__)
+
+DEFINITION = -1
+"""In the place of an attempt id: no attempt failed, the transaction could not be defined."""
+
+
+@define(kw_only=True)
+class Failures:
+    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day."""
+
+    topology: str
+    retries: Retries
+    patience: SourcePatience
+    _verdicts: dict[int, BaseException] = field(factory=dict, init=False)
+
+    def restore(self, failures: Mapping[int, Failure]) -> None:
+        """Go on from what an earlier leader has noted; a source that it waited for may be there by now."""
+        of_batches = {txid: failure for txid, failure in failures.items() if failure.spout is None or failure.count}
+        self.retries.restore({txid: evolve(failure, spout=None) for txid, failure in of_batches.items()})
+
+    def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
+        """A live attempt has failed.
+
+        Raises:
+            FencedError: somebody else leads.
+            CoordinationLost: we may not lead any more.
+        """
+        attempt, cause = failed.attempt, failed.cause
+        if isinstance(cause, FencedError | CoordinationLost):
+            raise cause
+        if failed.kind is FailureKind.UNREACHABLE:
+            self._wait(failed.spout, attempt, cause, now, wall)
+            return
+        self.patience.read(attempt.txid)
+        if failed.kind is FailureKind.FATAL:
+            self._give_up(attempt, cause, now, wall)
+            return
+        before = self.retries.known.get(attempt.txid)
+        wait = self.retries.failed(attempt, cause, counts=failed.kind.counts, now=now, wall=wall)
+        if wait is None:
+            self._verdicts[attempt.txid] = self._poison(attempt, cause)
+        elif before and before.cause == self.retries.known[attempt.txid].cause:
+            log.warning("topology %s: %s failed again (same cause), next try in %.1f s", self.topology, attempt, wait)
+        else:
+            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, cause)
+
+    def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
+        """A coordinator has raised; returns when it is asked again."""
+        attempt = TransactionAttempt(failed.txid, DEFINITION)
+        if not isinstance(failed.cause, TridentError):
+            return self._wait(failed.spout, attempt, failed.cause, now, wall)
+        self._give_up(attempt, failed.cause, now, wall)
+        return math.inf
+
+    def answered(self, spout: str, now: float) -> None:
+        """The coordinator of ``spout`` has answered."""
+        wait = self.patience.answered(spout)
+        if wait is not None:
+            log.warning("topology %s: spout %r answers again, after %.0f s", self.topology, spout, now - wait.began)
+
+    def held_until(self, txid: int) -> float:
+        """The moment before which ``txid`` is neither defined nor emitted; infinite where it is given up."""
+        if txid in self._verdicts:
+            return math.inf
+        return max(self.retries.held_until(txid), self.patience.held_until(txid))
+
+    def read(self, txid: int) -> None:
+        """The batch of ``txid`` was processed."""
+        self.patience.read(txid)
+
+    def forget(self, txid: int) -> None:
+        """``txid`` is committed."""
+        self.retries.forget(txid)
+        self.patience.read(txid)
+
+    def verdict(self, txid: int) -> BaseException | None:
+        """The error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
+        return self._verdicts.get(txid)
+
+    def durable(self, current_txid: int) -> dict[int, Failure]:
+        """What the record keeps: of transactions from ``current_txid`` on."""
+        found = dict(self.retries.known)
+        for spout, wait in self.patience.waits.items():
+            before = found.get(wait.txid)
+            found[wait.txid] = Failure(
+                count=before.count if before else 0,
+                attempt_id=before.attempt_id if before else DEFINITION,
+                cause=wait.cause,
+                since=wait.since,
+                last=wait.last,
+                tries=wait.tries,
+                spout=spout,
+            )
+        return {txid: failure for txid, failure in found.items() if txid >= current_txid}
+
+    def waits_are_news(self, record: CoordinatorRecord) -> bool:
+        """Whether other sources are waited for than ``record`` says."""
+        return _waits(self.durable(record.current_txid)) != _waits(record.failures)
+
+    def _wait(self, spout: str, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> float:
+        is_asking = attempt.attempt_id == DEFINITION
+        wait = self.patience.failed(spout, attempt.txid, cause, now, wall, is_asking=is_asking)
+        if wait.tries == 1:
+            log.warning(
+                "topology %s: transaction %d waits for spout %r, next try in %.1f s: %s",
+                self.topology,
+                attempt.txid,
+                spout,
+                wait.until - now,
+                wait.cause,
+                exc_info=cause,
+            )
+        else:
+            log.info("topology %s: %s", self.topology, wait.message(spout, now))
+        verdict = self.patience.verdict(self.topology, spout, now)
+        if verdict is not None:
+            verdict.__cause__ = cause
+            self._verdicts[attempt.txid] = verdict
+        return wait.until
+
+    def _give_up(self, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> None:
+        self.retries.failed(attempt, cause, counts=False, now=now, wall=wall)
+        self._verdicts[attempt.txid] = cause
+
+    def _poison(self, attempt: TransactionAttempt, cause: BaseException) -> PoisonBatchError:
+        poison = PoisonBatchError(
+            f"topology {self.topology!r}: transaction {attempt.txid} failed {self.retries.attempts} times, last as "
+            f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again"
+        )
+        poison.__cause__ = cause
+        return poison
+
+
+def _waits(failures: Mapping[int, Failure]) -> dict[int, str]:
+    return {txid: failure.spout for txid, failure in failures.items() if failure.spout is not None}
