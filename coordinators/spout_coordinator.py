@@ -68,7 +68,7 @@ class TridentSpoutCoordinator:
             if not ask.definite and not self.coordinator.is_ready(ask.txid):
                 return NotReady(self.tx_id, ask.number, ask.txid)
             return self._define(ask)
-        except Exception as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
+        except BaseException as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
 
     def _define(self, ask: Ask) -> Defined:

@@ -50,7 +50,8 @@ from trident_py.interfaces.states import FencedState
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery
-from trident_py.spark.failures import understood
+from trident_py.spark.asking import life_of
+from trident_py.spark.failures import Diagnosis, Place, diagnosed
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
@@ -168,7 +169,7 @@ class _Assembly:
         resources.callback(streams.close)
         record = self._record(participants, spouts, candidate)
         reads.torn_upto = torn_upto(participants, record)
-        self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), understood)
+        self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
         for threads in spouts:
             threads.restore(record)
         self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values, reads.thread.late)
@@ -263,7 +264,7 @@ class _Assembly:
             settle=batches.settle,
             cancel_jobs=batches.cancel,
             cancel_together=together.cancel,
-            understood=understood,
+            diagnose=self._diagnosed,
             transaction=self._transaction,
             ensure_leading=self.store.ensure_leading,
             draw_edge=draw_edge,
@@ -272,6 +273,9 @@ class _Assembly:
             reads=reads,
             job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
+
+    def _diagnosed(self, error: BaseException, place: Place, doing: str) -> Diagnosis:
+        return diagnosed(error, place, doing, lambda: life_of(self.session))
 
     def _transaction(self, attempt: TransactionAttempt, time: int) -> SinkTransaction:
         identity = self.store.identity

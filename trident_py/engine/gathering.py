@@ -21,11 +21,11 @@ class Gathering:
 
     Attributes:
         start: has a job thread call `run`.
-        job: processes a branch of these attempts.
+        job: processes a branch of these attempts; returns those that have to be processed again, in these groups.
     """
 
     start: Callable[[Callable[[int], None], int], object]
-    job: Callable[[int, list[TridentBoltExecutor]], None]
+    job: Callable[[int, list[TridentBoltExecutor]], list[list[TridentBoltExecutor]]]
     _waiting: defaultdict[int, list[TridentBoltExecutor]] = field(factory=lambda: defaultdict(list), init=False)
     _running: set[int] = field(factory=set, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -42,7 +42,10 @@ class Gathering:
     def run(self, branch: int) -> None:
         """Jobs of ``branch``, one after the other, until nothing waits."""
         while works := self._taken(branch):
-            self.job(branch, works)
+            groups = [works]
+            while groups:
+                group, *groups = groups
+                groups = [*self.job(branch, group), *groups]
 
     def _taken(self, branch: int) -> list[TridentBoltExecutor]:
         with self._lock:

@@ -17,7 +17,8 @@ from trident_py.errors import SpoutError
 from trident_py.rows.schema import arrow_schema, shown
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
-from trident_py.spark.workers import Settling, Stage
+from trident_py.spark.workers import Settling
+from trident_py.worker.failures import Stage, by_spout, by_user_code, judged, telling
 
 TABLE_BYTES_MAX = 256 * 1024
 """A larger table travels to the tasks with the code that gives its rows: ``createDataFrame`` takes 80 000 rows a second
@@ -98,10 +99,11 @@ def _unpacked(packed: bytes) -> Iterator[pa.RecordBatch]:
 def _read(session: SparkSession, task: ReadingTask, target: StructType, reports: Reports | None) -> DataFrame:
     count = len(task.part.extents)
     numbers = session.range(0, count, 1, count)
+    stage = Settling(telling(task, by_spout))
     if reports is None:
-        return numbers.mapInArrow(Settling(task), target)
+        return numbers.mapInArrow(stage, target)
     hidden = StructType([*_nullable(target), StructField(REPORT, StringType())])
-    return reports.observe_tasks(numbers.mapInArrow(Settling(task), hidden), task.part)
+    return reports.observe_tasks(numbers.mapInArrow(stage, hidden), task.part)
 
 
 def _nullable(schema: StructType) -> list[StructField]:
@@ -155,7 +157,7 @@ class ReadingTask:
             for number in batch.column(0).to_pylist()
         }
         rows = (self._typed(batch) for reading in readings.values() for batch in reading)
-        for batch in self.stage(rows) if self.stage else rows:
+        for batch in judged(self.stage(judged(rows, by_spout)), by_user_code) if self.stage else rows:
             yield batch if self.edges is None else self._with_report(batch)
         if self.edges is not None:
             yield from (self._report(self._text(number, reading)) for number, reading in readings.items())

@@ -14,6 +14,7 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
+from trident_py.worker.failures import task_failures_told
 from trident_py.worker.steps import Values
 
 
@@ -33,5 +34,5 @@ class RequestJobs:
         flows = [
             Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
         ]
-        with jobs.tagged(self.session, self.tag):
+        with jobs.tagged(self.session, self.tag), task_failures_told():
             return rows_of(operation.build(flows, None).native().toArrow())

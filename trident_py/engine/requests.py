@@ -16,6 +16,8 @@ from trident_py.graph.partitioning import is_placed
 from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
 from trident_py.graph.rowwise import RowOperation
 from trident_py.rows.schema import shown
+from trident_py.spark.failures import Diagnose, Place
+from trident_py.worker.failures import TaskFailed
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import Values
 
@@ -41,16 +43,11 @@ class Requests:
     plans: Mapping[str, RequestPlan]
     _reads: StateReads | None = field(default=None, init=False)
     _by_spark: BySpark = field(init=False)
-    _understood: Callable[[BaseException, str], tuple[BaseException, bool]] = field(init=False)
+    _diagnose: Diagnose = field(init=False)
 
-    def serve(
-        self,
-        reads: StateReads,
-        by_spark: BySpark,
-        understood: Callable[[BaseException, str], tuple[BaseException, bool]],
-    ) -> None:
-        """The topology runs from now on; ``understood`` tells what an exception of Spark says underneath."""
-        self._by_spark, self._understood, self._reads = by_spark, understood, reads
+    def serve(self, reads: StateReads, by_spark: BySpark, diagnose: Diagnose) -> None:
+        """The topology runs from now on; ``diagnose`` tells what an exception of Spark says underneath."""
+        self._by_spark, self._diagnose, self._reads = by_spark, diagnose, reads
 
     def execute(self, function: str, args: str, timeout: float | None) -> list[list[Any]]:
         """The rows of the answer.
@@ -76,9 +73,10 @@ class Requests:
         except (TridentError, TimeoutError):
             raise
         except Exception as error:
-            cause, _ = self._understood(error, where)
+            cause = self._diagnose(error, Place.JOB, where).cause
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            raise RequestError(f"{where}: {type(cause).__name__}: {cause}{notes}") from error
+            said = f"{cause}" if isinstance(cause, TaskFailed) else f"{type(cause).__name__}: {cause}"
+            raise RequestError(f"{where}: {said}{notes}") from error
 
     def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> list[list[Any]]:
         made: Made = {}

@@ -17,6 +17,7 @@ from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
 from trident_py.spark.rowwise import is_rowwise
+from trident_py.worker.failures import task_failures_told
 
 SMALL_JOBS = {
     "spark.sql.adaptive.enabled": "false",  # it makes a job of every stage, to see how much there is: it is little
@@ -63,7 +64,7 @@ class SharedJobs:
         branch = self.branches[index]
         given = {work.attempt: work.inputs(index)[branch.spout] for work in works}
         rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
-        with jobs.tagged(self.session, self._tag(works)):
+        with jobs.tagged(self.session, self._tag(works)), task_failures_told():
             # In one partition: all of it is one task, without a shuffle.
             frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
             changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])

@@ -25,6 +25,7 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
+from trident_py.worker.failures import task_failures_told
 from trident_py.worker.steps import Values
 
 
@@ -62,7 +63,7 @@ class MicroBatches:
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
             made = [*heard[spout].edges, *([done] if spout == next(iter(inputs)) else [])]
             self.post(Acked(work.attempt, StreamId.BATCH, given.edge, tuple(made)))
-        with jobs.tagged(self.session, self._tag(work.attempt)):
+        with jobs.tagged(self.session, self._tag(work.attempt)), task_failures_told():
             frames = {
                 spout: input_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
                 for spout, given in inputs.items()
@@ -85,7 +86,7 @@ class MicroBatches:
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
         reports = Reports(fields=batch.schema if verify else None) if batch.is_noting else None
-        with jobs.tagged(self.session, self._tag(work.attempt)):
+        with jobs.tagged(self.session, self._tag(work.attempt)), task_failures_told():
             frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
         if reports is None:
             return EmittedBatch(batch.schema, (frame,))

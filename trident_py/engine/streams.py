@@ -12,25 +12,26 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Acked, Broken, Failed, FailureKind, Notice, SuccessDelivered
+from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
+from trident_py.engine.commit_step import CommitStep
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.gathering import Gathering
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException, TridentError
+from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.worker.steps import blamed
+from trident_py.spark.failures import Diagnose, Diagnosis, Place
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +39,6 @@ CANCEL_AGAIN_SECS = 0.5
 
 Run: TypeAlias = Sequence[tuple[TridentBoltExecutor, Sequence[int]]]
 """Attempts that commit one behind the other, and the edges of their commits."""
-
-
-@frozen
-class CommitStep:
-    """Something that commits, about to.
-
-    Attributes:
-        is_ours: code of ours, which makes progress: a long commit of it is no silence.
-    """
-
-    name: str
-    is_ours: bool
-    commit: Callable[[], None]
 
 
 def _all(calls: Sequence[Callable[[], None]]) -> None:
@@ -71,7 +59,7 @@ class TopologyStreams:
         settle: reads a batch once: for several branches of a spout that may give other rows when it is read again, and
             where only reading it tells what it consists of.
         cancel_jobs: cancels the Spark jobs of an attempt; `cancel_together` the one that these share.
-        understood: what to report for an exception, and whether it counts against the batch.
+        diagnose: what an exception means for the attempt.
         transaction: an attempt and its transaction's time as sinks see them.
         ensure_leading: raises if another leader may exist.
         reads: whoever reads states between commits.
@@ -88,7 +76,7 @@ class TopologyStreams:
     settle: Callable[[TridentBoltExecutor, EmittedBatch, bool], EmittedBatch]
     cancel_jobs: Callable[[TransactionAttempt], None]
     cancel_together: Callable[[Sequence[TridentBoltExecutor]], None]
-    understood: Callable[[BaseException, str], tuple[BaseException, bool]]
+    diagnose: Diagnose
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     ensure_leading: Callable[[], None]
     draw_edge: Callable[[], int]
@@ -204,8 +192,8 @@ class TopologyStreams:
                 batch = self._settled(work, threads, batch)
             for notice in threads.executor.learn(work.attempt, batch.noted):
                 self.post(notice)
-        except Exception as error:  # noqa: BLE001 - user code
-            self._fail(work.attempt, error, f"spout {threads.tx_id!r} emitting")
+        except BaseException as error:  # noqa: BLE001 - user code
+            self._fail(work.attempt, error, Place.SPOUT, f"spout {threads.tx_id!r} emitting")
             return
         work.count_rows(threads.tx_id, "driver", batch.known_rows)
         inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
@@ -227,45 +215,48 @@ class TopologyStreams:
 
     # --- on the job threads -------------------------------------------------------------------------------------------
 
-    def _run_together(self, branch: int, works: list[TridentBoltExecutor]) -> None:
+    def _run_together(self, branch: int, works: list[TridentBoltExecutor]) -> list[list[TridentBoltExecutor]]:
+        """Run the job of these attempts; returns those that have to run again, without whoever made it fail."""
         live = [work for work in works if not work.cancelled.is_set()]
+        left: list[list[TridentBoltExecutor]] = []
         for work in live:
             work.share(live)
         try:
             done = self.process_together(live, branch) if live else []
-        except Exception as error:  # noqa: BLE001 - user code, or Spark
-            self._part(branch, live, error)
+        except BaseException as error:  # noqa: BLE001 - user code, or Spark
+            left = self._without_failed(branch, live, error)
+            for work in chain.from_iterable(left):
+                work.begin_work()
         else:
             for work, processed in zip(live, done, strict=True):
                 self._keep(work, branch, processed)
         finally:
             for work in works:
                 work.end_work(live)
+        return left
 
-    def _part(self, branch: int, works: list[TridentBoltExecutor], error: BaseException) -> None:
-        """The job of these attempts has failed; those that can't help it go on, in smaller jobs where nobody knows."""
-        first = works[0].attempt
-        _, counts = self.understood(error, f"topology {self.topology!r}, attempt {first}")
-        txid = first.txid if len(works) == 1 or not counts else blamed(error)
-        for work in works:
-            if work.attempt.txid == txid:
-                self._fail(work.attempt, error, self.participants[branch].name)
-                self._keep(work, branch, None)
-        if not counts:  # nobody's own: the first one fails, and those behind it with it
-            return
-        others = [work for work in works if work.attempt.txid != txid]
-        middle = len(others) // 2 if txid is None else len(others)
-        for group in filter(None, (others[:middle], others[middle:])):
-            for work in group:
-                work.begin_work()
-            self._run_together(branch, group)
+    def _without_failed(
+        self, branch: int, works: list[TridentBoltExecutor], error: BaseException
+    ) -> list[list[TridentBoltExecutor]]:
+        """Fail whose rows made the job of these attempts fail; returns the others, in halves if nobody knows whose."""
+        found = self._diagnosed(works[0].attempt, error, Place.JOB, self.participants[branch].name)
+        failed = next((work for work in works if work.attempt.txid == found.txid), None)
+        if not found.kind.counts or len(works) == 1:  # nobody's own: the first fails, and those behind it with it
+            failed = works[0]
+        if failed is None:
+            middle = len(works) // 2
+            return [works[:middle], works[middle:]]
+        self.post(Failed(failed.attempt, found.cause, found.kind))
+        self._keep(failed, branch, None)
+        others = [work for work in works if work is not failed]
+        return [others] if others and found.kind.counts else []
 
     def _run(self, work: TridentBoltExecutor, branch: int) -> None:
         try:
             if not work.cancelled.is_set():
                 self._keep(work, branch, self.process(work, branch))
-        except Exception as error:  # noqa: BLE001 - user code, or Spark
-            self._fail(work.attempt, error, self.participants[branch].name)
+        except BaseException as error:  # noqa: BLE001 - user code, or Spark
+            self._fail(work.attempt, error, Place.JOB, self.participants[branch].name)
             self._keep(work, branch, None)
         finally:
             work.end_work()
@@ -313,8 +304,8 @@ class TopologyStreams:
                 for work, edges in run:
                     self.post(Acked(work.attempt, StreamId.COMMIT, edges[number]))
             self.reads.committed(works[-1].attempt.txid)
-        except Exception as error:  # noqa: BLE001 - user code, or a store
-            self._fail(works[0].attempt, error, doing)
+        except BaseException as error:  # noqa: BLE001 - user code, or a store
+            self._fail(works[0].attempt, error, Place.COMMIT, doing)
             return False
         finally:
             self._committing = ()
@@ -346,7 +337,7 @@ class TopologyStreams:
         participant = self.participants[branch]
         try:
             participant.abort(self.transaction(work.attempt, work.time), receipt)
-        except Exception:
+        except BaseException:
             # It will never commit in any case; what it staged is swept at the next takeover.
             log.exception("topology %s: %s could not give up %s", self.topology, participant.name, work.attempt)
 
@@ -361,7 +352,7 @@ class TopologyStreams:
     ) -> None:
         try:
             success(argument)
-        except Exception as error:
+        except BaseException as error:
             raise SpoutError(
                 f"topology {self.topology!r}: success({argument}) of a spout raised {type(error).__name__}: {error}; "
                 f"the transaction is committed, and its success is delivered again when the topology is started again"
@@ -371,12 +362,14 @@ class TopologyStreams:
             if waiting[0] == 0:
                 self.post(SuccessDelivered(attempt.txid))
 
-    def _fail(self, attempt: TransactionAttempt, error: BaseException, doing: str) -> None:
+    def _fail(self, attempt: TransactionAttempt, error: BaseException, place: Place, doing: str) -> None:
+        found = self._diagnosed(attempt, error, place, doing)
+        self.post(Failed(attempt, found.cause, found.kind))
+
+    def _diagnosed(self, attempt: TransactionAttempt, error: BaseException, place: Place, doing: str) -> Diagnosis:
         where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
-        cause, counts = self.understood(error, where)
         log.debug("%s failed", where, exc_info=error)
-        counted = FailureKind.USER_CODE if counts else FailureKind.INTERRUPTED
-        self.post(Failed(attempt, cause, FailureKind.FATAL if isinstance(cause, TridentError) else counted))
+        return self.diagnose(error, place, where)
 
     def _committers(self) -> list[int]:
         return [branch for branch, participant in enumerate(self.participants) if participant.commits]

@@ -8,8 +8,6 @@ An emitting task gives its rows and, last, one row that carries only its report 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as WaitTimeout
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -24,6 +22,7 @@ from pyspark.sql import types as t
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.emitted import Extents
+from trident_py.spark.asking import answer_within
 
 REPORT = "_report"
 OBSERVED_WITHIN_SECS = 30.0
@@ -212,15 +211,11 @@ def _holds_map(kind: t.DataType) -> bool:
     return False
 
 
-_WAITERS = ThreadPoolExecutor(32, thread_name_prefix="trident-observation")
-"""They stay: each thread that asks Spark has a connection of its own to the JVM, and making one takes milliseconds."""
-
-
 def _get(observation: Observation) -> dict[str, Any] | None:
     # `get` waits for ever if Spark lost the metrics; and it raises if the node was optimised away.
     try:
-        return dict(_WAITERS.submit(lambda: observation.get).result(OBSERVED_WITHIN_SECS))
+        return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECS))
     except (PySparkException, Py4JJavaError):
         return None
-    except WaitTimeout:
+    except TimeoutError:
         return {"reports": [], "rows": 0}

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
 from trident_py.spark.frames import Unread, column, map_batches
-from trident_py.spark.workers import Stage
+from trident_py.worker.failures import Stage
 from trident_py.worker.pipeline import NO_ROW, RowPipeline
 from trident_py.worker.steps import ProjectStep, Step
 

@@ -18,6 +18,7 @@ from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
+from trident_py.worker.failures import in_user_code
 from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
 
 
@@ -172,7 +173,9 @@ class Transform(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The function's frame."""
         (flow,) = inputs
-        made = self.fn(flow.native())
+        frame = flow.native()
+        with in_user_code(lambda: f"in {self.title}"):
+            made = self.fn(frame)
         if not isinstance(made, DataFrame):
             raise TopologyError(f"the function must return a DataFrame, not {shown(made)}")
         return Flow.of(made, self.schema or schema_of(made.schema))

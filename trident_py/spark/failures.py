@@ -1,60 +1,95 @@
-"""Whose fault a Spark exception is, and what it says underneath."""
+"""What an exception on the driver means for the attempt in which it was raised: by where that was."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeAlias
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from attrs import frozen
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from trident_py import errors
-from trident_py.errors import SparkLost, StoreBusyException, TridentError
-
-_OURS = re.compile(r"^(?:trident_py|coordinators)\.errors\.(\w+): (.*)\Z", re.MULTILINE | re.DOTALL)
-_LOST = (Py4JNetworkError, ConnectionError, EOFError, BrokenPipeError)
-_LOST_TEXTS = (
-    "Answer from Java side is empty",
-    "Cannot call methods on a stopped SparkContext",
-    "SparkContext was shut down",
-)
+from coordinators.notices import FailureKind
+from trident_py.errors import FailedException, SparkLost, StoreBusyException, TridentError
+from trident_py.spark.asking import Life
+from trident_py.worker.failures import TaskFailed
 
 
-def understood(error: BaseException, doing: str) -> tuple[BaseException, bool]:
-    """The error to report for ``error``, and whether it counts against the batch.
+class Place(Enum):
+    """Where something was raised on the driver."""
 
-    One of our own errors raised in a task is itself again, a busy store too; a session that is gone is `SparkLost`;
-    what Spark itself broke off (a lost executor, a crashed worker) doesn't count; everything else came from user code
-    or its data.
+    SPOUT = "spout"
+    """By an emitter."""
+
+    JOB = "job"
+    """While a batch was processed or prepared; what a task told is a `TaskFailed`."""
+
+    COMMIT = "commit"
+    """By a spout, state or sink that commits."""
+
+
+@frozen
+class Diagnosis:
+    """What is reported of an exception.
+
+    Attributes:
+        txid: the transaction that failed, where a job has several and it is known.
     """
-    if isinstance(error, _LOST) or any(text in str(error) for text in _LOST_TEXTS):
-        lost = SparkLost(
-            f"{doing}: the JVM behind the Spark session is gone ({type(error).__name__}); nothing was lost, "
-            f"start the topology again"
-        )
-        lost.__cause__ = error
-        return lost, False
-    if isinstance(error, StoreBusyException):
-        return error, False
-    if isinstance(error, PySparkException):
-        raised = _raised_in_task(error)
-        return raised or _in_short(error), not isinstance(raised, StoreBusyException)
-    if isinstance(error, Py4JJavaError | Py4JError):
-        return _raised_in_task(error) or error, False
-    return error, True
+
+    cause: BaseException
+    kind: FailureKind
+    txid: int | None = None
 
 
-def _raised_in_task(error: BaseException) -> TridentError | StoreBusyException | None:
-    found = _OURS.search(str(error))
-    kind = getattr(errors, found.group(1), None) if found else None
-    if not found or not (isinstance(kind, type) and issubclass(kind, TridentError | StoreBusyException)):
-        return None
-    ours: TridentError | StoreBusyException = kind(found.group(2).strip())
-    ours.__cause__ = error
-    return ours
+Diagnose: TypeAlias = Callable[[BaseException, Place, str], Diagnosis]
+"""Judges an exception by its place; the text names the topology, the attempt and what was done."""
 
 
-def _in_short(error: PySparkException) -> Exception:
-    """What user code raised, without the frames on the way there; those are in the ``__cause__``."""
+def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[], Life]) -> Diagnosis:
+    """Judge ``error``, raised at ``place``.
+
+    Args:
+        error: what was raised.
+        place: where.
+        doing: names the topology, the attempt and what was done.
+        life: asks the session.
+    """
+    match error:
+        case TaskFailed(failure=failure):
+            cause = failure.cause
+            cause.__cause__ = error.__cause__
+            return Diagnosis(cause, failure.kind, failure.txid)
+        case TridentError():
+            return Diagnosis(error, FailureKind.FATAL)
+        case StoreBusyException():
+            return Diagnosis(error, FailureKind.INTERRUPTED)
+        case FailedException() if place is Place.SPOUT:
+            return Diagnosis(error, FailureKind.UNREACHABLE)
+    match life():
+        case Life.GONE:
+            return Diagnosis(spark_lost(doing, error), FailureKind.FATAL)
+        case Life.SILENT:
+            return Diagnosis(error, FailureKind.INTERRUPTED)
+    if isinstance(error, Py4JError):  # a lost executor or a crashed worker; what a batch is to blame for has a class
+        return Diagnosis(error, FailureKind.INTERRUPTED)
+    return Diagnosis(_in_short(error), FailureKind.USER_CODE)
+
+
+def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
+    """What is said where the session is gone."""
+    found = f" ({type(error).__name__})" if error else ""
+    lost = SparkLost(
+        f"{doing}: the JVM behind the Spark session is gone{found}; nothing was lost, start the topology again"
+    )
+    lost.__cause__ = error
+    return lost
+
+
+def _in_short(error: BaseException) -> BaseException:
+    """What a Python function of Spark's raised, without the frames on the way there; those are in the ``__cause__``."""
+    if not isinstance(error, PySparkException | PythonException):
+        return error
     lines = str(error).rstrip().splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
     if not isinstance(error, PythonException) or not frames or frames[-1] + 1 == len(lines):

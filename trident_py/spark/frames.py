@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import arrow_schema
-from trident_py.spark.workers import Settling, Stage
+from trident_py.spark.workers import Settling
+from trident_py.worker.failures import Stage, telling
 
 
 class Unread(ABC):
@@ -41,7 +42,7 @@ def map_batches(frame: DataFrame, names: Sequence[str], stage: Stage, target: St
     PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
     """
     plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
-    return (frame if plain == list(names) else frame.toDF(*plain)).mapInArrow(Settling(stage), target)
+    return (frame if plain == list(names) else frame.toDF(*plain)).mapInArrow(Settling(telling(stage)), target)
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from coordinators.zookeeper.embedded import find_java
-from trident_py.spark.failures import understood
+from trident_py.spark.asking import Life, life_of
+from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism
 
 DEFAULT_SHUFFLE_PARTITIONS = "200"
@@ -78,15 +79,13 @@ PROBE_SECS = 2.0
 
 @contextmanager
 def watched(session: SparkSession, name: str, lost: Callable[[BaseException], object]) -> Iterator[None]:
-    """Ask the session for a sign of life every few seconds; ``lost`` is told when none comes any more."""
+    """Ask the session for a sign of life every few seconds; ``lost`` is told when it is gone."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(PROBE_SECS):
-            try:
-                session.version  # noqa: B018 - the cheapest question that the JVM or server itself answers
-            except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
-                lost(understood(error, f"topology {name!r}")[0])
+            if life_of(session) is Life.GONE:
+                lost(spark_lost(f"topology {name!r}"))
                 return
 
     threading.Thread(target=watch, name=f"trident-{name}-spark", daemon=True).start()

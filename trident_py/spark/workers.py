@@ -6,16 +6,14 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePath
 from types import FrameType
-from typing import TypeAlias
 
 import pyarrow as pa
 from attrs import frozen
 
-Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a Spark task does to the Arrow batches of its partition."""
+from trident_py.worker.failures import Stage
 
 
 @frozen

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain, islice, product, repeat
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, columns_of
+from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import (
     CHUNK_ROWS,
     Columns,
@@ -230,7 +230,7 @@ class GroupStage:
                     yield from self._results(groups)
                     groups = {}
             if not groups and not self.keys.fields and not self.partial:
-                with self._noting():
+                with in_user_code(self._place):
                     groups[()] = self.fold.empty()
             yield from self._results(groups)
 
@@ -240,24 +240,19 @@ class GroupStage:
         seen = [_views([of[name] for name in names], names, len(columns[0])) for names in self.in_fields]
         views: Iterable[Any] = seen[0] if len(seen) == 1 else zip(*seen, strict=True)
         fold, view = self.fold, None
-        with self._noting(lambda: f", at {clipped(view)}"):
+        with in_user_code(lambda: f"{self._place()}, at {clipped(view)}"):
             for key, view in zip(keys if self.keys else repeat(()), views):  # noqa: B905 - repeat has no end
                 groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
         given = iter(groups.items())
         while part := list(islice(given, CHUNK_ROWS)):
-            with self._noting():
+            with in_user_code(self._place):
                 rows = [(*key, *result) for key, value in part for result in self.fold.results(value)]
             yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)
 
-    @contextmanager
-    def _noting(self, place: Callable[[], str] = str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            error.add_note(f"in {self.title}{place()}")
-            raise
+    def _place(self) -> str:
+        return f"in {self.title}"
 
 
 def _views(columns: Columns, names: tuple[str, ...], rows: int) -> Iterator[Row]:

@@ -11,6 +11,7 @@ import gc
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pyspark.sql import types as t
 from trident_py.interfaces.operations import Operation
 from trident_py.rows.row import Row, column_values, rows_of
 from trident_py.rows.schema import arrow_array, arrow_schema, arrow_table, columns_of
+from trident_py.worker.failures import in_user_code
 from trident_py.worker.steps import Step, Values
 
 log = logging.getLogger(__name__)
@@ -95,11 +97,8 @@ def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
     operations = {id(each): each for each in user_code if isinstance(each, Operation)}.values()
     try:
         for each in operations:
-            try:
+            with in_user_code(partial("in {}.prepare, of {}".format, type(each).__name__, title)):
                 each.prepare()
-            except Exception as error:
-                error.add_note(f"in {type(each).__name__}.prepare, of {title}")
-                raise
         yield
     finally:
         for each in operations:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, groupby
 from operator import itemgetter, length_hint
@@ -18,6 +16,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Function
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, shown
+from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, in_user_code
 
 log = logging.getLogger(__name__)
 
@@ -58,17 +57,24 @@ class Step(ABC):
         """
         given = list(rows)
         left = iter(given)
-        try:
-            made = self.run(given, self._views(left))
-        except Exception as error:
+
+        def place() -> str:
             at = row_class(self.source)._make(given[len(given) - length_hint(left) - 1]) if given else None
-            error.add_note(f"in {self.title}, at {clipped(at)}")
-            raise
+            return f"in {self.title}, at {clipped(at)}"
+
+        with in_user_code(place):
+            made = self.run(given, self._views(left))
         return checked(made, self.target, self.title) if self.makes_values else made
 
     @abstractmethod
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Take all ``views``, the user's sight of ``rows``, one by one, and give the rows after this step."""
+
+    def _called(self, function: Callable[[Row], Any], views: Iterator[Row], count: int) -> list[Any]:
+        made = list(map(function, views))
+        if len(made) < count:  # it ends a list as it ends a loop, and the rest of the rows would be lost
+            raise RuntimeError(f"{self.title} raised StopIteration")
+        return made
 
     def _views(self, rows: Iterator[Values]) -> Iterator[Row]:
         seen = rows if self.in_fields == self.source else map(_picker(self.source, self.in_fields), rows)
@@ -89,7 +95,7 @@ class MapStep(Step):
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Call the function on each row."""
-        return list(map(self.fn, views))
+        return self._called(self.fn, views, len(rows))
 
 
 @frozen(kw_only=True)
@@ -128,7 +134,7 @@ class FilterStep(Step):
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Keep the rows for which the function gives something true."""
-        return list(compress(rows, map(self.keep, views)))
+        return list(compress(rows, self._called(self.keep, views, len(rows))))
 
 
 @frozen(kw_only=True)
@@ -144,7 +150,7 @@ class PeekStep(Step):
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         """Call the function on each row, whatever it returns."""
-        deque(map(self.fn, views), maxlen=0)
+        self._called(self.fn, views, len(rows))
         return rows
 
 
@@ -202,20 +208,9 @@ class CarryingStep(Step):
         for value, group in groupby(rows, key=itemgetter(0)):
             try:
                 made += [(value, *row) for row in self.step([row[1:] for row in group])]
-            except Exception as error:
-                error.add_note(SHARED.format(value))
-                raise
+            except BaseException as error:
+                raise TaskFailed(TaskFailure.of(error, by_user_code, txid=value)) from error
         return made
-
-
-SHARED = "in transaction {}, which shared its job"
-"""What is noted on an exception of user code over rows of several transactions."""
-
-
-def blamed(error: BaseException) -> int | None:
-    """The transaction whose rows user code raised this over, if that was noted."""
-    found = re.search(SHARED.format(r"(\d+)"), str(error))
-    return int(found.group(1)) if found else None
 
 
 def carrying(make: Callable[[StructType], Step], source: StructType) -> CarryingStep:

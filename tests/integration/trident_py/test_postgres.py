@@ -12,6 +12,7 @@ from attrs import field, frozen
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinators.notices import FailureKind
 from tests.integration.trident_py.test_query import PATIENCE_SECS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables
@@ -27,8 +28,8 @@ from trident_py.engine.states import StagedParticipant
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
-from trident_py.spark.failures import understood
 from trident_py.states.sql.postgres_state import PostgresMapState
+from trident_py.worker.failures import TaskFailed, task_failures_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
@@ -88,14 +89,17 @@ def test_a_store_that_is_busy_for_a_task_does_not_count_against_the_batch(
     session: SparkSession, postgres: str, participant: StagedParticipant
 ) -> None:
     frame = session.createDataFrame([("a", 1)], "word string, count bigint")
-    staging = participant.state.stage(transaction(1), frame)
-    select(postgres, "DROP TABLE _counts_1_1_0")
-    with pytest.raises(Exception, match="_counts_1_1_0") as raised:
-        collect(staging)
-    cause, counts_against_it = understood(raised.value, "here")
-    assert isinstance(cause, StoreBusyException)
-    assert not counts_against_it
-    assert str(cause).startswith("topology 'wordcount', attempt 1:0: table 'counts' of 127.0.0.1/test_")
+
+    def staged() -> None:
+        with task_failures_told():
+            staging = participant.state.stage(transaction(1), frame)
+            select(postgres, "DROP TABLE _counts_1_1_0")
+            collect(staging)
+
+    with pytest.raises(TaskFailed, match="_counts_1_1_0") as raised:
+        staged()
+    assert raised.value.failure.kind is FailureKind.INTERRUPTED
+    assert "topology 'wordcount', attempt 1:0: table 'counts' of 127.0.0.1/test_" in str(raised.value)
     participant.abort(transaction(1), None)
 
 

@@ -7,6 +7,7 @@ that begin in it (the rule of Hadoop's ``LineRecordReader``), so pieces can be c
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.spouts.files.hashing import hash_bytes, seed_of
 
 SCHEMA = pa.schema(
@@ -55,11 +56,23 @@ def is_compressed(path: str) -> bool:
     return os.path.splitext(path)[1] in _OPENERS
 
 
+_AWAY = {
+    getattr(errno, name)
+    for name in (
+        *("EIO", "ESTALE", "ENODEV", "ENXIO", "EREMOTEIO", "ENOTCONN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"),
+        *("ECONNABORTED", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESHUTDOWN"),
+    )
+    if hasattr(errno, name)
+}
+"""What the system says of a disk or a file server that doesn't answer; not every system has all of these."""
+
+
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
     """Turn whatever goes wrong with a file into an error that names it.
 
     Raises:
+        FailedException: the disk or the server that it is on is away; it will be back.
         SpoutError: it is gone, can't be read, or is damaged.
     """
     try:
@@ -72,6 +85,8 @@ def file_errors(path: str) -> Iterator[None]:
     except PermissionError as error:
         raise SpoutError(f"file {path!r} cannot be read: {error.strerror}; make it readable for this user") from error
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno in _AWAY:
+            raise FailedException(f"file {path!r} can't be reached: {error.strerror}") from error
         raise SpoutError(f"file {path!r} cannot be read: {error}; repair it, or move it out of the pattern") from error
 
 

@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from coordinators.secret import Secret
 from trident_py.rows.row import column_values
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.postgres_client import GONE, Link, Target, explained
 from trident_py.states.sql.postgres_table import Staging
+from trident_py.worker.failures import by_state, telling
 
 REPORTS = "task bigint, rows bigint, checksum string"
 """What a task tells the driver: which it was, how many rows it stored, and what PostgreSQL made of them."""
@@ -35,6 +37,10 @@ class StagingTask:
     target: Target
     staging: Staging
     where: str
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """The reports of the tasks that store the rows of ``frame``."""
+        return frame.mapInArrow(telling(self, by_state), REPORTS)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""

@@ -24,7 +24,7 @@ from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
 from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
-from trident_py.states.sql.postgres_staging import REPORTS, StagingTask
+from trident_py.states.sql.postgres_staging import StagingTask
 from trident_py.states.sql.postgres_table import Staging, Table, rows_of
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
         """Make the attempt's staging table; the frame's tasks copy into it."""
-        return frame.mapInArrow(self.staging_task(tx), REPORTS)
+        return self.staging_task(tx).over(frame)
 
     def staging_task(self, tx: SinkTransaction) -> StagingTask:
         """What each task does, with a table to do it in."""

@@ -33,10 +33,11 @@ class Jobs:
     def start(self, call: Callable[..., Any], *arguments: Any) -> None:
         self.started.append(lambda: call(*arguments))
 
-    def job(self, branch: int, works: list[TridentBoltExecutor]) -> None:
+    def job(self, branch: int, works: list[TridentBoltExecutor]) -> list[list[TridentBoltExecutor]]:
         self.ran.append((branch, [each.attempt.txid for each in works]))
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
+        return []
 
     def run(self) -> None:
         while self.started:

@@ -29,6 +29,8 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Emitter
 from trident_py.rows.schema import schema_of
+from trident_py.spark.asking import Life
+from trident_py.spark.failures import diagnosed
 
 WITHIN_SECS = 60
 SECS, PATIENCE_SECS = 7, 5
@@ -107,7 +109,7 @@ def world() -> Iterator[World]:
         settle=lambda _, batch, __: batch,
         cancel_jobs=lambda _: None,
         cancel_together=lambda _: None,
-        understood=lambda error, _: (error, True),
+        diagnose=lambda error, place, doing: diagnosed(error, place, doing, lambda: Life.ALIVE),
         transaction=lambda attempt, time: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1, time),
         ensure_leading=lambda: None,
         draw_edge=lambda: 1,

@@ -22,6 +22,8 @@ from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
+from trident_py.spark.asking import Life
+from trident_py.spark.failures import Diagnosis, Place, diagnosed
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
 from trident_py.states.maps import OpaqueMap, SnapshottableMap
@@ -192,6 +194,10 @@ def test_t7_the_stream_declared_last_answers_and_only_queries_wait_for_states(to
     assert plan(topology._graph).branches == ()
 
 
+def diagnosed_alive(error: BaseException, place: Place, doing: str) -> Diagnosis:
+    return diagnosed(error, place, doing, lambda: Life.ALIVE)
+
+
 def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_step_that_it_is_in(
     topology: TridentTopology,
 ) -> None:
@@ -209,7 +215,7 @@ def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_ste
     with ThreadPoolExecutor(1) as commits:
         reads = StateReads("wordcount", {state.name: Slow()})
         reads.open(commits)
-        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), lambda error, _: (error, True))
+        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
         with pytest.raises(TimeoutError):
             asking.execute("lengths", "to be", 0.01)
         given_up.set()
@@ -223,7 +229,7 @@ def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
     with pytest.raises(TridentError, match="the topology stands by"):
         asking.execute("upper", "a", None)
-    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), lambda error, _: (error, True))
+    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
     assert asking.execute("upper", "to be", None) == [["TO", 60], ["BE", 60]]
     assert asking.execute("upper", "", None) == []
     with pytest.raises(RequestError, match=r"function 'upper': ZeroDivisionError: .*; in map\(.* at Row\(w='A'\)"):

@@ -168,3 +168,15 @@ def test_a_reported_error_is_logged_and_fails_nothing(caplog: pytest.LogCaptureF
 def test_steps_survive_pickle() -> None:
     step = repeat(Repeat())
     assert pickle.loads(pickle.dumps(step))([("a", 1)]) == [("a", 1, 0)]  # noqa: S301 - its own
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3])
+def test_a_function_that_raises_stop_iteration_loses_no_rows(bad: int) -> None:
+    def fails(row: Row) -> Any:
+        return next(iter(())) if row.n == bad else row
+
+    keeping = FilterStep(title="the step", source=NAMES, in_fields=NAMES, target=SOURCE, keep=fails)
+    for step in (whole(MapStep, fails), whole(PeekStep, fails), keeping):
+        with pytest.raises(RuntimeError, match="the step raised StopIteration") as raised:
+            step(ROWS)
+        assert f"n={bad})" in "".join(raised.value.__notes__)

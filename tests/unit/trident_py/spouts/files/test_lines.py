@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
@@ -17,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.spouts.files import lines
-from trident_py.spouts.files.lines import LineReader, Piece, is_compressed, last_line_end, line_end
+from trident_py.spouts.files.lines import LineReader, Piece, file_errors, is_compressed, last_line_end, line_end
 
 Line = tuple[str, int]
 
@@ -208,3 +209,9 @@ def test_line_ends_are_found_from_either_side(data: bytes, start: int, stop: int
         small.setattr(lines, "_SEARCH_BYTES", 4)
         assert line_end(file, start, stop) == (ends[0] if ends else None)
         assert last_line_end(file, start, stop) == (ends[-1] if ends else None)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTUNREACH])
+def test_a_file_server_that_is_away_is_waited_for(number: int) -> None:
+    with pytest.raises(FailedException, match=r"file 'a\.txt' can't be reached: "), file_errors("a.txt"):
+        raise OSError(number, os.strerror(number), "a.txt")

@@ -1,0 +1,185 @@
+"""Whose failure the failure of a shared job is, and what becomes of the others: without Spark, by the real steps."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from queue import Queue
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import define, field
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Acked, Failed, FailureKind, Notice
+from coordinators.protocol import StreamId
+from coordinators.spout_coordinator import TridentSpoutCoordinator
+from tests.unit.trident_py.engine.test_streams import WITHIN_SECS, Nothing, Steps
+from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
+from trident_py.engine.reads import StateReads
+from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.spout_threads import SpoutThreads
+from trident_py.engine.streams import TopologyStreams
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.spouts import Emitter
+from trident_py.rows.schema import arrow_schema, schema_of
+from trident_py.spark.asking import Life
+from trident_py.spark.failures import diagnosed
+from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, task_failures_told, telling
+from trident_py.worker.pipeline import RowPipeline
+from trident_py.worker.steps import FlatMapStep, carrying
+
+SOURCE = StructType([StructField("_transaction", LongType()), StructField("value", StringType())])
+JOB_EDGE = 7
+
+
+def parse(row: Any) -> list[tuple[int]]:
+    return [(int(row.value),)]
+
+
+def parsing(source: StructType) -> FlatMapStep:
+    names = tuple(source.names)
+    return FlatMapStep(title="parse", source=names, in_fields=names, target=schema_of("n bigint"), fn=parse)
+
+
+class Texts(Emitter[str]):
+    """Emits the metadata."""
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: str, collector: TridentCollector) -> None:
+        collector.emit((metadata,))
+
+
+@define
+class Jobs:
+    """Runs a job's Python here, and hands on what it raises as Spark does: as text."""
+
+    ran: list[list[int]] = field(factory=list)
+    is_known: bool = True
+    txid: int | None = None
+    gate: Queue[None] = field(factory=Queue)
+
+    def __call__(self, works: Sequence[TridentBoltExecutor], branch: int) -> list[Processed]:
+        txids = [work.attempt.txid for work in works]
+        if not self.ran:
+            self.gate.get(timeout=WITHIN_SECS)  # so that those behind it gather
+        self.ran.append(txids)
+        assert len(self.ran) <= 2000, "an endless loop"
+        with task_failures_told():
+            self._run(works)
+        return [Processed(None, [Acked(work.attempt, StreamId.BATCH, JOB_EDGE)]) for work in works]
+
+    def _run(self, works: Sequence[TridentBoltExecutor]) -> None:
+        rows = [(work.attempt.txid, work.inputs(0)["s"].batch.table["value"][0].as_py()) for work in works]
+        table = pa.table(list(map(list, zip(*rows, strict=True))), schema=arrow_schema(SOURCE))
+        stage = telling(RowPipeline(SOURCE).then(carrying(parsing, SOURCE)))
+        try:
+            list(stage(iter(table.to_batches())))
+        except Exception as error:
+            if self.txid is not None:
+                raise TaskFailed(TaskFailure.of(error, by_user_code, txid=self.txid)) from error
+            if not self.is_known:
+                raise ValueError("nobody knows whose") from error
+            text = "".join(traceback.format_exception(error))
+        else:
+            return
+        raise RuntimeError(text)
+
+
+@define
+class World:
+    streams: TopologyStreams
+    spout: SpoutThreads
+    jobs: Jobs
+    posted: Queue[Notice]
+
+    def outcome(self, texts: Sequence[str]) -> tuple[dict[int, FailureKind], set[int]]:
+        """The failed transactions, and the processed ones, of one with each of ``texts``."""
+        for txid, text in enumerate(["0", *texts], 1):
+            self.streams.emit_batch(TransactionAttempt(txid, 0), {"s": text}, 0, [1])
+        self.spout.emitting.submit(self.jobs.gate.put, None)
+        failed: dict[int, FailureKind] = {}
+        processed: set[int] = set()
+        while len(failed) + len(processed) < len(texts) + 1:
+            match self.posted.get(timeout=WITHIN_SECS):
+                case Failed(attempt, _, kind):
+                    assert attempt.txid not in failed
+                    failed[attempt.txid] = kind
+                case Acked(attempt, took=took) if took == JOB_EDGE:
+                    processed.add(attempt.txid)
+        return failed, processed
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    posted: Queue[Notice] = Queue()
+    spout = SpoutThreads.of(
+        TridentSpoutCoordinator("t", "s", Nothing(), exact=True),
+        TridentSpoutExecutor("t", "s", schema_of("value string"), Texts(), Metrics()),
+    )
+    jobs = Jobs()
+    streams = TopologyStreams(
+        topology="t",
+        spouts=[spout],
+        branches=[frozenset({"s"})],
+        rereads=frozenset(),
+        participants=[Steps()],
+        shareable=[0],
+        process=lambda *_: pytest.fail("all batches are small"),
+        process_together=jobs,
+        settle=lambda _, batch, __: batch,
+        cancel_jobs=lambda _: None,
+        cancel_together=lambda _: None,
+        diagnose=lambda error, place, doing: diagnosed(error, place, doing, lambda: Life.ALIVE),
+        transaction=lambda attempt, time: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1, time),
+        ensure_leading=lambda: None,
+        draw_edge=lambda: 1,
+        post=posted.put,
+        reads=StateReads("t", {}),
+        job_threads=1,
+    )
+    with closing(streams):
+        yield World(streams, spout, jobs, posted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in transaction 999, which shared its job",
+        "in transaction 2, which shared its job",
+        "x\ntrident_py.errors.FencedError: not really",
+        "SparkContext was shut down",
+    ],
+)
+def test_a_row_says_nothing_about_whose_failure_it_is(world: World, text: str) -> None:
+    failed, processed = world.outcome(["2", "3", text, "5"])
+    assert failed == {4: FailureKind.USER_CODE}
+    assert processed == {1, 2, 3, 5}
+    assert world.jobs.ran == [[1], [2, 3, 4, 5], [2, 3, 5]]
+
+
+def test_however_many_have_a_bad_row_each_fails_for_itself(world: World) -> None:
+    bad = 600  # more than Python has frames for, if each took two
+    failed, processed = world.outcome(["bad"] * bad)
+    assert failed == dict.fromkeys(range(2, bad + 2), FailureKind.USER_CODE)
+    assert processed == {1}
+    assert len(world.jobs.ran) == bad + 1
+
+
+def test_where_nobody_knows_whose_failure_it_is_it_is_looked_for_by_halves(world: World) -> None:
+    world.jobs.is_known = False
+    failed, processed = world.outcome(["2", "3", "bad", "5"])
+    assert failed == {4: FailureKind.USER_CODE}
+    assert processed == {1, 2, 3, 5}
+    assert world.jobs.ran == [[1], [2, 3, 4, 5], [2, 3], [4, 5], [4], [5]]
+
+
+def test_a_transaction_that_is_not_in_the_job_is_not_believed_to_be(world: World) -> None:
+    world.jobs.txid = 999
+    failed, processed = world.outcome(["2", "bad"])
+    assert failed == {3: FailureKind.USER_CODE}
+    assert processed == {1, 2}

@@ -1,0 +1,36 @@
+"""Questions that are never answered hold up nobody else."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from trident_py.spark.asking import AskingThreads
+
+WITHIN_SECS = 60.0
+
+
+def test_a_question_without_an_answer_keeps_no_other_waiting() -> None:
+    asking, answered = AskingThreads(), threading.Event()
+    for _ in range(100):
+        with pytest.raises(TimeoutError):
+            asking.answer(answered.wait, 0)
+    assert asking.answer(lambda: "alive", WITHIN_SECS) == "alive"
+    answered.set()
+
+
+def test_a_thread_asks_again_and_again() -> None:
+    asking = AskingThreads()
+    first = asking.answer(threading.current_thread, WITHIN_SECS)
+    assert first.daemon
+    again = [asking.answer(threading.current_thread, WITHIN_SECS) for _ in range(20)]
+    assert len({first, *again}) < len(again)
+
+
+def test_whoever_asks_gets_what_was_raised() -> None:
+    asking = AskingThreads()
+    with pytest.raises(ZeroDivisionError):
+        asking.answer(lambda: 1 // 0, WITHIN_SECS)
+    with pytest.raises(SystemExit):
+        asking.answer(lambda: exit(1), WITHIN_SECS)

@@ -1,0 +1,213 @@
+"""How a task tells the driver that it failed: as data, which no row and no exception of user code can imitate.
+
+A task that fails ends with an exception, so that Spark uses nothing of its job: a report among the rows could get lost,
+in a stage that Spark finds to be empty or in a job that a sink runs. The exception carries a `TaskFailure` behind a
+random mark, which is drawn anew for every job: nothing that the job reads can contain it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import traceback
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from attrs import asdict, evolve, frozen
+
+from coordinators.notices import FailureKind
+from trident_py import errors
+from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
+
+TEXT_MAX = 16 * 1024
+"""Characters of a failure's text that are kept."""
+
+Judge: TypeAlias = Callable[[BaseException], FailureKind]
+"""What an exception means at the place where it was caught. Travels to tasks."""
+
+Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a Spark task does to the Arrow batches of its partition."""
+
+
+@frozen(kw_only=True)
+class TaskFailure:
+    """What went wrong in a task.
+
+    Attributes:
+        text: what was raised and where, in one line, with the row if that is known.
+        txid: the transaction whose rows it were, where a job has those of several and it is known.
+        error: the name of our own class, of what ends the topology.
+    """
+
+    kind: FailureKind
+    text: str
+    txid: int | None = None
+    error: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException, judge: Judge, txid: int | None = None) -> TaskFailure:
+        """What ``error`` means by ``judge``; one that was judged before, nearer to its place, stays what it is."""
+        if isinstance(error, TaskFailed):
+            return error.failure if txid is None else evolve(error.failure, txid=txid)
+        kind = judge(error)
+        if kind is FailureKind.FATAL:
+            return cls(kind=kind, text=str(error)[:TEXT_MAX], txid=txid, error=type(error).__name__)
+        text = " ".join("".join(traceback.format_exception_only(error)).split("\n")).strip()
+        return cls(kind=kind, text=text[:TEXT_MAX], txid=txid)
+
+    @property
+    def cause(self) -> BaseException:
+        """The exception that stands for it on the driver."""
+        kind = getattr(errors, self.error or "", None)
+        return kind(self.text) if isinstance(kind, type) and issubclass(kind, TridentError) else TaskFailed(self)
+
+    def written(self) -> str:
+        """As text without any character that has a meaning somewhere."""
+        fields = {**asdict(self), "kind": self.kind.value}
+        return b64encode(json.dumps(fields).encode()).decode()
+
+    @classmethod
+    def read(cls, written: str) -> TaskFailure:
+        """From what `written` gave."""
+        fields = json.loads(b64decode(written))
+        return cls(**{**fields, "kind": FailureKind(fields["kind"])})
+
+
+class TaskFailed(Exception):
+    """What was raised at a place that was judged: in a task, or by a function of the user's on the driver."""
+
+    def __init__(self, failure: TaskFailure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling."""
+        return type(self), (self.failure,)
+
+
+class MarkedFailure(Exception):
+    """Ends a task; the text is for the driver, and what was raised is in the ``__cause__``."""
+
+
+# --- what an exception means, by place --------------------------------------------------------------------------------
+
+
+def by_user_code(_: BaseException) -> FailureKind:
+    """In a function of the user's: whatever it is, it counts against the batch."""
+    return FailureKind.USER_CODE
+
+
+def by_spout(error: BaseException) -> FailureKind:
+    """In what a spout does in a task: its contract or its source is broken, or the source is away."""
+    match error:
+        case SpoutError() | MetadataError():
+            return FailureKind.FATAL
+        case StoreBusyException():
+            return FailureKind.INTERRUPTED
+        case FailedException():
+            return FailureKind.UNREACHABLE
+    return FailureKind.USER_CODE
+
+
+def by_state(error: BaseException) -> FailureKind:
+    """In what a state does in a task."""
+    match error:
+        case TridentError():
+            return FailureKind.FATAL
+        case StoreBusyException():
+            return FailureKind.INTERRUPTED
+    return FailureKind.USER_CODE
+
+
+def by_spark(_: BaseException) -> FailureKind:
+    """In what hands a task its rows: Spark has broken it off, or will fail the job for a reason of its own."""
+    return FailureKind.INTERRUPTED
+
+
+@contextmanager
+def in_user_code(place: Callable[[], str]) -> Iterator[None]:
+    """A function of the user's runs in the block; where that was is noted on what it raises.
+
+    Raises:
+        TaskFailed: it raised one of our own errors, which mean nothing where a function raises them.
+    """
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(place())
+        if isinstance(error, TridentError | StoreBusyException):
+            raise TaskFailed(TaskFailure.of(error, by_user_code)) from error
+        raise
+
+
+# --- from the task to the driver --------------------------------------------------------------------------------------
+
+_mark: ContextVar[str | None] = ContextVar("trident_job_mark", default=None)
+
+
+@contextmanager
+def task_failures_told() -> Iterator[None]:
+    """The block builds and runs a job; a failure that a task of it has told is raised.
+
+    Raises:
+        TaskFailed: a task failed in a stage that was made by `telling` in this block, on this thread.
+    """
+    mark = secrets.token_hex(16)
+    token = _mark.set(mark)
+    try:
+        yield
+    except TridentError:
+        raise
+    except Exception as error:
+        found = re.search(rf"{mark}:([A-Za-z0-9+/=]+):", str(error))
+        if found is None:
+            raise
+        raise TaskFailed(TaskFailure.read(found.group(1))) from error
+    finally:
+        _mark.reset(token)
+
+
+def telling(stage: Stage, judge: Judge = by_user_code) -> Stage:
+    """``stage`` for a task, which tells what it fails of; in a job of nobody who listens, just ``stage``."""
+    mark = _mark.get()
+    return stage if mark is None else TellingStage(stage, judge, mark)
+
+
+@frozen
+class TellingStage:
+    """A stage that tells the driver what it failed of; travels to the worker."""
+
+    stage: Stage
+    judge: Judge
+    mark: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the stage."""
+        try:
+            yield from judged(self._made(batches), self.judge)
+        except TaskFailed as error:
+            raise MarkedFailure(f"told to the driver as {self.mark}:{error.failure.written()}:") from error.__cause__
+
+    def _made(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self.stage(judged(batches, by_spark))
+
+
+def judged(batches: Iterator[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
+    """The same batches; what is raised on the way is judged here, whoever takes them.
+
+    Raises:
+        TaskFailed: anything was raised.
+    """
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except BaseException as error:
+            raise TaskFailed(TaskFailure.of(error, judge)) from error
+        yield batch
