@@ -209,8 +209,9 @@ class Definitions:
             self.known[txid][spout] = notice.metadata
             self._learned.setdefault(txid, {})[spout] = notice
         elif spout in self.exact:
-            before = self.fingerprints.setdefault(txid, {}).setdefault(spout, notice.fingerprint)
-            _check_same(topology, notice, before)
+            seen = self.fingerprints.setdefault(txid, {})
+            _check_same(topology, notice, seen.get(spout, notice.fingerprint))
+            seen[spout] = notice.fingerprint
 
     def close_before(self, txid: int) -> None:
         """The transactions below ``txid`` are committed: what their emission moved has moved for good."""
@@ -271,7 +272,7 @@ class Definitions:
 
 def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> None:
     now = notice.fingerprint
-    if now == before:
+    if now.agrees(before):
         return
     what = f"{now.rows} rows" if now.rows != before.rows else "other rows, as many,"
     raise SpoutError(

@@ -11,14 +11,22 @@ class Fingerprint:
 
     A sum, since XOR would let two equal rows cancel out; a whole number of Python's, since theirs overflows. Where
     tasks hash what they read themselves, the sum is that of the tasks' hashes, modulo 2^64.
+
+    Attributes:
+        kind: how rows were hashed; sums of different kinds can't be compared. Empty: as the first release did.
     """
 
     rows: int
     sum: int
+    kind: str = ""
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         """That of both sets of rows together."""
-        return Fingerprint(self.rows + other.rows, self.sum + other.sum)
+        return Fingerprint(self.rows + other.rows, self.sum + other.sum, self.kind or other.kind)
+
+    def agrees(self, other: Fingerprint) -> bool:
+        """Whether both may be of the same rows; of different kinds, their number is all that tells."""
+        return self.rows == other.rows and (self.kind != other.kind or self.sum == other.sum)
 
 
 NO_ROWS = Fingerprint(0, 0)

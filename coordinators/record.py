@@ -132,7 +132,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         "cursors": {spout: _cursors(spout, positions, blobs) for spout, positions in record.cursors.items()},
         "success_upto": record.success_upto,
         "fingerprints": {
-            str(txid): {spout: [each.rows, each.sum] for spout, each in seen.items()}
+            str(txid): {spout: [each.rows, each.sum, each.kind] for spout, each in seen.items()}
             for txid, seen in record.fingerprints.items()
         },
         "failures": {str(txid): asdict(failure) for txid, failure in sorted(record.failures.items())},

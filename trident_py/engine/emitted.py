@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.fingerprint import Fingerprint
-from trident_py.rows.row import rows_of
+from trident_py.engine.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 
 
@@ -100,9 +99,7 @@ class EmittedBatch:
         """That of few rows in memory."""
         if not self.is_fingerprinted:
             return None
-        rows = map(repr, rows_of(self.table))
-        hashes = (int.from_bytes(blake2b(row.encode(errors="surrogatepass"), digest_size=8).digest()) for row in rows)
-        return Fingerprint(self.known_rows, sum(hashes))
+        return hash_rows(self.table)
 
     @property
     def known_rows(self) -> int:

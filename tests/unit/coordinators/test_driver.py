@@ -380,6 +380,17 @@ def test_a_replay_of_an_exact_batch_with_other_rows_ends_the_leadership_by_name_
             restarted.turn(Fingerprinted(attempt("1:1"), "lines", other))
 
 
+def test_what_an_older_release_hashed_otherwise_is_compared_by_the_number_of_rows() -> None:
+    world = World().start(pin_commits=True)
+    world.settle()
+    world.settle(Fingerprinted(attempt("1:0"), "lines", Fingerprint(3, 7)))
+    world.settle(Fingerprinted(attempt("1:0"), "lines", Fingerprint(3, 8, "values")))
+    with pytest.raises(SpoutError, match="4 rows where"):
+        world.turn(Fingerprinted(attempt("1:0"), "lines", Fingerprint(4, 8)))
+    with pytest.raises(SpoutError, match="other rows"):  # the later one counts from then on
+        world.turn(Fingerprinted(attempt("1:0"), "lines", Fingerprint(3, 7, "values")))
+
+
 def test_an_opaque_batch_may_have_other_rows_each_time() -> None:
     world = World(exact=False).start()
     world.settle()

@@ -45,7 +45,7 @@ RECORDS = st.builds(
     cursors=st.dictionaries(TEXT, CURSORS, max_size=2),
     success_upto=COUNTS,
     fingerprints=st.dictionaries(
-        COUNTS, st.dictionaries(TEXT, st.builds(Fingerprint, COUNTS, st.integers()), max_size=2), max_size=2
+        COUNTS, st.dictionaries(TEXT, st.builds(Fingerprint, COUNTS, st.integers(), TEXT), max_size=2), max_size=2
     ),
     failures=st.dictionaries(COUNTS, st.builds(Failure, COUNTS, COUNTS, TEXT, SECONDS, SECONDS), max_size=2),
     times=st.dictionaries(COUNTS, COUNTS, max_size=3),
