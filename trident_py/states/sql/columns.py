@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from types import NoneType
 from typing import Any, TypeAlias
 
 from attrs import frozen
@@ -22,27 +25,29 @@ class TypedColumn:
     Attributes:
         storage: the store's type of it.
         merges: what ``+``, ``min`` and ``max`` of SQL do here as Spark would: the values of `CombinerAggregator.merge`.
-        to_sql: what is stored for a value that is not NULL; None: the value itself.
+        to_sql: what is stored for a value that is not NULL; it refuses those of another type, which the database might
+            turn into something else, as '7' into 7.
         from_sql: the way back.
+        plain: a type whose values are stored as they are.
     """
 
     name: str
     kind: t.DataType
     storage: str
-    merges: frozenset[str] = frozenset()
-    to_sql: Convert | None = None
+    merges: frozenset[str]
+    to_sql: Convert
     from_sql: Convert | None = None
+    plain: type = NoneType
 
-    def stored(self, values: Iterable[Any]) -> Iterable[Any]:
+    def stored(self, values: Sequence[Any]) -> Iterable[Any]:
         """What is stored for ``values``.
 
         Raises:
             StateError: one doesn't fit the column.
         """
-        convert = self.to_sql
-        if convert is None:
+        if set(map(type, values)) <= {self.plain, NoneType}:
             return values
-        return [None if value is None else self._converted(convert, value) for value in values]
+        return [None if value is None else self._converted(self.to_sql, value) for value in values]
 
     def loaded(self, value: Any) -> Any:
         """The value that was stored as ``value``."""
@@ -82,6 +87,38 @@ def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
     for column, lowered in zip(columns, names, strict=True):
         if names.count(lowered) > 1:
             raise StateError(f"field {column.name!r} appears twice; {store} does not tell upper case from lower")
+
+
+def of_type(*kinds: type) -> Convert:
+    """What lets through values of ``kinds`` only; a bool is no number."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(value)
+        return value
+
+    return convert
+
+
+def as_integer(value: Any) -> int:
+    """A whole number; a bool is none, and a float isn't either."""
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return operator.index(value)
+
+
+def as_float(value: Any) -> float:
+    """A number as a float; a text of one is none."""
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(value)
+    return float(value)
+
+
+def as_day(value: date) -> date:
+    """A date; one with a time of day is none."""
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise TypeError(value)
+    return value
 
 
 def exact_decimal(precision: int, scale: int) -> Convert:

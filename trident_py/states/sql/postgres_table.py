@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from attrs import field, frozen
@@ -13,7 +12,16 @@ from psycopg import sql
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.sql.columns import TypedColumn, check_distinct, declared, exact_decimal
+from trident_py.states.sql.columns import (
+    TypedColumn,
+    as_day,
+    as_float,
+    as_integer,
+    check_distinct,
+    declared,
+    exact_decimal,
+    of_type,
+)
 from trident_py.states.sql.commit_row import Book
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -68,17 +76,6 @@ def column_of(spec: t.StructField) -> TypedColumn:
     return TypedColumn(name, kind, *_COLUMNS[type(kind)])
 
 
-def _of_type(*kinds: type) -> Any:
-    """A check for values from user code: PostgreSQL would cast what doesn't fit, as 1.5 to 2 and bytes to text."""
-
-    def convert(value: Any) -> Any:
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise TypeError(value)
-        return value
-
-    return convert
-
-
 def _instant(value: datetime) -> datetime:
     # A datetime without time zone is UTC, as in what spouts emit.
     return value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -92,14 +89,9 @@ def _clock(value: datetime) -> datetime:
     return value.replace(tzinfo=None)
 
 
-def _day(value: date) -> date:
-    if isinstance(value, datetime) or not isinstance(value, date):
-        raise TypeError(value)
-    return value
-
-
-_INTEGER = (_ORDERED | {"sum"}, operator.index)
-_FLOAT = ("double precision", _ORDERED, float)  # sums in Python: where Spark says infinity, SQL says overflow
+_INTEGER = (_ORDERED | {"sum"}, as_integer, None, int)
+# Sums in Python: where Spark says infinity, SQL says overflow.
+_FLOAT = ("double precision", _ORDERED, as_float, None, float)
 _COLUMNS: dict[type[t.DataType], Any] = {
     t.ByteType: ("smallint", *_INTEGER),
     t.ShortType: ("smallint", *_INTEGER),
@@ -107,10 +99,10 @@ _COLUMNS: dict[type[t.DataType], Any] = {
     t.LongType: ("bigint", *_INTEGER),
     t.FloatType: _FLOAT,
     t.DoubleType: _FLOAT,
-    t.BooleanType: ("boolean", _ORDERED, _of_type(bool)),
-    t.StringType: ('text COLLATE "C"', _ORDERED, _of_type(str)),  # compares bytes, as Spark does
-    t.BinaryType: ("bytea", _ORDERED, _of_type(bytes, bytearray)),
-    t.DateType: ("date", _ORDERED, _day),
+    t.BooleanType: ("boolean", _ORDERED, of_type(bool), None, bool),
+    t.StringType: ('text COLLATE "C"', _ORDERED, of_type(str), None, str),  # compares bytes, as Spark does
+    t.BinaryType: ("bytea", _ORDERED, of_type(bytes, bytearray), None, bytes),
+    t.DateType: ("date", _ORDERED, as_day),
     t.TimestampType: ("timestamptz", _ORDERED, _instant, _utc),
     t.TimestampNTZType: ("timestamp", _ORDERED, _clock),
 }

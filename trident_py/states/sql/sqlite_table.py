@@ -17,7 +17,17 @@ from attrs import field, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.sql.columns import Convert, TypedColumn, check_distinct, declared, exact_decimal
+from trident_py.states.sql.columns import (
+    Convert,
+    TypedColumn,
+    as_day,
+    as_float,
+    as_integer,
+    check_distinct,
+    declared,
+    exact_decimal,
+    of_type,
+)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
@@ -84,8 +94,13 @@ def column_of(spec: t.StructField) -> Column:
     return Column(name, kind, *_COLUMNS[type(kind)])
 
 
-def _real(value: float) -> float | str:
-    return "NaN" if value != value else float(value)
+def _real(value: Any) -> float | str:
+    number = as_float(value)
+    return "NaN" if number != number else number
+
+
+def _day_text(value: date) -> str:
+    return as_day(value).isoformat()
 
 
 def _utc_text(value: datetime) -> str:
@@ -103,7 +118,7 @@ def _decimal_text(precision: int, scale: int) -> Convert:
     return lambda value: format(exact(value), "f")
 
 
-_INTEGER = ("INTEGER", _ORDERED | {"sum"})
+_INTEGER = ("INTEGER", _ORDERED | {"sum"}, as_integer, None, int)
 _FLOAT = ("REAL", frozenset[str](), _real, float)  # not merged by SQL: infinity - infinity would be NULL
 _COLUMNS: dict[type[t.DataType], Any] = {
     t.ByteType: _INTEGER,
@@ -112,10 +127,10 @@ _COLUMNS: dict[type[t.DataType], Any] = {
     t.LongType: _INTEGER,
     t.FloatType: _FLOAT,
     t.DoubleType: _FLOAT,
-    t.BooleanType: ("INTEGER", _ORDERED, None, bool),
-    t.StringType: ("TEXT", _ORDERED),
-    t.BinaryType: ("BLOB", _ORDERED),
-    t.DateType: ("TEXT", _ORDERED, date.isoformat, date.fromisoformat),
+    t.BooleanType: ("INTEGER", _ORDERED, of_type(bool), bool, bool),
+    t.StringType: ("TEXT", _ORDERED, of_type(str), None, str),
+    t.BinaryType: ("BLOB", _ORDERED, of_type(bytes, bytearray), None, bytes),
+    t.DateType: ("TEXT", _ORDERED, _day_text, date.fromisoformat),
     t.TimestampType: ("TEXT", _ORDERED, _utc_text, datetime.fromisoformat),
     t.TimestampNTZType: ("TEXT", _ORDERED, _text, datetime.fromisoformat),
 }
