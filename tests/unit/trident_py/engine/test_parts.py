@@ -25,9 +25,10 @@ from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
-from trident_py.states.maps import OpaqueMap
+from trident_py.states.maps import BackedMap, OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.parts import PartitionedState, gathered, spread
+from trident_py.states.values import OpaqueValue
 from trident_py.streams.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
 
@@ -144,6 +145,36 @@ def test_ts2_values_by_key_are_kept_and_found_in_their_parts() -> None:
     (query,) = state_queries(topology._graph)
     answers = query.answered(counting.state, [("c", 0), ("x", 0), ("a", 0), (None, 0)], schema_of("word string, n int"))
     assert [row[-1] for row in answers] == [6, None, 2, 8]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("kind", [OpaqueMap, TransactionalMap])
+def test_st16_keys_that_move_to_other_parts_over_the_same_store_count_once_also_after_a_crash_in_mid_commit(
+    kind: type[BackedMap[Any, Any]], parts: int
+) -> None:
+    values: dict[Any, Any] = {}
+    words = [f"w{number}" for number in range(20)]
+
+    def counting(parts: int, store: type[Store] = Store) -> StateParticipant:
+        topology, rows = stream()
+        counts = rows.group_by("word").persistent_aggregate(kind.factory(lambda: store(values)), Count(), "count")
+        counts.parallelism_hint(parts)
+        return participant(topology)
+
+    class Dying(Store):
+        def multi_put(self, keys: Sequence[Sequence[Any]], values: Sequence[Any]) -> None:
+            if len(self.values) > len(words) // 2:
+                raise OSError("it has half of the keys")
+            super().multi_put(keys, values)
+
+    with pytest.raises(OSError, match="half"):
+        counting(3, Dying).apply(transaction(1), [words, [1] * len(words)])
+    assert 0 < len(values) < len(words)
+    moved = counting(parts)
+    for txid in (1, 2):
+        moved.apply(transaction(txid), [words, [txid] * len(words)])
+    found = [each.curr if isinstance(each, OpaqueValue) else each.value for each in values.values()]
+    assert found == [3] * len(words)
 
 
 def test_ts2_a_shipped_state_is_one_whatever_is_said_and_so_is_what_is_not_grouped() -> None:
