@@ -34,7 +34,7 @@ class CommitThread:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Within the block it does ``what``, a noun and a participle."""
+        """Within the block it does ``what``, a noun, as "the commit of transaction 7"."""
         self._work = _Work(what, self.clock())
         try:
             yield

@@ -101,7 +101,7 @@ class StateReads:
             if whole and self.torn_upto and self._commits is not None:
                 self._waiting.append(run)
             elif future.set_running_or_notify_cancel():
-                with self.thread.doing(f"{what} reading states"):
+                with self.thread.doing(f"a read of states by {what}"):
                     self._answer(future, read)
 
         try:

@@ -298,7 +298,7 @@ class TopologyStreams:
                     return False
                 self._ensure_leading()
                 self._committing = waiting if step.is_ours else ()
-                with self.reads.thread.doing(f"{step.name} committing transaction {works[-1].attempt.txid}"):
+                with self.reads.thread.doing(f"the commit of transaction {works[-1].attempt.txid} ({step.name})"):
                     step.commit()
                 self._committing = ()
                 for work, edges in run:

@@ -145,7 +145,7 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
     assert world.steps.alive == [set(range(part[0], len(sizes) + 1)) for part in taken]
     # And it is said what they wait for.
     assert caplog.messages == [
-        f"topology t: steps committing transaction {part[-1]} has taken 7 s so far; commits, and whoever asks states, "
-        f"wait for it"
+        f"topology t: the commit of transaction {part[-1]} (steps) has taken 7 s so far; commits, "
+        f"and whoever asks states, wait for it"
         for part in taken
     ]
