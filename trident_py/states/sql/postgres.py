@@ -31,7 +31,8 @@ class PostgresState(StateFactory):
     Spark's tasks copy the change of a batch into a table of the attempt, on connections of their own; the driver merges
     it in one transaction, with the commit token. So the workers have to reach the database as the driver does, and the
     role needs CREATE on the schema. The DSN travels to them: where no password may, name a ``service`` or a
-    ``passfile`` in it. Behind a pooler, use one that keeps a session on its connection.
+    ``passfile`` in it. Behind a pooler, use one that keeps a session on its connection. All leaders of a topology have
+    the same role: a new one ends the connections of those before it, also of one that was paused in mid-transaction.
 
     Args:
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.
