@@ -90,7 +90,7 @@ class TridentTopology:
 
         It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
         Of a ``SQLiteState`` or ``PostgresState`` it is the table as another topology has filled it until that moment;
-        of the keys' types nothing is known here, so ``MapGet`` finds nothing where they differ.
+        that it is there, and has such keys as are asked for, is checked at the start.
         """
         with self._graph.declaring(f"new_static_state({described(factory)})") as title:
             if not isinstance(factory, StateFactory):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql.types import StructType
+
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.states import (
@@ -16,7 +18,7 @@ from trident_py.engine.states import (
 )
 from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
-from trident_py.graph.queries import state_queries, static_states
+from trident_py.graph.queries import StateQuery, static_states
 from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -25,8 +27,9 @@ from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StagingState, State, StateFactory
 from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch
-from trident_py.rows.schema import shown
+from trident_py.rows.schema import select, shown
 from trident_py.states.parts import PartitionedState, parts_of
+from trident_py.states.sql.reading import TableReader
 
 
 def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:
@@ -58,6 +61,7 @@ def states_of(
 
     Raises:
         StateError: a factory has made something else than is needed, or a query can't ask such a state.
+        TopologyError: what is asked for are no keys of another topology's table.
     """
     written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     states = {each.name: each.state for each in written}
@@ -69,15 +73,22 @@ def states_of(
     for each in written:
         with graph.declaring(f"state {each.name!r}"):
             each.check()
-    for query in state_queries(graph):
-        (state, *_), needs = parts_of(states[query.state]), query.function.needs
-        if not isinstance(state, needs):
-            wanted = " or ".join(kind.__name__ for kind in needs)
-            raise StateError(
-                f"topology {graph.topology!r}, {query.title}: {type(query.function).__name__} asks a {wanted}, and "
-                f"state {query.state!r} is a {type(state).__name__}"
-            )
+    for node in graph.nodes:
+        if isinstance(node.operation, StateQuery):
+            with graph.declaring(node.operation.title):
+                _check_query(node.operation, node.inputs[0].schema, parts_of(states[node.operation.state])[0])
     return states
+
+
+def _check_query(query: StateQuery, source: StructType | None, state: State) -> None:
+    """The query can ask such a state; of the keys of another topology's table is known only now what they are."""
+    if not isinstance(state, query.function.needs):
+        wanted = " or ".join(kind.__name__ for kind in query.function.needs)
+        raise StateError(
+            f"{type(query.function).__name__} asks a {wanted}, and state {query.state!r} is a {type(state).__name__}"
+        )
+    if isinstance(state, TableReader):
+        query.function.check(select(source, query.in_fields) if source else None, state.keys, query.out)
 
 
 def torn_upto(participants: list[Participant], record: CoordinatorRecord) -> int:

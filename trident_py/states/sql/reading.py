@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
+from pyspark.sql.types import StructField, StructType
 
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
@@ -29,6 +30,11 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """For each key its values, then the value."""
         return loaded_rows(self.columns, self.read_all())
+
+    @property
+    def keys(self) -> StructType:
+        """The fields of its keys; their nullability is not known."""
+        return StructType([StructField(column.name, column.kind) for column in self.columns[:-1]])
 
     @property
     @abstractmethod

@@ -15,14 +15,16 @@ from attrs import evolve
 
 from tests.unit.trident_py.states.sql import postgres_rows, test_sqlite
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
+from trident_py.engine.assembly import states_of
 from trident_py.engine.reads import StateReads
-from trident_py.errors import StateError
+from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import TopologyKey
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.queries import MapGet
 from trident_py.rows.schema import schema_of
+from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.reading import TableReader
 from trident_py.states.sql.sqlite import SQLiteState
@@ -138,3 +140,23 @@ def test_t9_a_state_that_is_only_asked_is_closed_with_the_topology(filled: Any, 
     StateReads("asking", {"counts": reader}).close()
     with pytest.raises(StateError, match="closed database"):
         reader.multi_get([KEY])
+
+
+@pytest.mark.parametrize("factory", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("fields", "key"), [(["word", "order"], "struct<word:string,order:int>"), (["n"], "n:bigint")])
+def test_t9_keys_of_other_types_are_refused_at_the_start(
+    filled: Any, factory: StateFactory, fields: list[str], key: str
+) -> None:
+    topology = TridentTopology("asking")
+    state = topology.new_static_state(factory)
+    asking = topology.new_stream(
+        "s", FixedBatchSpout("word string, order int, day date, price decimal(10,2), n long", 1)
+    )
+    asking.state_query(state, ["word", "order", "day", "price"], MapGet(), "count bigint")
+    for reader in states_of([], topology._graph, TridentConfig(), Metrics()).values():
+        reader.close()  # type: ignore[attr-defined]
+    asking.state_query(state, fields, MapGet(), "count bigint")
+    with pytest.raises(
+        TopologyError, match=f"the keys of the state are struct<word.*, and what is asked for is .*{key}"
+    ):
+        states_of([], topology._graph, TridentConfig(), Metrics())
