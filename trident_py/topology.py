@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,12 +166,13 @@ class TridentTopology:
         Raises:
             TopologyError: as `join`.
         """
-        with self._graph.declaring(f"join_all({', '.join(map(repr, keys))}, {how!r})") as title:
+        given = list(keys) if isinstance(keys, Iterable) else [keys]
+        with self._graph.declaring(f"join_all({', '.join(map(repr, given))}, {how!r})") as title:
             nodes = self._nodes(*streams)
-            if len(nodes) < 2 or len(nodes) != len(keys):
-                raise TopologyError(f"name two streams or more, and keys for each, not {len(nodes)} and {len(keys)}")
+            if len(nodes) < 2 or len(nodes) != len(given):
+                raise TopologyError(f"name two streams or more, and keys for each, not {len(nodes)} and {len(given)}")
             return Stream(
-                self._graph, self._graph.add(join_all_of(title, keys, fields, how, preserve=preserve), *nodes)
+                self._graph, self._graph.add(join_all_of(title, given, fields, how, preserve=preserve), *nodes)
             )
 
     def multi_reduce(

@@ -87,7 +87,7 @@ def test_the_release_at_230fe66_refuses_what_is_written_today_by_its_version() -
 # --- takeovers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"split-group"}))
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES))
 def test_a_takeover_accepts_what_a_crash_left(name: str, tmp_path: Path) -> None:
     restore_databases(name, tmp_path)
     store = coordination(name).acquire()

@@ -1,8 +1,10 @@
-"""``min_by`` and ``max_by``: the one row of a batch that has the least or greatest value of a field."""
+"""``min_by`` and ``max_by``: the one row of a batch that has the least or greatest value of a field, or of several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from attrs import frozen
@@ -10,12 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Max, Min
-from trident_py.rows.schema import select
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import names_of, select
 from trident_py.spark.frames import column
 
 
@@ -24,38 +28,47 @@ class ExtremeRow(Operation):
     """The row with the extreme value; no row where none has a value.
 
     Attributes:
-        extreme: says which value.
+        fields: those whose values are compared, the first one first.
+        greatest: whether the greatest wins, or the least.
     """
 
     title: str
-    extreme: Min | Max
+    fields: tuple[str, ...]
+    greatest: bool
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""
-        self.extreme.result_type(select(inputs[0], self.extreme.in_fields))
+        for field in select(inputs[0], self.fields):
+            extreme = Max(field.name) if self.greatest else Min(field.name)
+            extreme.result_type(StructType([field]))
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """Spark's ``min_by`` or ``max_by`` of whole rows."""
         (flow,) = inputs
         names = [f"_{position}" for position in range(len(flow.schema.names))]
-        by = column(names[flow.schema.names.index(self.extreme.in_fields[0])])
+        compared = [column(names[flow.schema.names.index(field)]) for field in self.fields]
+        has_all = reduce(and_, [each.isNotNull() for each in compared])
+        by = F.when(has_all, F.struct(*compared) if len(compared) > 1 else compared[0])
         row = F.struct(*names)
-        best = F.min_by(row, by) if isinstance(self.extreme, Min) else F.max_by(row, by)
+        best = F.max_by(row, by) if self.greatest else F.min_by(row, by)
         found = flow.native().toDF(*names).agg(best.alias("_best")).where("_best IS NOT NULL").select("_best.*")
         return Flow.of(found.toDF(*flow.schema.names), flow.schema)
 
 
 class BestRow(Aggregator[list[Any]]):
-    """Emits the row whose ``key`` of a field's value is the least or greatest, of equal ones the last."""
+    """Emits the row whose ``key`` is the least or greatest, of equal ones the last.
 
-    def __init__(self, in_field: str, key: Callable[[Any], Any], *, greatest: bool) -> None:
-        self.in_field = in_field
+    The key is made of the value of a field, or of a `Row` of the values of several.
+    """
+
+    def __init__(self, fields: tuple[str, ...], key: Callable[[Any], Any], *, greatest: bool) -> None:
+        self.fields = fields
         self.key = key
         self.greatest = greatest
 
     def __repr__(self) -> str:
-        return f"{'max' if self.greatest else 'min'} of {self.in_field!r}"
+        return f"{'max' if self.greatest else 'min'} of {', '.join(map(repr, self.fields))}"
 
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
         """None so far."""
@@ -63,9 +76,10 @@ class BestRow(Aggregator[list[Any]]):
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> list[Any] | None:
         """The better one of the best so far, a key with its row, and ``row``; a null is none."""
-        if row[self.in_field] is None:
+        values = [row[name] for name in self.fields]
+        if None in values:
             return None
-        key = self.key(row[self.in_field])
+        key = self.key(row_class(self.fields)._make(values) if len(values) > 1 else values[0])
         if value and (key < value[0] if self.greatest else value[0] < key):
             return None
         return [key, row]
@@ -74,3 +88,15 @@ class BestRow(Aggregator[list[Any]]):
         """Emit the best, if there is one."""
         if value:
             collector.emit(value[1])
+
+
+def compared_fields(in_field: str | Sequence[str]) -> tuple[str, ...]:
+    """The fields to compare.
+
+    Raises:
+        TopologyError: there is none.
+    """
+    names = names_of(in_field)
+    if not names:
+        raise TopologyError("name at least one field to compare")
+    return names

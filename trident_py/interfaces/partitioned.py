@@ -63,6 +63,12 @@ class PartitionedCoordinator(ABC, Generic[Ps]):
         source has; one that is under way may be further. Not in Storm.
         """
 
+    def success(self, txid: int) -> None:
+        """``txid`` is committed for good: what it was made of can be deleted or acknowledged at the source.
+
+        Called at least once for each transaction, in order, on this half's thread; after a crash again.
+        """
+
     def close(self) -> None:
         """The topology stops."""
 

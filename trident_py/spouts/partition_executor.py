@@ -95,6 +95,12 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
             return curr_metadata
         return {"partitions": self._coordinator.get_partitions_for_batch()}
 
+    def success(self, txid: int) -> None:
+        """Tell the spout's coordinator."""
+        success = getattr(self._coordinator, "success", None)
+        if success is not None:
+            success(txid)
+
     def close(self) -> None:
         """Close the spout's coordinator."""
         close = getattr(self._coordinator, "close", None)

@@ -210,7 +210,7 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
             return OpaqueValue(txid, updater(None))
         if mine:
             return OpaqueValue(txid, updater(stored.curr), stored.prev)
-        return stored.updated(txid, updater(stored.before(txid)))
+        return stored.update(txid, updater(stored.get(txid)))
 
     def _current(self, stored: OpaqueValue[T] | None) -> T | None:
         return stored.curr if stored else None
@@ -218,7 +218,7 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
     def _value(self, key: Key, stored: OpaqueValue[T] | None) -> T | None:
         if stored is None or self._txid is None or encode_key(key) in self._written:
             return self._current(stored)
-        return stored.before(self._txid)
+        return stored.get(self._txid)
 
 
 def _constant(value: Any) -> ValueUpdater[Any]:

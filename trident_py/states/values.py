@@ -28,7 +28,7 @@ class OpaqueValue(Generic[T]):
     curr: T | None
     prev: T | None = None
 
-    def before(self, txid: int) -> T | None:
+    def get(self, txid: int) -> T | None:
         """The value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
 
         Raises:
@@ -37,9 +37,13 @@ class OpaqueValue(Generic[T]):
         check_order(self.curr_txid, txid)
         return self.prev if self.curr_txid == txid else self.curr
 
-    def updated(self, txid: int, value: T | None) -> OpaqueValue[T]:
-        """The value as transaction ``txid`` leaves it."""
-        return OpaqueValue(txid, value, self.before(txid))
+    def update(self, txid: int, value: T | None) -> OpaqueValue[T]:
+        """Another one, with the value as transaction ``txid`` leaves it.
+
+        Raises:
+            StateError: a later transaction wrote this.
+        """
+        return OpaqueValue(txid, value, self.get(txid))
 
 
 def check_order(stored: int, txid: int) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.graph import Graph, Node
-from trident_py.graph.min_by import BestRow, ExtremeRow
+from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
 from trident_py.graph.outputs import (
     AggregateState,
     NewValues,
@@ -29,7 +29,6 @@ from trident_py.graph.windowing import partition_fields, window_state
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater
-from trident_py.operations.builtin import Max, Min
 from trident_py.rows.schema import names_of, schema_of, select, shown
 from trident_py.streams.chain import ChainedAggregatorDeclarer, chained
 from trident_py.streams.row_stream import RowStream, check_instance
@@ -122,20 +121,21 @@ class Stream(RowStream):
         """Several aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
         return chained(self, ())
 
-    def min_by(self, in_field: str, key: Callable[[Any], Any] | None = None) -> Stream:
+    def min_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
         """The row of the batch with the least value of a field; none where no row has a value (Storm S22).
 
         Of equal ones the last that is seen. Storm has one for each partition.
 
         Args:
-            in_field: the field to compare.
-            key: what to compare of its value, instead of itself; runs in Spark tasks. It needs the fields to be known.
+            in_field: the field to compare; or several, of which a later one decides where those before it are equal.
+            key: what to compare instead: of the field's value, or of a `Row` of the values of several fields; runs in
+                Spark tasks. It needs the fields to be known.
         """
-        return self._extreme("min_by", Min(in_field), key)
+        return self._extreme("min_by", in_field, key, greatest=False)
 
-    def max_by(self, in_field: str, key: Callable[[Any], Any] | None = None) -> Stream:
+    def max_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
         """The row of the batch with the greatest value of a field; see `min_by`. NaN is the greatest, as in Spark."""
-        return self._extreme("max_by", Max(in_field), key)
+        return self._extreme("max_by", in_field, key, greatest=True)
 
     def apply(self, assembly: Assembly | Callable[[Stream], Stream]) -> Stream:
         """What an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
@@ -282,14 +282,17 @@ class Stream(RowStream):
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _extreme(self, method: str, extreme: Min | Max, key: Callable[[Any], Any] | None) -> Stream:
-        with self._declaring(method, *extreme.in_fields, *([key] if key else [])) as title:
+    def _extreme(
+        self, method: str, in_field: str | Sequence[str], key: Callable[[Any], Any] | None, *, greatest: bool
+    ) -> Stream:
+        with self._declaring(method, in_field, *([key] if key else [])) as title:
+            fields = compared_fields(in_field)
             if key is None:
-                return self._next(ExtremeRow(title, extreme))
+                return self._next(ExtremeRow(title, fields, greatest))
             if self.schema is None:
                 raise TopologyError("with a key the fields must be known: give transform its schema=")
-            select(self.schema, extreme.in_fields)
-            best = BestRow(extreme.in_fields[0], key, greatest=isinstance(extreme, Max))
+            select(self.schema, fields)
+            best = BestRow(fields, key, greatest=greatest)
             return self.partition_aggregate(best, self.schema).aggregate(best, self.schema)
 
 

@@ -39,7 +39,7 @@ def select(at: Path, query: str) -> list[Any]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
-@pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"files", "split-group"}))
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"files"}))
 def test_what_was_in_flight_is_counted_once(
     spark: SparkSession, config: TridentConfig, tmp_path: Path, name: str
 ) -> None:

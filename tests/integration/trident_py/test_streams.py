@@ -370,6 +370,14 @@ def test_s22_min_by_and_max_by_give_a_row_of_the_batch_with_the_extreme_value(
     assert [len(row.word) for row in least] == ([min(map(len, words))] if words else [])
 
 
+def test_s22_min_by_and_max_by_compare_several_fields_one_after_the_other(batch: Batch) -> None:
+    rows = [("b", 2), ("a", 2), ("a", 1), (None, 0), ("c", None)]
+    given = ("word string, n int", rows)
+    assert batch(lambda s: s.min_by(["n", "word"]), given) == [("a", 1)]
+    assert batch(lambda s: s.max_by(["n", "word"]), given) == [("b", 2)]
+    assert batch(lambda s: s.max_by(["word", "n"], key=lambda row: (-ord(row.word), row.n)), given) == [("a", 2)]
+
+
 def test_s22_min_by_finds_fields_with_odd_names_and_rows_with_maps(batch: Batch) -> None:
     rows = [(2, {"a": 1}), (1, {"b": 2}), (None, {})]
     assert batch(lambda s: s.min_by("odd `na.me"), ("`odd ``na.me` int, m map<string, int>", rows)) == [(1, {"b": 2})]

@@ -51,6 +51,24 @@ def test_the_worked_example_of_the_ack_source_analysis() -> None:
     assert acker.ack(ROOT, 0b1111) == Completed(ROOT)
 
 
+def test_a_tuple_under_two_roots_has_an_edge_for_each_and_is_acked_and_failed_under_both() -> None:
+    """What a bolt makes of tuples of two trees belongs to both: neither is done before it is handled."""
+    other, acker = ("epoch", 2, "$batch"), Acker()
+    for root, edge in ((ROOT, 0b0001), (other, 0b0010)):
+        assert acker.init(root, [edge]) is None
+    joined = {ROOT: 0b0100, other: 0b1000}
+    assert acker.ack(ROOT, 0b0001, made=[joined[ROOT]]) is None
+    assert acker.ack(other, 0b0010, made=[joined[other]]) is None
+    assert acker.ack(ROOT, joined[ROOT], reporter="joiner") == Completed(ROOT)
+    assert acker.is_pending(other)
+    assert acker.ack(other, joined[other], reporter="joiner") == Completed(other)
+
+    for root, edge in ((ROOT, 0b0001), (other, 0b0010)):
+        acker.init(root, [edge])
+        acker.ack(root, edge, made=[joined[root]])
+    assert [acker.fail(root) for root in joined] == [Failed(ROOT), Failed(other)]
+
+
 def test_the_worked_example_of_the_ack_notes() -> None:
     """trident-semantics.md (e), row 004: T1 makes T3, T4 and T5, T2 makes nothing."""
     t1, t2, t3, t4, t5 = 0x1111, 0x2222, 0x3434, 0x4545, 0x5656

@@ -132,6 +132,22 @@ def test_each_batch_goes_on_where_the_one_before_was_emitted_committed_or_not() 
     assert run(emitter, "3:0", {"partitions": ["a", "b"]})[0] == [("a", 3), ("a", 4), ("b", 5), ("b", 6)]
 
 
+def test_storm_108_the_coordinator_hears_of_each_transaction_that_is_committed() -> None:
+    class Acknowledging(Topics):
+        def success(self, txid: int) -> None:
+            CALLS.append(f"committed {txid}")
+
+    class Queues(Opaque):
+        def get_coordinator(self, conf: Any, context: Any) -> Topics:
+            return Acknowledging()
+
+    for spout in (Queues(), Opaque()):
+        coordinator = PartitionedSpoutAdapter(spout).get_coordinator("lines", CONF, CONTEXT)
+        for txid in (1, 2):
+            coordinator.success(txid)
+    assert CALLS == ["committed 1", "committed 2"]
+
+
 def test_after_a_restart_it_goes_on_from_what_was_restored() -> None:
     emitter = emitter_of(Opaque())
     emitter.restore({"a": 10, "gone": 3}, 6)

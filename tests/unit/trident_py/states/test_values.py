@@ -27,12 +27,12 @@ JSON = st.recursive(
 
 
 def test_st18_an_opaque_value_keeps_the_one_before_its_transaction() -> None:
-    value = OpaqueValue(1, "a").updated(2, "b")
+    value = OpaqueValue(1, "a").update(2, "b")
     assert value == OpaqueValue(2, "b", "a")
-    assert value.updated(2, "c") == OpaqueValue(2, "c", "a")
-    assert (value.before(2), value.before(3)) == ("a", "b")
+    assert value.update(2, "c") == OpaqueValue(2, "c", "a")
+    assert (value.get(2), value.get(3)) == ("a", "b")
     with pytest.raises(StateError, match="transaction 1 is behind"):
-        value.before(1)
+        value.get(1)
 
 
 @given(st.integers(1), JSON, JSON)

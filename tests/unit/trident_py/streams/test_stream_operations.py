@@ -99,6 +99,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         "Total gives one value: one field",
     ),
     "the least of an unknown field": (lambda s: s.min_by("x"), r"min_by\('x'\): there is no field 'x'"),
+    "the least of a list in a list": (lambda s: s.min_by(["n", ["word"]]), r"a field name is a string, not \['word'\]"),
+    "the least of a number": (lambda s: s.min_by(3), "fields are a name or a list of names, not 3"),
+    "the least of no field": (lambda s: s.min_by([]), r"min_by\(\[\]\): name at least one field to compare"),
+    "the least of fields, one a map": (lambda s: s.min_by(["n", "tags"]), r"Min\('tags'\) compares values"),
     "the least map": (lambda s: s.min_by("tags"), r"Min\('tags'\) compares values, and 'tags' is map<string,int>"),
     "the greatest of an unknown field": (lambda s: s.max_by("x", len), r"max_by\('x', len\): there is no field 'x'"),
     "the greatest of unknown fields": (
