@@ -49,12 +49,16 @@ PART_B = {
 DEFECTS = 20
 """How many defects were found; ``c``, beside them, is the matrix of guarantees."""
 
+REPORTED = (25, 88, 108, 368, 587, 1540, 1628, 1708, 1712, 1898, 2504, 3280, 3300, 3337, 3710)
+"""Storm's issues that its users have reported, by number, and that no other row is about."""
+
 IDS = [
     *(f"{section}{number}" for section, count in PART_A.items() for number in range(1, count + 1)),
     *(f"{section}-{number}" for section, count in PART_B.items() for number in range(1, count + 1)),
     "b.0",
     "c",
     *(f"I-{number}" for number in range(1, DEFECTS + 1)),
+    *(f"STORM-{number}" for number in REPORTED),
 ]
 
 PARTS = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from coordinators.protocol import StreamId
 from tests.integration.trident_py.test_streams import EDGES, WORDS, Batch, same
 from trident_py import (
     BatchCoordinator,
@@ -107,10 +106,6 @@ def test_T20_L3_a_topology_is_planned_the_same_way_however_often() -> None:
         assert again.explain() == once.explain() == explained
         assert [branch.name for branch in plan(again._graph).branches] == names
         assert [branch.name for branch in plan(once._graph).branches] == names
-
-
-def test_L2_the_streams_of_the_coordinator_are_called_as_storm_s() -> None:
-    assert [stream.value for stream in StreamId] == ["$batch", "$commit", "$success"]
 
 
 def test_P12_an_attempt_is_a_value() -> None:
