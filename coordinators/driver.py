@@ -136,7 +136,8 @@ class CoordinatorDriver:
 
     def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
-        self.times.start(now, wall)
+        for warning in self.times.start(now, wall):
+            log.warning("topology %s: %s", self.topology, warning)
         self.phases.rotate_at(now)
         for txid, attempt_id in sorted(self._owed.items()):
             self._announce_all(EmitSuccess, [EmitSuccess(TransactionAttempt(txid, attempt_id))])

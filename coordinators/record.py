@@ -191,16 +191,21 @@ def blob_names(head: str, *, where: str) -> list[str]:
     return list(_verified(head, where)["blobs"])
 
 
+def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
+    """Those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
+    body = _verified(head, where)
+    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name], body)]
+
+
 def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
     """The record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
 
     Raises:
         MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".
     """
+    for name in missing_blobs(head, blobs, where=where):
+        raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
     body = _verified(head, where)
-    for name in body["blobs"]:
-        if name not in blobs or not _is_whole(name, blobs[name], body):
-            raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
     return _shaped(where, lambda: _from_body(body, blobs))
 
 

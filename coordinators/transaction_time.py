@@ -64,10 +64,26 @@ class TransactionTimes:
     _anchor: int = field(default=0, init=False)
     _anchored: float = field(default=0.0, init=False)  # the monotonic clock when time was _anchor
 
-    def start(self, now: float, wall: float) -> None:
-        """Go on from the last time that an earlier leader gave, or from the clock where that is later."""
+    def start(self, now: float, wall: float) -> list[str]:
+        """Go on from the last time that an earlier leader gave, or from the clock where that is later.
+
+        Returns:
+            What is worth a warning about these clocks.
+        """
         self._anchor, self._anchored = max([self.clock.read(now, wall), *self.known.values()]), now
         self.ahead = self._anchor - self.clock.read(now, wall)
+        doubts = []
+        if beyond := self.clock.ahead_of_zookeeper(now, wall):
+            doubts.append(
+                f"this machine's clock is {beyond / MILLIS:,.0f} s ahead of ZooKeeper's, which transactions go by "
+                f"therefore; set it right"
+            )
+        if self.ahead >= MILLIS:
+            doubts.append(
+                f"the time of its transactions is {self.ahead / MILLIS:,.0f} s ahead of the clock; it goes on from "
+                f"there for as long as windows hold rows"
+            )
+        return doubts
 
     def fix(self, txid: int, now: float, wall: float, *, is_held: bool) -> None:
         """Give ``txid`` the time of this moment, unless it has one.

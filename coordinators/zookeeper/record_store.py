@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field
 
 from coordinators.errors import CoordinationLost, FencedError, TridentError
-from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode
+from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode, missing_blobs
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.record_requests import RecordRequests, StoredRecord, requests_for
 from coordinators.zookeeper.session import Conflict, Unanswered, ZooKeeperSession
@@ -40,19 +40,27 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
         MetadataError: it cannot be read.
     """
     where = f"{paths.record} on {session.hosts}"
-    names: set[str] = set()
+    before: Znode | None = None
+    blobs: dict[str, str] = {}
+    asked: list[str] = []
     for _ in range(READ_TRIES):
-        asked = sorted(names)
-        head, *nodes, head_afterwards = session.read(paths.record, *map(paths.blob, asked), paths.record)
-        if head is None:
+        newest, *nodes = session.read(paths.record, *map(paths.blob, asked))
+        if newest is None:
             return None
-        needed = blob_names(head.text, where=where)
-        if head == head_afterwards and names.issuperset(needed):  # nobody wrote between: these blobs are of this head
-            found = dict(zip(asked, nodes, strict=True))
-            blobs = {name: node.text for name in needed if (node := found[name])}
-            return StoredRecord(decode(head.text, blobs, where=where), EncodedRecord(head.text, blobs), head.version)
-        names.update(needed)
+        blobs |= {name: node.text for name, node in zip(asked, nodes, strict=True) if node}
+        # Blobs prove by their content that they belong to a head, also if there is a newer one meanwhile.
+        for head in (newest, before):
+            if head and not missing_blobs(head.text, blobs, where=where):
+                return _stored(head, blobs, where)
+        if newest == before:
+            return _stored(newest, blobs, where)  # which names what is missing or damaged
+        before, asked = newest, missing_blobs(newest.text, blobs, where=where)
     raise Unanswered(f"{paths.record} was written again each time it was read")
+
+
+def _stored(head: Znode, blobs: Mapping[str, str], where: str) -> StoredRecord:
+    needed = {name: blobs[name] for name in blob_names(head.text, where=where) if name in blobs}
+    return StoredRecord(decode(head.text, needed, where=where), EncodedRecord(head.text, needed), head.version)
 
 
 @define(eq=False)

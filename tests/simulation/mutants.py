@@ -152,9 +152,9 @@ class GoingByTheClock(TransactionTimes):
 
     __slots__ = ()
 
-    def start(self, now: float, wall: float) -> None:
+    def start(self, now: float, wall: float) -> list[str]:
         self.known.clear()
-        super().start(now, wall)
+        return super().start(now, wall)
 
 
 DRIVERS: dict[str, type[CoordinatorDriver]] = {

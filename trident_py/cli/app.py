@@ -20,6 +20,12 @@ from trident_py.cli.usage import UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
 
+STATUS_WORDS = (
+    "The epoch counts the leaderships of a topology; whoever has an older one can write no more. Last attempts are "
+    "those of transactions that were tried and are not committed: 5:2 is the third try of transaction 5, as tries "
+    "count from 0."
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out a command line; returns 0 for success, 1 for failure, 2 for a command that makes no sense.
@@ -110,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
     status = add("status", "where topologies are, and who leads them", where, report)
     status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
+    status.epilog = STATUS_WORDS
     script = add("script", "play a protocol trace")
     script.add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", "check whether everything that is needed is here", where, report)

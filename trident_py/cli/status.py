@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from argparse import Namespace
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -11,8 +13,10 @@ from rich.table import Table
 
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
+from coordinators.transaction_time import MILLIS
 from coordinators.zookeeper.administration import TopologyDescription, describe, list_topologies
 from trident_py.cli.coordination import servers
+from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.usage import config_of
 from trident_py.interfaces.config import TridentConfig
 
@@ -62,6 +66,8 @@ def _facts(description: TopologyDescription) -> dict[str, Any]:
         },
         "states": dict(record.states),
         "spouts": sorted({spout for definitions in record.metadata.values() for spout in definitions}),
+        "failing": failing(record),
+        "seconds_ahead": max(0.0, max(record.times.values(), default=0) / MILLIS - time.time()),
         "record_writes": record.seq,
     }
 
@@ -71,29 +77,50 @@ def _leader(facts: dict[str, Any]) -> str:
     return f"pid {leader['pid']} on {leader['host']}" if leader else "not running"
 
 
+def _state(facts: dict[str, Any]) -> str:
+    if not facts["failing"]:
+        return "running" if facts["leader"] else "not running"
+    return headline(facts["failing"][0], is_led=facts["leader"] is not None, now=datetime.now(UTC))
+
+
+def _print_failing(facts: dict[str, Any], indent: str) -> None:
+    for entry in facts["failing"]:
+        for line in details(entry, is_led=facts["leader"] is not None, now=datetime.now(UTC)):
+            print(f"{indent}{line}")
+
+
 def _print_one(facts: dict[str, Any]) -> None:
     attempts = ", ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
     lines = {
         "topology": f"{facts['name']} (incarnation {facts['incarnation']}, uuid {facts['uuid']})",
+        "state": _state(facts),
         "leader": f"{_leader(facts)}, epoch {facts['epoch']}",
         "committed": f"{facts['committed']} transactions, success delivered up to {facts['success_upto']}",
         "last attempts": attempts or "none beyond that",
         "spouts": ", ".join(facts["spouts"]) or "none yet",
         "states": ", ".join(f"{name} (since transaction {txid})" for name, txid in facts["states"].items()) or "none",
     }
+    if facts["seconds_ahead"] >= 1:
+        lines["time"] = f"of transactions is {facts['seconds_ahead']:,.0f} s ahead of this machine's clock"
     for title, text in lines.items():
         print(f"{title + ':':<15}{text}")
+    _print_failing(facts, "")
 
 
 def _print_all(shown: list[dict[str, Any]], where: str) -> None:
     if not shown:
         print(f"no topology was ever started under {where}")
         return
-    table = Table("topology", "leader", "epoch", "committed", "last attempts", box=None, pad_edge=False)
+    table = Table("topology", "state", "leader", "epoch", "committed", "last attempts", box=None, pad_edge=False)
     for facts in shown:
         if "error" in facts:
-            table.add_row(facts["name"], "", "", "", facts["error"])
+            table.add_row(facts["name"], "unreadable", "", "", "", facts["error"])
         else:
             attempts = " ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
-            table.add_row(facts["name"], _leader(facts), str(facts["epoch"]), str(facts["committed"]), attempts)
+            leader = _leader(facts) if facts["leader"] else ""
+            table.add_row(facts["name"], _state(facts), leader, str(facts["epoch"]), str(facts["committed"]), attempts)
     Console().print(table)
+    for facts in shown:
+        if facts.get("failing"):
+            print(f"\n{facts['name']}:")
+            _print_failing(facts, "  ")

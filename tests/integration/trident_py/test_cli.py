@@ -18,7 +18,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.cursors import Cursors
-from coordinators.record import CoordinatorRecord
+from coordinators.record import CoordinatorRecord, Failure
 from coordinators.zookeeper.leadership import lead
 from trident_py.cli import main
 
@@ -51,6 +51,24 @@ def stopped(zookeeper: str) -> str:
 def test_status_shows_all_topologies(stopped: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--zookeeper", stopped]) == 0
     assert re.search(r"^wordcount +not running +1 +6 +7:2 8:0 *$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.zookeeper
+def test_after_a_halt_status_says_which_transaction_has_failed_and_why(
+    zookeeper: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = Failure(5, 2, "ValueError: 'three'", since=1000.0, last=1060.0, tries=6)
+    store = lead("wordcount", hosts=zookeeper)
+    store.write(evolve(RECORD, epoch=store.epoch, failures={7: failure}))
+    store.close()
+    for words in (["status"], ["status", "wordcount"]):
+        assert main([*words, "--zookeeper", zookeeper]) == 0
+        out = capsys.readouterr().out
+        assert "failed 1970-01-01" in out
+        assert "transaction 7, tried 6 times since 1970-01-01" in out
+        assert "ValueError: 'three'\n" in out
+        assert "batch of spout 'lines': 1\n" in out
+        assert "start the topology again: it goes on with transaction 7" in out
 
 
 @pytest.mark.zookeeper

@@ -78,6 +78,14 @@ def test_of_a_clock_that_is_further_ahead_zookeepers_counts() -> None:
     assert times.clock.ahead_of_zookeeper(105, wall_ms / 1000 + 5) == DAY_SECS * 1000
 
 
+def test_a_start_warns_of_clocks_that_are_ahead() -> None:
+    times = TransactionTimes(LeaderClock(NOON_MS, 100), {7: NOON_MS + DAY_SECS * 1000})
+    beyond, ahead = times.start(100, NOON_MS / 1000 + 3600)
+    assert "clock is 3,600 s ahead of ZooKeeper's" in beyond
+    assert "transactions is 86,400 s ahead of the clock" in ahead
+    assert TransactionTimes(LeaderClock(NOON_MS, 100), {}).start(100, NOON_MS / 1000 + 59) == []
+
+
 def test_a_clock_behind_zookeepers_is_taken() -> None:
     times = led(NOON_MS, zookeeper_ms=NOON_MS + DAY_SECS * 1000)
     assert fixed(times, 1, 100, NOON_MS, is_held=True) == NOON_MS

@@ -1,0 +1,84 @@
+"""What is told of transactions that have failed and are not committed, or that wait for their source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from coordinators.record import CoordinatorRecord, Failure
+
+
+def failing(record: CoordinatorRecord) -> list[dict[str, Any]]:
+    """The transactions that have failed and are not committed, lowest first."""
+    return [
+        _entry(txid, failure, record)
+        for txid, failure in sorted(record.failures.items())
+        if txid >= record.current_txid
+    ]
+
+
+def _entry(txid: int, failure: Failure, record: CoordinatorRecord) -> dict[str, Any]:
+    return {
+        "txid": txid,
+        "tries": max(failure.tries, failure.count),
+        "counted": failure.count,
+        "waits_for": failure.spout,
+        "cause": failure.cause,
+        "since": _moment(failure.since).isoformat(),
+        "last": _moment(failure.last).isoformat(),
+        "definition": dict(record.metadata.get(txid, {})),
+    }
+
+
+def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
+    """In a few words: since when, or when last."""
+    last = datetime.fromisoformat(entry["last"])
+    if entry["waits_for"] is not None:
+        since = datetime.fromisoformat(entry["since"])
+        return f"{'waiting' if is_led else 'waited'} for {entry['waits_for']} since {_clock(since, now)}"
+    return f"{'failing' if is_led else 'failed'} {_clock(last, now)}, {_ago((now - last).total_seconds())}"
+
+
+def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[str]:
+    """Which transaction, why, how often, what its batch is, and what to do."""
+    since, times = _clock(datetime.fromisoformat(entry["since"]), now), _times(entry["tries"])
+    txid, spout = entry["txid"], entry["waits_for"]
+    what = (
+        f"tried {times} since {since}" if spout is None else f"waits for spout {spout!r}, tried {times} since {since}"
+    )
+    yield from f"transaction {txid}, {what}: {entry['cause']}".splitlines()
+    for name, definition in entry["definition"].items():
+        yield f"batch of spout {name!r}: {json.dumps(definition, ensure_ascii=False)}"
+    yield f"→ {_way_out(txid, spout, is_led)}"
+
+
+def _way_out(txid: int, spout: str | None, is_led: bool) -> str:
+    if spout is not None and is_led:
+        return f"see to the source of {spout!r}; it is tried again, at least each half minute"
+    if spout is not None:
+        return f"start the topology again when the source of {spout!r} is there"
+    if is_led:
+        return "it is tried again; what doesn't mend itself, mend in the code or the data"
+    return f"mend the code or the data and start the topology again: it goes on with transaction {txid}"
+
+
+def _times(tries: int) -> str:
+    return "once" if tries == 1 else f"{tries} times"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(round(seconds)).astimezone()
+
+
+def _clock(moment: datetime, now: datetime) -> str:
+    is_today = moment.date() == now.astimezone(moment.tzinfo).date()
+    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(0.0, seconds):.0f} s ago"
