@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.kills import TARGETS, Killing
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 
 def test_a_word_count_killed_four_times_counts_every_word_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The fast faults, for every run of the tests; `python -m tests.faults` does them all."""
+"""The fast faults, for whoever has no hour; `python -m tests.faults` does them all."""
 
 from __future__ import annotations
 
