@@ -111,7 +111,7 @@ class CoordinatorDriver:
     _success_upto: int = field(init=False)
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
-    _idle: IdleWaiters = field(factory=IdleWaiters, init=False)
+    idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     _next_batch_at: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -189,7 +189,7 @@ class CoordinatorDriver:
             case Broken(cause):
                 raise cause
             case IdleWanted():
-                self._idle.add(notice, self.definitions.asked)
+                self.idle.add(notice, self.definitions.asked)
                 self.definitions.ask_now()
             case _:
                 return self._take_request(notice)
@@ -359,23 +359,21 @@ class CoordinatorDriver:
         quiet = not (self.machine.active or self._owed or self._followups)
         if self.stopping and quiet:
             self.finished = True
-        if self.machine.paused:
-            why = "was stopped" if self.stopping else "is paused; resume() it first"
-            self._idle.refuse(TridentError(f"topology {self.topology!r} {why}"))
+        if self.machine.paused and not self.stopping:
+            self.idle.refuse(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
         if quiet and self.record.success_upto >= self._success_upto:
             is_at_frontier = self.definitions.frontier == self.machine.current_txid
-            self._idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
+            self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Notice]) -> None:
-        """Give up: cancel what is live, and answer everybody who waits for idleness."""
+        """Cancel what is live, and store what was delivered. Who waits for idleness waits on."""
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
+        self.finished = True
         for notice in unread:
             if isinstance(notice, IdleWanted):
-                self._idle.add(notice, 0)
+                self.idle.add(notice, 0)
             elif isinstance(notice, SuccessDelivered):
                 self._delivered(notice.txid)
         if error is None and self.record.success_upto < self._success_upto:
             self._write(None)
-        self._idle.refuse(error or TridentError(f"topology {self.topology!r} was stopped"))
-        self.finished = True

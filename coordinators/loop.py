@@ -13,6 +13,7 @@ from attrs import define, field
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.notices import IdleWanted, Notice, StopRequested
+from coordinators.shutdown import Shutdown
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,11 @@ class Inbox:
             if self._open:
                 self._queue.put(notice)
             return self._open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there will be another turn."""
+        return self._open
 
     def take(self, timeout: float) -> list[Notice]:
         """All that is there; waits up to ``timeout`` seconds for the first."""
@@ -61,7 +67,8 @@ class DriverLoop:
         withdraw: has ``take_over`` wait no longer.
         clock: the monotonic clock, in seconds.
         wall: the time of day, in seconds since 1970.
-        ended: set when the last turn was taken and ``at_end`` has returned.
+        shutdown: how it ends; it has ended when the last turn was taken and ``at_end`` has returned.
+        leads_since: by ``wall``, for people; None before.
         error: what ended it, if it was not asked to stop.
     """
 
@@ -73,19 +80,34 @@ class DriverLoop:
     withdraw: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    ended: threading.Event = field(factory=threading.Event, init=False)
+    shutdown: Shutdown = field(factory=Shutdown)
+    leads_since: float | None = field(default=None, init=False)
     error: BaseException | None = field(default=None, init=False)
     _taken: Iterator[Notice] = field(factory=lambda: iter(()), init=False)
+    _waiting: list[IdleWanted] = field(factory=list, init=False)
+
+    @property
+    def ended(self) -> threading.Event:
+        """Set when it has ended."""
+        return self.shutdown.ended
 
     def start(self) -> None:
         """Take the first turn, and go on from there."""
         threading.Thread(target=self._run, name=f"trident-{self.topology}-driver", daemon=True).start()
 
-    def stop(self, drain: bool) -> None:
-        """Ask for the end, and return when it is there."""
+    def stop(self, drain: bool, force: bool = False) -> None:
+        """Ask for the end, and return when it is there.
+
+        Raises:
+            TridentError: leadership is kept, for the reason named.
+        """
+        self.ask_to_stop(drain and not force)
+        self.shutdown.wait(force=force)
+
+    def ask_to_stop(self, drain: bool) -> None:
+        """Ask for the end."""
         self.inbox.post(StopRequested(drain))
         self.withdraw()
-        self.ended.wait()
 
     def _run(self) -> None:
         self.error = self._ends_with(self._turns)
@@ -93,13 +115,15 @@ class DriverLoop:
             self.error = self._ends_with(self._end) or self.error
             self.at_end(self.error)
         finally:
-            self.ended.set()
+            self.shutdown.end()
+            self._dismiss(self.error or TridentError(f"topology {self.topology!r} was stopped"))
 
     def _turns(self) -> None:
         self.driver = driver = self.driver or self.take_over()
         if driver is None:
             return
-        driver.start(self.clock(), self.wall())
+        self.leads_since = self.wall()
+        driver.start(self.clock(), self.leads_since)
         while not driver.finished:
             now = self.clock()
             self._taken = iter(self.inbox.take(driver.next_turn_at(now) - now))
@@ -107,12 +131,17 @@ class DriverLoop:
 
     def _end(self) -> None:
         unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended in the middle
-        if self.driver is not None:
+        if self.driver is None:
+            self._waiting = [notice for notice in unread if isinstance(notice, IdleWanted)]
+        else:
             self.driver.end(self.error, unread)
-            return
-        for notice in unread:
-            if isinstance(notice, IdleWanted):
-                notice.done(self.error or TridentError(f"topology {self.topology!r} was stopped while it stood by"))
+
+    def _dismiss(self, error: BaseException) -> None:
+        # Only now: whoever is told may start the topology again at once.
+        for wanted in self._waiting:
+            wanted.done(error)
+        if self.driver is not None:
+            self.driver.idle.refuse(error)
 
     def _ends_with(self, run: Callable[[], None]) -> BaseException | None:
         try:

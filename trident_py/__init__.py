@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from trident_py.operations.queries import TupleCollectionGet as TupleCollectionGet
     from trident_py.query import TransactionStatus as TransactionStatus
     from trident_py.query import TridentQuery as TridentQuery
+    from trident_py.query import active as active
     from trident_py.rows.row import Row as Row
     from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
     from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
@@ -157,7 +158,7 @@ else:
             ],
             "trident_py.operations.builtin": ["Count", "Debug", "Equals", "FilterNull", "Max", "Min", "Negate", "Sum"],
             "trident_py.operations.queries": ["MapGet", "SnapshotGet", "TupleCollectionGet"],
-            "trident_py.query": ["TransactionStatus", "TridentQuery"],
+            "trident_py.query": ["TransactionStatus", "TridentQuery", "active"],
             "trident_py.rows.row": ["Row"],
             "trident_py.interfaces.sinks": [
                 "CommitToken",

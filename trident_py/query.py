@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import time
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +19,9 @@ from coordinators.zookeeper.candidate import Candidate
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
 from trident_py.errors import TridentError
+
+EXIT_SECS = 10.0
+"""For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
 
 
 @frozen
@@ -34,7 +39,7 @@ class TransactionStatus:
     failures: int
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
 
@@ -64,13 +69,16 @@ class TridentQuery:
             TimeoutError: ``timeout`` has passed; the topology goes on.
         """
         answer: SimpleQueue[BaseException | None] = SimpleQueue()
+        busy = TimeoutError(f"topology {self.name!r} was still busy after {timeout} s")
         if not self._loop.inbox.post(IdleWanted(answer.put)):
-            self._loop.ended.wait()
+            if not self._loop.ended.wait(timeout):
+                raise busy
             raise self._loop.error or TridentError(f"topology {self.name!r} was stopped")
         try:
             error = answer.get(timeout=timeout)
         except Empty:
-            raise TimeoutError(f"topology {self.name!r} was still busy after {timeout} s: {self.status}") from None
+            busy.add_note(str(self.status))
+            raise busy from None
         if error is not None:
             raise error
 
@@ -85,13 +93,22 @@ class TridentQuery:
             raise self._loop.error
         return ended
 
-    def stop(self, drain: bool = True) -> None:
+    def stop(self, drain: bool = True, force: bool = False) -> None:
         """End the topology and return when it has ended; its position is durable, so the next start goes on there.
+
+        User code that doesn't return is waited for some seconds, less than ``session_timeout``. Then leadership is
+        given up, the thread is named in the log, and what comes of it is refused. Only a state of yours, or a
+        committer spout, can't refuse anything: while one commits, leadership is kept.
 
         Args:
             drain: first commit what is being processed; otherwise give it up, it is processed again next time.
+            force: don't drain, and give up leadership even while such a state commits. If it writes on when another
+                process leads, its transaction may count twice.
+
+        Raises:
+            TridentError: leadership is kept, for the reason given; the topology ends when that commit has returned.
         """
-        self._loop.stop(drain)
+        self._loop.stop(drain, force)
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +143,12 @@ class TridentQuery:
         """
         if not self.is_active:
             raise TridentError(f"topology {self.name!r} was stopped") from self._loop.error
-        return self._requests.execute(function, args, timeout)
+        try:
+            return self._requests.execute(function, args, timeout)
+        except TridentError:
+            if not self._loop.inbox.is_open:  # whoever is told so may start the topology again at once
+                self._loop.ended.wait(timeout)
+            raise
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -203,6 +225,16 @@ class TridentQuery:
         """What ended the topology, or None."""
         return self._loop.error
 
+    def __repr__(self) -> str:
+        """One line: what it does, how far it is, and since when it leads."""
+        said = [self._message()]
+        driver, since = self._loop.driver, self._loop.leads_since
+        if driver is not None:
+            said.append(f"{counted(driver.machine.current_txid - 1, 'transaction')} committed")
+        if self.is_active and since is not None:
+            said.append(f"leads since {time.strftime('%H:%M:%S', time.localtime(since))}")
+        return f"<TridentQuery {self.name}: {', '.join(said)}>"
+
     # --- context manager ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
@@ -216,10 +248,13 @@ class TridentQuery:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _message(self) -> str:
+        shutdown = self._loop.shutdown
+        if shutdown.held_by:
+            return shutdown.held_by
         if self._loop.error is not None:
             return f"failed: {self._loop.error}"
         if not self.is_active:
-            return "stopped"
+            return "stopped" + "".join(f"; left behind: thread {each}" for each in shutdown.left_behind)
         driver = self._loop.driver
         if driver is None:
             rival = self._candidate.rival
@@ -242,3 +277,32 @@ class TridentQuery:
     def _waiting(self, driver: CoordinatorDriver) -> dict[str, str]:
         now = self._loop.clock()
         return {spout: wait.message(spout, now) for spout, wait in dict(driver.failures.patience.waits).items()}
+
+
+def counted(number: int, what: str) -> str:
+    """So many of what ``what`` is one of, for people."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+_started: list[TridentQuery] = []
+
+
+def active() -> dict[str, TridentQuery]:
+    """The topologies that run or stand by in this process, by name; of two with one name, the one started last."""
+    return {query.name: query for query in list(_started) if query.is_active}
+
+
+def started(query: TridentQuery) -> TridentQuery:
+    """Count ``query`` among the active ones."""
+    _started[:] = [*(each for each in _started if each.is_active), query]
+    return query
+
+
+@atexit.register
+def _give_up_all() -> None:
+    """Have what was not stopped give up leadership in time; a commit without fence keeps it until the process ends."""
+    until = time.monotonic() + EXIT_SECS
+    for query in _started:
+        query._loop.ask_to_stop(drain=False)  # noqa: SLF001 - it is a handle of it
+    for query in _started:
+        query._loop.ended.wait(max(0.0, until - time.monotonic()))  # noqa: SLF001

@@ -20,6 +20,7 @@ from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
+from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
@@ -38,7 +39,6 @@ from trident_py.engine.shared_job import SharedJobs, small_session
 from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.engine.states import StateParticipant
 from trident_py.engine.streams import TopologyStreams
 from trident_py.errors import FailedException, StateError
 from trident_py.graph.queries import requests, state_queries
@@ -46,10 +46,9 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import FencedState
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
-from trident_py.query import TridentQuery
+from trident_py.query import TridentQuery, started
 from trident_py.spark.asking import life_of
 from trident_py.spark.failures import Diagnosis, Place, diagnosed
 from trident_py.spark.session import ship, topology_session, watched
@@ -58,6 +57,8 @@ from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 log = logging.getLogger(__name__)
 
 RECOVER_AGAIN_SECS = 1.0
+SHUTDOWN_SECS_MAX = 3.0
+"""For threads that run user code to return at the end; a third of a session at most: twice this may be waited."""
 
 
 def draw_edge() -> int:
@@ -94,17 +95,7 @@ def start_topology(
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, small=small, hosts=hosts)
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
-    candidate = Candidate(name)
-    loop = DriverLoop(
-        name,
-        assembly.inbox,
-        lambda _: _close(owned, name),
-        driver,
-        take_over=lambda: assembly.stand_by(candidate, owned),
-        withdraw=candidate.withdraw,
-    )
-    loop.start()
-    return TridentQuery(name, loop, assembly.progress, candidate, assembly.requests)
+    return assembly.run(owned, driver)
 
 
 def _checked(plan: Plan, session: SparkSession) -> Plan:
@@ -128,6 +119,7 @@ class _Assembly:
     inbox: Inbox = field(factory=Inbox, init=False)
     progress: Progress = field(init=False)
     requests: Requests = field(init=False)
+    shutdown: Shutdown = field(init=False)
     store: ZooKeeperRecordStore = field(init=False)
     clock: LeaderClock = field(init=False)
 
@@ -135,6 +127,22 @@ class _Assembly:
         """Nothing to report and nobody to ask yet."""
         self.progress = Progress(self.name)
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
+        self.shutdown = Shutdown(min(SHUTDOWN_SECS_MAX, self.config.session_timeout / 3))
+
+    def run(self, owned: ExitStack, driver: CoordinatorDriver | None) -> TridentQuery:
+        """Have a thread run ``driver``, or stand by until there is one; it closes ``owned`` at the end."""
+        candidate = Candidate(self.name)
+        loop = DriverLoop(
+            self.name,
+            self.inbox,
+            lambda _: _close(owned, self.name),
+            driver,
+            take_over=lambda: self.stand_by(candidate, owned),
+            withdraw=candidate.withdraw,
+            shutdown=self.shutdown,
+        )
+        loop.start()
+        return started(TridentQuery(self.name, loop, self.progress, candidate, self.requests))
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
@@ -271,6 +279,7 @@ class _Assembly:
             post=self.inbox.post,
             # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
             reads=reads,
+            shutdown=self.shutdown,
             job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
         )
 
@@ -294,10 +303,7 @@ class _Assembly:
         opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
         learning = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in self.plan.spouts)
         asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked
-        unfenced = any(
-            isinstance(state, StateParticipant) and not isinstance(state.state, FencedState)
-            for state in everything(participants)
-        )
+        unfenced = not all(participant.is_fenced for participant in participants)
         return opaque or learning or asking or unfenced
 
 

@@ -8,9 +8,9 @@ from pyspark.sql.types import StructType
 
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
+from trident_py.engine.staged import StagedParticipant
 from trident_py.engine.states import (
     AggregateParticipant,
-    StagedParticipant,
     StateParticipant,
     Tail,
     UpdateParticipant,

@@ -32,6 +32,7 @@ class Participant(ABC):
         remembers: whether it knows its last commit after a restart.
         is_volatile: whether it starts empty each time.
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
+        is_fenced: whether a commit that comes late, when another process leads, is refused.
         takes_runs: whether it can commit several transactions in one atomic step.
         holds_rows: whether a window by time holds rows of what it has committed; any thread may ask.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
@@ -42,6 +43,7 @@ class Participant(ABC):
     remembers: bool = True
     is_volatile: bool = False
     is_ours: bool = False
+    is_fenced: bool = True
     takes_runs: bool = False
     holds_rows: bool = False
     reads_all: bool = True
@@ -65,8 +67,11 @@ class Participant(ABC):
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The attempt will never commit."""
 
+    def abandon(self) -> None:
+        """The topology has ended while a thread was still at work here; what that thread does from now on fails."""
+
     def close(self) -> None:
-        """The topology stops."""
+        """The topology stops. Called on the commit thread, last."""
 
 
 @define

@@ -7,12 +7,14 @@ where they are written, and waits for its turn. A commit waits for a read in the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
-from typing import TypeAlias, TypeVar
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field
 
 from trident_py.engine.commit_thread import CommitThread
+from trident_py.engine.threads import Threads
 from trident_py.errors import TridentError
 from trident_py.interfaces.states import ReadOnlyState, State
 
@@ -38,12 +40,13 @@ class StateReads:
     states: States
     thread: CommitThread = field(factory=CommitThread)
     torn_upto: int = 0
-    _commits: Executor | None = field(default=None, init=False)
+    _commits: Threads | None = field(default=None, init=False)
+    _asked: set[Future[Any]] = field(factory=set, init=False)
     _waiting: list[Callable[[], None]] = field(factory=list, init=False)
     _running: int = field(default=0, init=False)
 
-    def open(self, commits: Executor) -> None:
-        """``commits`` has the one thread that states are used on."""
+    def open(self, commits: Threads) -> None:
+        """``commits`` is the one thread that states are used on."""
         self._commits = commits
 
     def now(self, read: Callable[[States], A], what: str = "a reader") -> A:
@@ -85,41 +88,46 @@ class StateReads:
             run()
 
     def close(self) -> None:
-        """The topology has stopped; the commit thread is gone."""
+        """The topology has stopped: nobody reads any more, and who waits is told so, even if a read doesn't return."""
         self._commits = None
-        waiting, self._waiting = self._waiting, []
-        for run in waiting:
-            run()
+        for future in list(self._asked):
+            with suppress(InvalidStateError):  # it has just been answered
+                future.set_exception(self._stopped())
+
+    def close_states(self) -> None:
+        """Close the states that nothing but reads uses; called on the commit thread, last."""
         for state in self.states.values():
             if isinstance(state, ReadOnlyState):
                 state.close()
 
     def _submitted(self, read: Callable[[States], A], what: str, *, whole: bool) -> Future[A]:
         future: Future[A] = Future()
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
 
         def run() -> None:
-            if whole and self.torn_upto and self._commits is not None:
+            if whole and self.torn_upto:
                 self._waiting.append(run)
-            elif future.set_running_or_notify_cancel():
+            elif not future.done():  # whoever asked has given up, or was told that it is over
                 with self.thread.doing(f"a read of states by {what}"):
                     self._answer(future, read)
 
-        try:
-            if self._commits is None:
-                raise self._stopped()
-            self._commits.submit(run)
-        except RuntimeError as error:  # its thread was shut down meanwhile
-            raise self._stopped() from error
+        commits = self._commits  # looked at after the question was noted: `close` sees one or the other
+        if commits is None or not commits.submit(run):
+            with suppress(InvalidStateError):
+                future.set_exception(self._stopped())
         return future
 
     def _answer(self, future: Future[A], read: Callable[[States], A]) -> None:
         self._running += 1
         try:
-            if self._commits is None:
-                raise self._stopped()
-            future.set_result(read(self.states))
+            answer = read(self.states)
         except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-            future.set_exception(error)
+            with suppress(InvalidStateError):
+                future.set_exception(error)
+        else:
+            with suppress(InvalidStateError):  # the topology has ended meanwhile
+                future.set_result(answer)
         finally:
             self._running -= 1
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from attrs import define
 
 from coordinators.cursors import Cursors
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.threads import Threads
 
 
 @define(eq=False)
@@ -18,19 +17,14 @@ class SpoutThreads:
 
     coordinator: TridentSpoutCoordinator
     executor: TridentSpoutExecutor
-    coordinating: ThreadPoolExecutor
-    emitting: ThreadPoolExecutor
+    coordinating: Threads
+    emitting: Threads
 
     @classmethod
     def of(cls, coordinator: TridentSpoutCoordinator, executor: TridentSpoutExecutor) -> SpoutThreads:
-        """Start the two threads."""
+        """Both halves, with the threads that they will work on."""
         name = f"trident-{executor.tx_id}"
-        return cls(
-            coordinator,
-            executor,
-            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-coordinator"),
-            ThreadPoolExecutor(1, thread_name_prefix=f"{name}-emitter"),
-        )
+        return cls(coordinator, executor, Threads(f"{name}-coordinator"), Threads(f"{name}-emitter"))
 
     @property
     def tx_id(self) -> str:

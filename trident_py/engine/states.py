@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import define, field, frozen
+from attrs import define, field
 from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken
@@ -25,7 +25,6 @@ from trident_py.interfaces.states import (
     MapState,
     RunState,
     Snapshottable,
-    StagingState,
     State,
     StateUpdater,
     ValueUpdater,
@@ -65,11 +64,17 @@ class StateParticipant(Participant):
     tail: Tail | None = None
     fed: tuple[StateParticipant, ...] = ()
     recovered: CommitToken | None = field(default=None, init=False)
+    _abandoned: bool = field(default=False, init=False)
 
     @property
     def is_ours(self) -> bool:  # type: ignore[override]
         """A fenced state is one of ours."""
         return isinstance(self.state, FencedState)
+
+    @property
+    def is_fenced(self) -> bool:  # type: ignore[override]
+        """A user's state has no fence; new values are written within the same commit."""
+        return isinstance(self.state, FencedState) and all(state.is_fenced for state in self.fed)
 
     @property
     def remembers(self) -> bool:  # type: ignore[override]
@@ -116,6 +121,7 @@ class StateParticipant(Participant):
                 state.turn_to(tx)
                 self._prepared_change(tx, receipts[tx])
             if due:
+                self._ensure_wanted()
                 state.end_run()
 
     def apply(self, tx: SinkTransaction, columns: Columns) -> None:
@@ -140,6 +146,12 @@ class StateParticipant(Participant):
             StateError: it is none of the kind that is needed.
         """
 
+    def abandon(self) -> None:
+        """Write nothing more, although no newer leader may have raised the fence yet."""
+        self._abandoned = True
+        for state in self.fed:
+            state.abandon()
+
     def close(self) -> None:
         """Close what is ours to close."""
         if isinstance(self.state, FencedState):
@@ -155,15 +167,24 @@ class StateParticipant(Participant):
     def _transaction(self, tx: SinkTransaction) -> Iterator[bool]:
         state = self.state
         if not isinstance(state, FencedState):
+            self._ensure_wanted()
             state.begin_commit(tx.txid)
             yield True
+            self._ensure_wanted()
             state.commit(tx.txid)
             return
         with _rolled_back(state):
             due = state.begin_transaction(tx)
             yield due
             if due:
+                self._ensure_wanted()
                 state.end_transaction(tx)
+
+    def _ensure_wanted(self) -> None:
+        if self._abandoned:
+            raise StateError(
+                f"state {self.name!r} was left behind when its topology ended; nothing is written any more"
+            )
 
 
 @contextmanager
@@ -263,41 +284,6 @@ class AggregateParticipant(StateParticipant):
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(*key, value) for key, value in zip(keys, values, strict=True)]
-
-
-@frozen
-class Staged:
-    """The receipt of a change that tasks have handed to the state: their reports."""
-
-    reports: pa.Table
-
-
-@define(kw_only=True)
-class StagedParticipant(AggregateParticipant):
-    """``persistent_aggregate`` into a state that takes the change from Spark's tasks: the receipt is their reports.
-
-    Where new values are wanted, they come to the driver anyway: then the change does too, by `AggregateParticipant`. So
-    does that of a small batch, which is there with the job that it shares.
-    """
-
-    state: StagingState[Any]
-    aggregator: CombinerAggregator[Any]
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Staged:
-        """Run the job that stages the change."""
-        return Staged(collect(self.state.stage(tx, frame)))
-
-    def abort(self, tx: SinkTransaction, receipt: Staged | pa.Table | None) -> None:
-        """Remove what was staged, also by an attempt that didn't finish."""
-        if not isinstance(receipt, pa.Table):
-            self.state.discard(tx)
-
-    def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
-        if not isinstance(receipt, Staged):
-            return super()._prepared_change(tx, receipt)
-        columns = [column_values(column) for column in receipt.reports.columns]
-        self.state.merge_staged(list(zip(*columns, strict=True)), self.aggregator)
-        return []
 
 
 @define

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, takewhile
 from typing import Any, TypeAlias
@@ -21,14 +20,17 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.notices import Acked, Broken, Failed, Notice, SuccessDelivered
 from coordinators.protocol import StreamId
+from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
-from trident_py.engine.commit_step import CommitStep
+from trident_py.engine.closing import Closing
+from trident_py.engine.commit_step import CommitStep, all_of
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.gathering import Gathering
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_threads import SpoutThreads
+from trident_py.engine.threads import Threads
 from trident_py.errors import CoordinationLost, SpoutError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.spark.failures import Diagnose, Diagnosis, Place
@@ -39,11 +41,6 @@ CANCEL_AGAIN_SECS = 0.5
 
 Run: TypeAlias = Sequence[tuple[TridentBoltExecutor, Sequence[int]]]
 """Attempts that commit one behind the other, and the edges of their commits."""
-
-
-def _all(calls: Sequence[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
 
 
 @define(kw_only=True, eq=False)
@@ -63,6 +60,7 @@ class TopologyStreams:
         transaction: an attempt and its transaction's time as sinks see them.
         ensure_leading: raises if another leader may exist.
         reads: whoever reads states between commits.
+        shutdown: how long `close` waits, and for what.
     """
 
     topology: str
@@ -83,18 +81,20 @@ class TopologyStreams:
     post: Callable[[Notice], object]
     job_threads: int
     reads: StateReads
+    shutdown: Shutdown
     _attempts: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
     _committing: Sequence[TransactionAttempt] = field(default=(), init=False)
+    _unfenced: str = field(default="", init=False)  # what commits without a fence, at the moment
     _gathering: Gathering = field(init=False)
-    _commits: ThreadPoolExecutor = field(init=False)
-    _jobs: ThreadPoolExecutor = field(init=False)
+    _commits: Threads = field(init=False)
+    _jobs: Threads = field(init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start the threads for commits and jobs; they begin to run when there is work."""
-        self._commits = ThreadPoolExecutor(1, thread_name_prefix=f"trident-{self.topology}-commit")
+        """Have threads for commits and jobs; they begin to run when there is work."""
+        self._commits = Threads(f"trident-{self.topology}-commit")
         self.reads.open(self._commits)
-        self._jobs = ThreadPoolExecutor(self.job_threads, thread_name_prefix=f"trident-{self.topology}-job")
+        self._jobs = Threads(f"trident-{self.topology}-job", self.job_threads)
         self._gathering = Gathering(partial(self._submit, self._jobs), self._run_together)
 
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
@@ -169,15 +169,22 @@ class TopologyStreams:
         return work.rows if work else 0
 
     def close(self) -> None:
-        """Stop the threads and close what they served; waits for what is being done."""
+        """Stop the threads and have what they served closed; leave behind those that don't return in time."""
         for threads in self.spouts:
             self._submit(threads.emitting, threads.executor.emitter.close)
             self._submit(threads.coordinating, threads.coordinator.coordinator.close)
-        for pool in self._pools():
-            pool.shutdown(wait=True)
-        self.reads.close()
-        for participant in self.participants:
-            participant.close()
+        Closing(
+            topology=self.topology,
+            workers=[
+                *(pool for threads in self.spouts for pool in (threads.coordinating, threads.emitting)),
+                self._jobs,
+            ],
+            commits=self._commits,
+            participants=self.participants,
+            reads=self.reads,
+            shutdown=self.shutdown,
+            unfenced=lambda: self._unfenced,
+        ).run()
 
     # --- on the emitters' threads -------------------------------------------------------------------------------------
 
@@ -271,7 +278,7 @@ class TopologyStreams:
 
     def _cancel_jobs(self, work: TridentBoltExecutor) -> None:
         # Again and again: a job that was on its way to Spark is not found by the first cancel.
-        while not work.wait_quiet(0):
+        while not (work.wait_quiet(0) or self.shutdown.given_up.is_set()):
             self.cancel_jobs(work.attempt)
             for together in work.sharing:
                 if all(each.cancelled.is_set() for each in together):  # else the others' job goes on
@@ -294,6 +301,7 @@ class TopologyStreams:
         try:
             for number, step in enumerate(self._commit_steps(works, group_first)):
                 doing = f"{step.name} committing"
+                self._unfenced = "" if step.is_fenced else doing  # before the question: `close` asks it the other way
                 if any(work.cancelled.is_set() for work in works):
                     return False
                 self._ensure_leading()
@@ -308,17 +316,17 @@ class TopologyStreams:
             self._fail(works[0].attempt, error, Place.COMMIT, doing)
             return False
         finally:
-            self._committing = ()
+            self._committing, self._unfenced = (), ""
         return True
 
     def _commit_steps(self, works: Sequence[TridentBoltExecutor], group_first: int) -> Iterator[CommitStep]:
         for threads in self._committer_spouts():
             commits = [partial(threads.executor.commit, work.attempt) for work in works]
-            yield CommitStep(f"spout {threads.tx_id!r}", False, partial(_all, commits))
+            yield CommitStep(f"spout {threads.tx_id!r}", False, False, partial(all_of, commits))
         for branch in self._committers():
             participant = self.participants[branch]
             commit = partial(self._commit_branch, works, branch, group_first)
-            yield CommitStep(participant.name, participant.is_ours, commit)
+            yield CommitStep(participant.name, participant.is_ours, participant.is_fenced, commit)
 
     def _commit_branch(self, works: Sequence[TridentBoltExecutor], branch: int, group_first: int) -> None:
         self.reads.committing(works[-1].attempt.txid)
@@ -377,12 +385,8 @@ class TopologyStreams:
     def _committer_spouts(self) -> list[SpoutThreads]:
         return [threads for threads in self.spouts if threads.executor.is_committer]
 
-    def _pools(self) -> list[ThreadPoolExecutor]:
-        own = [pool for threads in self.spouts for pool in (threads.coordinating, threads.emitting)]
-        return [*own, self._jobs, self._commits]
-
-    def _submit(self, pool: ThreadPoolExecutor, call: Callable[..., Any], *arguments: Any) -> None:
-        pool.submit(self._guarded, call, *arguments)
+    def _submit(self, pool: Threads, call: Callable[..., Any], *arguments: Any) -> None:
+        pool.submit(partial(self._guarded, call, *arguments))  # too late: then it has ended, and nobody wants it
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> None:
         try:

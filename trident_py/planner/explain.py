@@ -14,7 +14,7 @@ from trident_py.graph.queries import StateQuery, requests, static_states
 from trident_py.graph.rowwise import RowOperation
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StateFactory
+from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
 
@@ -24,6 +24,7 @@ _REPLAY = {
     Replay.NON_TRANSACTIONAL: "non-transactional: rows may be lost, or come again",
 }
 _WIDTH = 60
+_NO_FENCE = "no fence: while it commits, stop() keeps leading and says so, unless it is stop(force=True)"
 
 
 def explain(graph: Graph) -> str:
@@ -94,6 +95,8 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
         case AggregateState() | UpdatedState() | WindowState():
             yield f"{operation.name}: {_kind(operation.factory)}, {operation.title}"
             yield f"    {guarantee_of(node)}"
+            if operation.factory.kind is not StateKind.FENCED:
+                yield f"    {_NO_FENCE}"
         case _:
             yield operation.title
     for following in graph.consumers(node):

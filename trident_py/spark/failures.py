@@ -80,7 +80,8 @@ def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
     """What is said where the session is gone."""
     found = f" ({type(error).__name__})" if error else ""
     lost = SparkLost(
-        f"{doing}: the JVM behind the Spark session is gone{found}; nothing was lost, start the topology again"
+        f"{doing}: the Spark session is gone{found}, it was stopped or its JVM has ended; nothing was lost, "
+        f"start the topology again"
     )
     lost.__cause__ = error
     return lost

@@ -7,17 +7,19 @@ import shutil
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.zookeeper.embedded import find_java
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.failures import spark_lost
-from trident_py.spark.jobs import parallelism
+from trident_py.spark.jobs import parallelism, spark_context
 
 DEFAULT_SHUFFLE_PARTITIONS = "200"
 """What Spark sets where nobody did: far too many for one batch."""
@@ -35,16 +37,44 @@ QUICK: Mapping[str, str] = {
 def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
     """A session of its own for topology ``name``, of ``spark`` or of the active or a local one.
 
-    Only what is built here is stopped here. Python workers run the interpreter that runs this, unless
-    ``PYSPARK_PYTHON`` says otherwise.
+    What is built here serves all topologies of the process, and is stopped with the last of them; what is not is never
+    stopped. Python workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` says otherwise.
     """
-    given = spark or SparkSession.getActiveSession()
-    root = given or _build(name)
+    with _BUILT.lock:
+        root = spark or SparkSession.getActiveSession() or _build(name)
+        application = _built_application(root)
+        _BUILT.users[application] += 1
     try:
         yield _own_session(root)
     finally:
-        if given is None:
-            root.stop()
+        with _BUILT.lock:
+            _BUILT.users[application] -= 1
+            if application and not _BUILT.users[application] and life_of(root) is Life.ALIVE:
+                root.stop()
+
+
+@define(eq=False)
+class _Built:
+    """The sessions that were built here.
+
+    Attributes:
+        lock: held while one is built or stopped, so that nobody takes one that is about to end.
+        users: how many topologies run in it, by Spark's id of the application; "" is for those not built here.
+    """
+
+    lock: threading.Lock = field(factory=threading.Lock)
+    users: Counter[str] = field(factory=Counter)
+
+
+_BUILT = _Built()
+_BUILDER = "spark.trident.builder"
+
+
+def _built_application(session: SparkSession) -> str:
+    # Spark may have found a session of the user's where it was asked to build one, and active is by thread.
+    context = spark_context(session)
+    ours = context is not None and context.getConf().get(_BUILDER) == str(os.getpid())
+    return context.applicationId if context is not None and ours else ""
 
 
 def _build(name: str) -> SparkSession:
@@ -62,6 +92,7 @@ def _build(name: str) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config(map=dict(QUICK))
+        .config(_BUILDER, str(os.getpid()))
         .config("spark.task.reaper.enabled", "true")  # a cancelled task's Python worker goes on otherwise
         .getOrCreate()
     )

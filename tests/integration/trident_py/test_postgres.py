@@ -24,7 +24,7 @@ from trident_py import (
     TridentConfig,
     TridentTopology,
 )
-from trident_py.engine.states import StagedParticipant
+from trident_py.engine.staged import StagedParticipant
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator

@@ -263,7 +263,18 @@ def test_idleness_is_refused_while_paused_and_at_the_end() -> None:
     world.settle(IdleWanted(told.append))
     assert [str(error) for error in told] == ["topology 'test' is paused; resume() it first"]
     world.driver.end(None, [IdleWanted(told.append)])
-    assert "was stopped" in str(told[-1])
+    assert len(told) == 1  # who waits is told when everything is closed
+    over = TridentError("over")
+    world.driver.idle.refuse(over)
+    assert told[1:] == [over]
+
+
+def test_who_waits_for_idleness_while_it_drains_is_told_when_it_has_ended() -> None:
+    world = World().start()
+    told: list[BaseException | None] = []
+    world.settle(StopRequested(drain=True), IdleWanted(told.append))
+    assert world.driver.stopping
+    assert told == []
 
 
 def test_draining_commits_what_is_active_and_starts_nothing() -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from threading import Event
+
+import pytest
 
 from coordinators.errors import TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, IdleWanted, Notice, StopRequested
+from coordinators.notices import Broken, IdleWanted, Notice, PauseRequested, StopRequested
 from tests.unit.coordinators.world import Numbers, World
 
 PATIENCE_SECS = 30
 
 
-def started(upto: int = 0, first: Sequence[Notice] = ()) -> tuple[DriverLoop, list[BaseException | None]]:
+def started(
+    upto: int = 0, first: Sequence[Notice] = (), at_end: Callable[[], object] = lambda: None
+) -> tuple[DriverLoop, list[BaseException | None]]:
     """A running loop over a world with nothing to do, and what its end was told; ``first`` meet its first turn."""
     world = World(spouts={"lines": Numbers(upto=upto)})
     world.start()
@@ -22,7 +28,12 @@ def started(upto: int = 0, first: Sequence[Notice] = ()) -> tuple[DriverLoop, li
     for notice in first:
         inbox.post(notice)
     ends: list[BaseException | None] = []
-    loop = DriverLoop("test", inbox, ends.append, world.driver)
+
+    def end(error: BaseException | None) -> None:
+        at_end()
+        ends.append(error)
+
+    loop = DriverLoop("test", inbox, end, world.driver)
     loop.start()
     return loop, ends
 
@@ -66,12 +77,10 @@ def test_an_error_ends_it_and_is_the_answer_to_who_waits() -> None:
 
 def test_a_question_that_comes_with_the_end_is_answered() -> None:
     loop, _ = started(upto=1)
-    answers: list[BaseException | None] = []
-    for notice in (StopRequested(drain=False), IdleWanted(answers.append)):
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+    for notice in (StopRequested(drain=False), IdleWanted(answers.put)):
         loop.inbox.post(notice)
-    assert loop.ended.wait(PATIENCE_SECS)
-    assert len(answers) == 1
-    assert "was stopped" in str(answers[0])
+    assert "was stopped" in str(answers.get(timeout=PATIENCE_SECS))
 
 
 def test_a_question_behind_an_error_in_the_same_turn_is_answered() -> None:
@@ -80,3 +89,35 @@ def test_a_question_behind_an_error_in_the_same_turn_is_answered() -> None:
     loop, _ = started(first=[Broken(error), IdleWanted(answers.put)])
     assert loop.ended.wait(PATIENCE_SECS)
     assert answers.get(timeout=PATIENCE_SECS) is error
+
+
+def test_who_waits_is_told_when_everything_is_closed_so_that_the_topology_can_start_again_at_once() -> None:
+    answers: SimpleQueue[bool] = SimpleQueue()
+    closing = Event()
+    loop, ends = started(at_end=lambda: closing.wait(PATIENCE_SECS))
+    assert loop.inbox.post(IdleWanted(lambda _: answers.put(bool(ends) and loop.ended.is_set())))
+    assert answers.get(timeout=PATIENCE_SECS) is False  # it is idle
+    loop.inbox.post(PauseRequested())
+    loop.inbox.post(Broken(TridentError("enough")))
+    loop.inbox.post(IdleWanted(lambda _: answers.put(bool(ends) and loop.ended.is_set())))
+    closing.set()
+    assert answers.get(timeout=PATIENCE_SECS) is True
+
+
+def test_a_stop_says_why_leadership_is_kept_and_ends_when_it_is_forced() -> None:
+    def hold() -> None:
+        loop.shutdown.hold("a state commits")
+        assert loop.shutdown.forced.wait(PATIENCE_SECS)
+
+    loop, _ = started(at_end=hold)
+    with ThreadPoolExecutor(1) as another:
+        waiting = another.submit(loop.stop, drain=True)
+        with pytest.raises(TridentError, match="a state commits"):
+            waiting.result(PATIENCE_SECS)
+    with pytest.raises(TridentError, match="a state commits"):
+        loop.stop(drain=False)
+    assert not loop.ended.is_set()
+    loop.stop(drain=False, force=True)
+    assert loop.ended.is_set()
+    loop.stop(drain=True)
+    assert loop.error is None

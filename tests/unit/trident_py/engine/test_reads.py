@@ -15,6 +15,7 @@ from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads, States
 from trident_py.engine.states import AggregateParticipant
+from trident_py.engine.threads import Threads
 from trident_py.errors import TridentError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -24,15 +25,18 @@ from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 
-
-@pytest.fixture
-def commits() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1, thread_name_prefix="commits") as executor:
-        yield executor
+WITHIN_SECS = 60
 
 
 @pytest.fixture
-def reads(commits: ThreadPoolExecutor) -> StateReads:
+def commits() -> Iterator[Threads]:
+    threads = Threads("commits")
+    yield threads
+    threads.close()
+
+
+@pytest.fixture
+def reads(commits: Threads) -> StateReads:
     made = StateReads("wordcount", {})
     made.open(commits)
     return made
@@ -50,9 +54,7 @@ def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
     assert reads.now(lambda _: 1) == 1
 
 
-def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(
-    reads: StateReads, commits: ThreadPoolExecutor
-) -> None:
+def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(reads: StateReads) -> None:
     reads.committing(7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
@@ -60,13 +62,13 @@ def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_do
         with pytest.raises(TimeoutError):
             reads.consistent(lambda _: pytest.fail("it was given up"), 0.01)
         assert not waiting.done()
-        commits.submit(reads.committed, 6).result()  # a run that a replay has gone through only in part
+        reads.now(lambda _: reads.committed(6))  # a run that a replay has gone through only in part
         assert not waiting.done()
-        commits.submit(reads.committed, 7).result()
+        reads.now(lambda _: reads.committed(7))
         assert waiting.result() == "answer"
 
 
-def test_t7_who_takes_longer_than_it_should_is_named(commits: ThreadPoolExecutor) -> None:
+def test_t7_who_takes_longer_than_it_should_is_named(commits: Threads) -> None:
     now = [100.0]
     thread = CommitThread(30.0, lambda: now[0])
     reads = StateReads("wordcount", {}, thread)
@@ -89,22 +91,40 @@ def test_t7_who_takes_longer_than_it_should_is_named(commits: ThreadPoolExecutor
         assert thread.late() == thread.warning() == said
         assert thread.warning() == ""  # it was said
         done.set()
-    commits.submit(int).result()  # when it has come to its end
+    reads.now(lambda _: None)  # when it has come to its end
     assert thread.late() == ""
 
 
-def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: ThreadPoolExecutor) -> None:
+def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: Threads) -> None:
     reads.committing(7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
         while not reads._waiting:
-            commits.submit(lambda: None).result()
-        commits.shutdown()
+            reads.now(lambda _: None)
+        commits.close()
         reads.close()
         with pytest.raises(TridentError, match="'wordcount' was stopped"):
             waiting.result()
     with pytest.raises(TridentError, match="'wordcount' was stopped"):
         reads.now(lambda _: 1)
+
+
+def test_t7_who_waits_for_a_read_that_does_not_return_is_told_when_the_topology_has_ended(reads: StateReads) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def stuck(_: object) -> None:
+        begun.set()
+        end.wait()
+
+    with ThreadPoolExecutor(2) as callers:
+        reading = callers.submit(reads.now, stuck)
+        assert begun.wait(WITHIN_SECS)
+        behind = callers.submit(reads.consistent, lambda _: "answer", None)
+        reads.close()
+        for waiting in (reading, behind):
+            with pytest.raises(TridentError, match="'wordcount' was stopped"):
+                waiting.result(WITHIN_SECS)
+        end.set()
 
 
 SQL = SQLiteState("s.db", table="s").for_fields(schema_of("word string"), schema_of("count bigint").fields[0])

@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Failed, FailureKind, Notice
 from coordinators.protocol import StreamId
+from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from tests.unit.trident_py.engine.test_streams import WITHIN_SECS, Nothing, Steps
 from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
@@ -101,7 +102,7 @@ class World:
         """The failed transactions, and the processed ones, of one with each of ``texts``."""
         for txid, text in enumerate(["0", *texts], 1):
             self.streams.emit_batch(TransactionAttempt(txid, 0), {"s": text}, 0, [1])
-        self.spout.emitting.submit(self.jobs.gate.put, None)
+        self.spout.emitting.submit(lambda: self.jobs.gate.put(None))
         failed: dict[int, FailureKind] = {}
         processed: set[int] = set()
         while len(failed) + len(processed) < len(texts) + 1:
@@ -140,6 +141,7 @@ def world() -> Iterator[World]:
         draw_edge=lambda: 1,
         post=posted.put,
         reads=StateReads("t", {}),
+        shutdown=Shutdown(patience=WITHIN_SECS),
         job_threads=1,
     )
     with closing(streams):

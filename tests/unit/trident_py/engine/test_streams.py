@@ -15,6 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.notices import Acked, Notice
 from coordinators.protocol import StreamId
+from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from trident_py.engine.bolt_executor import Processed
 from trident_py.engine.commit_thread import CommitThread
@@ -115,6 +116,7 @@ def world() -> Iterator[World]:
         draw_edge=lambda: 1,
         post=posted.put,
         reads=StateReads("t", {}, CommitThread(PATIENCE_SECS, lambda: steps.now[0])),
+        shutdown=Shutdown(patience=WITHIN_SECS),
         job_threads=1,
     )
     steps.streams = streams

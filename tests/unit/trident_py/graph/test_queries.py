@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
+from trident_py.engine.threads import Threads
 from trident_py.errors import RequestError, TopologyError, TridentError
 from trident_py.graph.queries import StateQuery, requests
 from trident_py.interfaces.collector import TridentCollector
@@ -212,14 +212,14 @@ def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_ste
     words = topology.new_drpc_stream("lengths").state_query(state, "args", MapGet(), "n int").peek(later.append)
     words.state_query(state, "args", MapGet(), "again int")
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
-    with ThreadPoolExecutor(1) as commits:
-        reads = StateReads("wordcount", {state.name: Slow()})
-        reads.open(commits)
-        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
-        with pytest.raises(TimeoutError):
-            asking.execute("lengths", "to be", 0.01)
-        given_up.set()
-        assert commits.submit(str, "committed").result() == "committed"
+    reads, commits = StateReads("wordcount", {state.name: Slow()}), Threads("commits")
+    reads.open(commits)
+    asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
+    with pytest.raises(TimeoutError):
+        asking.execute("lengths", "to be", 0.01)
+    given_up.set()
+    assert reads.now(lambda _: "committed") == "committed"
+    commits.close()
     assert later == []
 
 

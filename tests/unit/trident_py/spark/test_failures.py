@@ -40,7 +40,7 @@ def test_where_the_session_is_gone_the_topology_ends_whatever_was_raised(error: 
     assert found.kind is FailureKind.FATAL
     assert isinstance(found.cause, SparkLost)
     assert found.cause.__cause__ is error
-    assert str(found.cause).startswith("topology 't', attempt 1:0: the JVM behind the Spark session is gone")
+    assert str(found.cause).startswith("topology 't', attempt 1:0: the Spark session is gone")
 
 
 def test_where_the_session_does_not_answer_in_time_nobody_is_to_blame() -> None:

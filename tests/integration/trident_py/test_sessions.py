@@ -1,0 +1,77 @@
+"""Whose Spark session a topology runs in, and when that ends. In a process of its own: sessions are of the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+WITHIN_SECS = 300
+PROGRAM = """
+import sys, threading
+from pyspark.sql import SparkSession
+from trident_py import *
+
+def topology(name, spout):
+    made = TridentTopology(name)
+    made.new_stream("words", spout).group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    return made
+
+class Stuck(ITridentSpout):
+    output_schema = "n bigint"
+    def get_coordinator(self, tx_state_id, conf, context):
+        class Ready(BatchCoordinator):
+            def is_ready(self, txid): return True
+            def initialize_transaction(self, txid, prev_metadata, curr_metadata): return txid
+        return Ready()
+    def get_emitter(self, tx_state_id, conf, context):
+        class Blocked(Emitter):
+            def emit_batch(self, attempt, metadata, collector): emitting.set(); threading.Event().wait()
+        return Blocked()
+
+emitting = threading.Event()
+config = TridentConfig(state_dir=sys.argv[1], session_timeout=3)
+stuck = TridentTopology("stuck")
+stuck.new_stream("numbers", Stuck())
+query = stuck.start(config)
+spout = FeederBatchSpout("word string")
+second = topology("second", spout).start(config)
+assert emitting.wait(120)
+query.stop(drain=False)  # it doesn't wait for the emitter, and leaves the session to the second
+assert "in emit_batch" in query.status["message"], query.status
+spout.feed([("a",)], timeout=120)
+assert second.is_active and list(active()) == ["second"]
+
+SparkSession.getActiveSession().stop()  # by a user who takes it for his own
+try:
+    second.await_termination(120)
+except SparkLost as error:
+    assert "the Spark session is gone" in str(error), error
+else:
+    raise AssertionError("it went on")
+
+spout = FeederBatchSpout("word string")
+third = topology("second", spout).start(config)  # in a new session
+spout.feed([("b",)], timeout=120)
+assert third.last_progress["txid"] == 2
+# Neither this topology nor the emitter's thread keeps the process from ending.
+"""
+
+
+def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_user_code_holds_up_an_end(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py", tmp_path / "state"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_SECS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "gives up leadership and waits no longer for thread 'trident-numbers-emitter'" in done.stderr

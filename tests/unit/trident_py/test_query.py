@@ -1,0 +1,88 @@
+"""What a handle says about its topology, and which topologies a process has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+import trident_py
+from coordinators.errors import TridentError
+from coordinators.loop import DriverLoop, Inbox
+from coordinators.notices import Broken
+from coordinators.zookeeper.candidate import Candidate
+from tests.unit.coordinators.world import Numbers, World
+from trident_py.engine.progress import Progress
+from trident_py.engine.requests import Requests
+from trident_py.query import TridentQuery, started
+
+WITHIN_SECS = 60
+
+
+@pytest.fixture
+def closing() -> Iterator[Event]:
+    """The end of a topology waits for it."""
+    event = Event()
+    event.set()
+    yield event
+    event.set()
+
+
+def running(name: str, closing: Event, requests: Requests | None = None) -> TridentQuery:
+    """A topology over an in-memory world with nothing to do."""
+    world, inbox = World(spouts={"lines": Numbers(upto=0)}), Inbox()
+    world.start()
+
+    def close(_: BaseException | None) -> None:
+        closing.wait(WITHIN_SECS)
+
+    loop = DriverLoop(name, inbox, close, world.driver)
+    loop.start()
+    query = TridentQuery(name, loop, Progress(name), Candidate(name), requests or Requests(name, {}))
+    return started(query)
+
+
+def test_active_lists_by_name_what_runs_in_this_process(closing: Event) -> None:
+    first, second = running("first", closing), running("second", closing)
+    assert trident_py.active() == {"first": first, "second": second}
+    first.stop()
+    assert trident_py.active() == {"second": second}
+    second.stop()
+    assert trident_py.active() == {}
+
+
+def test_a_handle_is_shown_in_one_line(closing: Event) -> None:
+    query = running("wc", closing)
+    while query._loop.leads_since is None:  # until its first turn
+        query._loop.ended.wait(0.001)
+    pattern = r"<TridentQuery wc: (processing|waiting for data), 0 transactions committed, leads since \d\d:\d\d:\d\d>"
+    assert re.fullmatch(pattern, repr(query))
+    query.stop()
+    assert repr(query) == "<TridentQuery wc: stopped, 0 transactions committed>"
+
+
+def test_what_was_left_behind_is_told_by_the_status(closing: Event) -> None:
+    query = running("wc", closing)
+    query._loop.shutdown.left_behind = ["'trident-lines-emitter' in emit_batch, app.py, line 3"]
+    query.stop()
+    assert (
+        query.status["message"] == "stopped; left behind: thread 'trident-lines-emitter' in emit_batch, app.py, line 3"
+    )
+
+
+def test_who_waits_is_told_when_the_topology_has_ended_and_not_before(closing: Event) -> None:
+    query = running("wc", closing)
+    closing.clear()
+    query._loop.inbox.post(Broken(TridentError("enough")))
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(query.process_all_available)
+        with pytest.raises(TimeoutError, match="'wc' was still busy"):
+            query.process_all_available(timeout=0.01)
+        assert not waiting.done()
+        closing.set()
+        with pytest.raises(TridentError, match="enough"):
+            waiting.result(WITHIN_SECS)
+        assert not query.is_active

@@ -1,0 +1,88 @@
+"""Threads that run user code: started when there is work for them, and waited for only as long as one likes.
+
+They are daemons, other than those of ``concurrent.futures``: code that never returns doesn't keep the process alive.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from attrs import define, field
+
+STANDARD_LIBRARY = os.path.dirname(threading.__file__)
+
+
+@define(eq=False)
+class Threads:
+    """Up to ``count`` threads that take calls in the order in which these are submitted.
+
+    Attributes:
+        name: that of the threads, with a number behind it where there may be several.
+        count: how many there are at most.
+    """
+
+    name: str
+    count: int = 1
+    _calls: SimpleQueue[Callable[[], object] | None] = field(factory=SimpleQueue, init=False)
+    _threads: list[threading.Thread] = field(factory=list, init=False)
+    _idle: int = field(default=0, init=False)
+    _is_open: bool = field(default=True, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def submit(self, call: Callable[[], object]) -> bool:
+        """Have a thread make ``call``, which raises nothing; False if no thread takes calls any more."""
+        with self._lock:
+            if self._is_open:
+                self._calls.put(call)
+                self._start_one_if_needed()
+            return self._is_open
+
+    def close(self) -> None:
+        """Take no more calls; those submitted before are still made."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                for _ in self._threads:
+                    self._calls.put(None)
+
+    def wait(self, until: float) -> bool:
+        """Whether all threads have ended, as they do after `close`; waits for that until this monotonic moment."""
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not self._living()
+
+    def busy(self) -> list[str]:
+        """The threads that have not ended, each with the place in the code where it is."""
+        return [f"{thread.name!r}{_place(thread)}" for thread in self._living()]
+
+    def _start_one_if_needed(self) -> None:
+        if self._idle:
+            self._idle -= 1
+        elif len(self._threads) < self.count:
+            name = self.name if self.count == 1 else f"{self.name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self) -> None:
+        while call := self._calls.get():
+            call()
+            del call  # and with it the batch it is about
+            with self._lock:
+                self._idle += 1
+
+    def _living(self) -> list[threading.Thread]:
+        return [thread for thread in self._threads if thread.is_alive()]
+
+
+def _place(thread: threading.Thread) -> str:
+    """Where ``thread`` is, without what it called of the standard library."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, and there is no other
+    frames = [each for each in traceback.extract_stack(frame) if not each.filename.startswith(STANDARD_LIBRARY)]
+    return f" in {frames[-1].name}, {frames[-1].filename}, line {frames[-1].lineno}" if frame and frames else ""
