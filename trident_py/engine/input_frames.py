@@ -17,6 +17,7 @@ from trident_py.errors import SpoutError
 from trident_py.rows.schema import arrow_schema, shown
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
+from trident_py.spark.resources import StageResources
 from trident_py.spark.workers import Settling
 from trident_py.worker.failures import Stage, by_spout, by_user_code, judged, telling
 
@@ -96,14 +97,21 @@ def _unpacked(packed: bytes) -> Iterator[pa.RecordBatch]:
         yield from stream
 
 
-def _read(session: SparkSession, task: ReadingTask, target: StructType, reports: Reports | None) -> DataFrame:
+def _read(
+    session: SparkSession,
+    task: ReadingTask,
+    target: StructType,
+    reports: Reports | None,
+    resources: StageResources | None = None,
+) -> DataFrame:
     count = len(task.part.extents)
     numbers = session.range(0, count, 1, count)
+    profile = resources.profile(session) if resources else None
     stage = Settling(telling(task, by_spout))
     if reports is None:
-        return numbers.mapInArrow(stage, target)
+        return numbers.mapInArrow(stage, target, profile=profile)
     hidden = StructType([*_nullable(target), StructField(REPORT, StringType())])
-    return reports.observe_tasks(numbers.mapInArrow(stage, hidden), task.part)
+    return reports.observe_tasks(numbers.mapInArrow(stage, hidden, profile=profile), task.part)
 
 
 def _nullable(schema: StructType) -> list[StructField]:
@@ -123,9 +131,9 @@ class ReadBatch(Unread):
         """The rows."""
         return _read(self.session, self._task(None, self.schema), self.schema, self.reports)
 
-    def staged(self, stage: Stage, target: StructType) -> DataFrame:
-        """What ``stage`` makes of them."""
-        return _read(self.session, self._task(stage, target), target, self.reports)
+    def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
+        """What ``stage`` makes of them, in tasks that have ``resources``."""
+        return _read(self.session, self._task(stage, target), target, self.reports, resources)
 
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:
         edges = tuple(self.reports.edges) if self.reports else None

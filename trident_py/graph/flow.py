@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
 from trident_py.spark.frames import Unread, column, map_batches
+from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
 from trident_py.worker.pipeline import NO_ROW, RowPipeline
 from trident_py.worker.steps import ProjectStep, Step
@@ -61,6 +62,11 @@ class Flow:
         """What ``stage``, which runs the waiting operations too, makes of each partition."""
         return Flow(self._mapped(stage, schema), RowPipeline(schema), is_parted=self.is_parted)
 
+    def resourced(self, needed: StageResources) -> Flow:
+        """The waiting operations as a stage of their own, whose tasks have what is ``needed``."""
+        mapped = self._mapped(self.rows, self.schema, needed)
+        return Flow(mapped, RowPipeline(self.schema), is_parted=self.is_parted)
+
     def marked(self) -> Flow:
         """With a row that is none, in a partition of its own: without one, Spark runs no task over an empty batch."""
         frame, schema = self.native(), self.schema
@@ -73,11 +79,11 @@ class Flow:
         marked = self.marked()
         return evolve(marked, given=change(marked.frame), is_parted=True)
 
-    def _mapped(self, stage: Stage, schema: StructType) -> DataFrame:
+    def _mapped(self, stage: Stage, schema: StructType, needed: StageResources | None = None) -> DataFrame:
         if isinstance(self.given, Unread):
-            return self.given.staged(stage, schema)
+            return self.given.staged(stage, schema, needed)
         names = [*self.rows.source.names, *([NO_ROW] if self.is_marked else [])]
-        return map_batches(self.given, names, stage, schema)
+        return map_batches(self.given, names, stage, schema, needed)
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
         """What Spark itself makes of it."""

@@ -14,6 +14,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, Operation
+from trident_py.graph.resources import Resources
 from trident_py.graph.rowwise import ColumnFilter, RowOperation, Transform
 from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
@@ -112,7 +113,7 @@ def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
     return ParallelismHint(title, partitions)
 
 
-_KEEP_PARTITIONS = RowOperation | ColumnFilter | Transform | ParallelismHint
+_KEEP_PARTITIONS = RowOperation | ColumnFilter | Transform | ParallelismHint | Resources
 
 
 def is_placed(node: Node) -> bool:

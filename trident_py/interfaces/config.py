@@ -199,7 +199,7 @@ _INSTEAD: dict[str, str] = {
     "topology.max.task.parallelism": "parallelism_hint says how many partitions there are",
     "topology.tick.tuple.freq.secs": "nothing ticks in tasks; leave the key out",
     "topology.spout.wait.strategy": "the driver waits for events; leave the key out",
-    "topology.component.": "Spark gives out memory and cores: spark.executor.memory, spark.task.cpus",
+    "topology.component.": "Spark gives out resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
     "drpc.": "requests need no servers: TridentQuery.execute, which takes a timeout",
     "topology.transactional.id": "the topology's name is the key of what is stored",
 }

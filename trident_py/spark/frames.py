@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import arrow_schema
+from trident_py.spark.resources import StageResources
 from trident_py.spark.workers import Settling
 from trident_py.worker.failures import Stage, telling
 
@@ -24,8 +25,8 @@ class Unread(ABC):
         """The rows."""
 
     @abstractmethod
-    def staged(self, stage: Stage, target: StructType) -> DataFrame:
-        """What ``stage`` makes of them, where they are read."""
+    def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
+        """What ``stage`` makes of them, where they are read, in tasks that have ``resources``."""
 
 
 _PLAIN = re.compile(r"[^.`]+")
@@ -36,13 +37,17 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def map_batches(frame: DataFrame, names: Sequence[str], stage: Stage, target: StructType) -> DataFrame:
+def map_batches(
+    frame: DataFrame, names: Sequence[str], stage: Stage, target: StructType, resources: StageResources | None = None
+) -> DataFrame:
     """``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
 
     PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
     """
     plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
-    return (frame if plain == list(names) else frame.toDF(*plain)).mapInArrow(Settling(telling(stage)), target)
+    given = frame if plain == list(names) else frame.toDF(*plain)
+    profile = resources.profile(frame.sparkSession) if resources else None
+    return given.mapInArrow(Settling(telling(stage)), target, profile=profile)
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

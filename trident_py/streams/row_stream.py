@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, Operation
 from trident_py.graph.partitioning import Partitioning, Repartition, parallelism_hint
+from trident_py.graph.resources import resources_of
 from trident_py.graph.rowwise import (
     ColumnFilter,
     RowOperation,
@@ -166,6 +167,23 @@ class RowStream:
         """
         with self._declaring("parallelism_hint", partitions) as title:
             return self._next(parallelism_hint(title, partitions))
+
+    def resources(self, *, cpus: int | None = None, memory: str | None = None, gpus: float | None = None) -> Self:
+        """What the Python operations in front of it need, back to the last shuffle or `resources` (Storm S3).
+
+        They run in a Spark stage with a ``ResourceProfile`` of its own, on Standalone, YARN or Kubernetes; so does what
+        Spark puts behind them into that stage. In local mode it changes nothing, and a warning says so. Batches of such
+        a stream share no jobs.
+
+        Args:
+            cpus: cores of each task.
+            memory: of each executor that runs these tasks, as ``"4g"``: needs ``spark.dynamicAllocation.enabled``.
+            gpus: of each task: a whole number, or a share up to 0.5.
+        """
+        wanted = {"cpus": cpus, "memory": memory, "gpus": gpus}
+        given = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None)
+        with self._graph.declaring(f"resources({given})") as title:
+            return self._next(resources_of(title, cpus, memory, gpus))
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
+from trident_py.errors import TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import Aggregator, GroupedMultiReducer, MultiReducer
@@ -376,6 +377,14 @@ def test_s22_min_by_and_max_by_compare_several_fields_one_after_the_other(batch:
     assert batch(lambda s: s.min_by(["n", "word"]), given) == [("a", 1)]
     assert batch(lambda s: s.max_by(["n", "word"]), given) == [("b", 2)]
     assert batch(lambda s: s.max_by(["word", "n"], key=lambda row: (-ord(row.word), row.n)), given) == [("a", 2)]
+
+
+def test_s3_in_local_mode_resources_change_nothing_and_without_python_in_front_they_are_an_error(batch: Batch) -> None:
+    given = ("n int", [(1,), (2,)])
+    doubled = batch(lambda s: s.map(lambda row: (2 * row.n,), "n int").resources(cpus=2, memory="1g"), given)
+    assert sorted(doubled) == [(2,), (4,)]
+    with pytest.raises(TopologyError, match="no Python operation is in front of it"):
+        batch(lambda s: s.resources(cpus=2), given)
 
 
 def test_s22_min_by_finds_fields_with_odd_names_and_rows_with_maps(batch: Batch) -> None:

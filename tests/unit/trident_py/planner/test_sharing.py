@@ -71,6 +71,7 @@ ALONE = {
         .aggregate(Rows(), "rows bigint", in_fields=["n"])
         .partition_persist(MemoryMapState.factory(), Append(), ["rows"])
     ),
+    "in tasks of its own": lambda words: counted(words.map(lambda row: row, "word string, n int").resources(cpus=2)),
     "every row everywhere": lambda words: counted(words.broadcast()),
 }
 TOGETHER = {
