@@ -65,7 +65,9 @@ def states_of(
     """
     written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     states = {each.name: each.state for each in written}
-    states |= {static.name: _made(static.factory, config, metrics) for static in static_states(graph)}
+    for static in static_states(graph):
+        with graph.declaring(static.title):
+            states[static.name] = _made(static.factory, config, metrics)
     for name, part in [(name, part) for name, state in states.items() for part in parts_of(state)]:
         with graph.declaring(f"state {name!r}"):
             if not isinstance(part, State):

@@ -113,6 +113,13 @@ def test_t9_a_file_that_is_not_there_is_missed_and_not_made(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+def test_t9_what_is_missed_at_the_start_is_said_with_the_topology_and_the_declaration(tmp_path: Path) -> None:
+    topology = TridentTopology("asking")
+    topology.new_static_state(SQLiteState(tmp_path / "gone.db", table="counts"))
+    with pytest.raises(StateError, match=r"^topology 'asking', new_static_state\(.*\): table 'counts' of .*: no"):
+        states_of([], topology._graph, TridentConfig(), Metrics())
+
+
 def test_t9_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database, but a text of some length" * 50)
     with pytest.raises(StateError, match="it is not a SQLite database"):
