@@ -25,6 +25,7 @@ from trident_py.states.fenced import EXACT_DECIMALS
 from trident_py.states.keys import UNGROUPED, encode_key
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
+from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import prepared
 from trident_py.worker.steps import Values
 
@@ -78,15 +79,12 @@ class WindowUpdater:
     def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
         fold, make = self.part.fold(trigger, self.title), row_class(self.seen)._make
         views = (make([row[name] for name in self.seen]) for row in rows)
-        try:
-            with localcontext(EXACT_DECIMALS):
-                value = fold.first(next(views))
-                for view in views:
-                    value = fold.following(value, view)
-                return fold.results(value)
-        except Exception as error:
-            error.add_note(f"in {self.title}, over the {len(rows)} rows of window {trigger}")
-            raise
+        place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
+        with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
+            value = fold.first(next(views))
+            for view in views:
+                value = fold.following(value, view)
+            return fold.results(value)
 
 
 @frozen(kw_only=True)

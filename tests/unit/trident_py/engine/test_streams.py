@@ -13,7 +13,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.notices import Acked, Notice
+from coordinators.notices import Acked, Failed, FailureKind, Notice
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
@@ -42,6 +42,8 @@ class Numbers(Emitter[int]):
     """Emits as many rows as the metadata says."""
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        if metadata < 0:
+            raise SystemExit(metadata)
         collector.emit_arrow(pa.table({"n": list(range(metadata))}))
 
 
@@ -62,6 +64,7 @@ class Steps(Participant):
     takes_runs: bool = True
     taken: list[list[int]] = field(factory=list)
     alive: list[set[int]] = field(factory=list)
+    breaks: int = 0
     streams: TopologyStreams | None = None
 
     def prepare(self, tx: SinkTransaction, frame: Any, collect: Any) -> None:
@@ -71,6 +74,8 @@ class Steps(Participant):
 
     def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
         assert self.streams
+        if run[0][0].key.txid == self.breaks:
+            raise KeyboardInterrupt
         self.now[0] += SECS
         self.taken.append([tx.key.txid for tx, _ in run])
         self.alive.append({attempt.txid for attempt, stream in self.streams.alive() if stream is StreamId.COMMIT})
@@ -151,3 +156,22 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
         f"and whoever asks states, wait for it"
         for part in taken
     ]
+
+
+def test_user_code_that_wants_to_end_python_fails_its_attempt(world: World) -> None:
+    world.steps.breaks = 2
+    for txid, rows in enumerate([-1, 1, 1], 1):
+        world.streams.emit_batch(TransactionAttempt(txid, 0), {"s": rows}, 0, [1])
+    (failed,) = [notice for notice in _posted(world, 5) if isinstance(notice, Failed)]
+    assert (failed.attempt.txid, failed.kind, type(failed.cause)) == (1, FailureKind.USER_CODE, SystemExit)
+    world.streams.emit_commit({TransactionAttempt(2, 0): [1]})
+    world.streams.emit_commit({TransactionAttempt(3, 0): [1]})
+    interrupted, acked = _posted(world, 2)
+    assert isinstance(interrupted, Failed)
+    assert (interrupted.attempt.txid, type(interrupted.cause)) == (2, KeyboardInterrupt)
+    assert isinstance(acked, Acked)
+    assert world.steps.taken == [[3]]
+
+
+def _posted(world: World, count: int) -> list[Notice]:
+    return [world.posted.get(timeout=WITHIN_SECS) for _ in range(count)]
