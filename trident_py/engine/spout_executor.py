@@ -19,7 +19,7 @@ from trident_py.engine.emitted import EmittedBatch, Extents, Noted
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
-from trident_py.spouts.arrow_collector import ArrowCollector
+from trident_py.spouts.arrow_collector import ArrowCollector, shortened
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,8 @@ class TridentSpoutExecutor:
     def emit_batch(self, attempt: TransactionAttempt, metadata: Json) -> EmittedBatch:
         """``$batch``: have the emitter emit, and give what it did."""
         noting = isinstance(self.emitter, LearningEmitter)
-        collector = SpoutCollector(self._where(attempt), self.schema, self.metrics, noting)
+        where = f"{self._where(attempt)}, definition {shortened(metadata)}"
+        collector = SpoutCollector(where, self.schema, self.metrics, noting)
         self.emitter.emit_batch(attempt, json_copy(metadata), collector)
         batch = collector.collected()
         self._emitted[attempt.txid] = attempt

@@ -13,6 +13,14 @@ from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.rows.schema import arrow_schema, arrow_table
 
+SHOWN_CHARS_MAX = 300
+
+
+def shortened(value: object) -> str:
+    """``value`` for a message."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
+
 
 @define
 class ArrowCollector(TridentCollector):
@@ -60,5 +68,17 @@ class ArrowCollector(TridentCollector):
         try:
             self._parts.append(arrow_table(self._rows, self.schema))
         except (TypeError, ValueError) as error:
-            raise SpoutError(f"{self.where}: emitted a value that is not of its field's type: {error}") from error
+            raise SpoutError(
+                f"{self.where}{self._culprit()}: emitted a value that is not of its field's type: {error}"
+            ) from error
         self._rows = []
+
+    def _culprit(self) -> str:
+        """Which row it is, counted over all that was emitted row by row or as Arrow data."""
+        before = sum(part.num_rows for part in self._parts if isinstance(part, pa.Table))
+        for number, row in enumerate(self._rows, before + 1):
+            try:
+                arrow_table([row], self.schema)
+            except (TypeError, ValueError):
+                return f", row {number} of the batch, {shortened(tuple(row))}"
+        return ""

@@ -1,41 +1,48 @@
+"""What an emitter of the driver emits wrongly, told so that it can be found."""
+
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.errors import FailedException
+from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.spouts import CommitterEmitter
+from trident_py.interfaces.spouts import Emitter
 from trident_py.rows.schema import schema_of
+from trident_py.spouts.arrow_collector import SHOWN_CHARS_MAX
 
 
-@define
-class Numbers(CommitterEmitter[int]):
-    commits: list[TransactionAttempt] = field(factory=list)
+class Orders(Emitter[list[int]]):
+    """Emits the orders from one number to another; that with the number 2345 is wrong."""
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Any, collector: TridentCollector) -> None:
-        collector.emit((metadata,))
-
-    def commit(self, attempt: TransactionAttempt) -> None:
-        self.commits.append(attempt)
+    def emit_batch(self, attempt: TransactionAttempt, metadata: list[int], collector: TridentCollector) -> None:
+        for number in range(*metadata):
+            collector.emit((number, f"s{number}", "three" if number == 2345 else number))
 
 
-def test_a_commit_of_another_attempt_than_the_emitted_one_fails() -> None:
-    emitter = Numbers()
-    executor = TridentSpoutExecutor("t", "s", schema_of("n bigint"), emitter, Metrics())
-    older, newer = TransactionAttempt(1, 0), TransactionAttempt(1, 1)
-    executor.emit_batch(older, 7)
-    executor.emit_batch(newer, 7)
-    for attempt in (older, TransactionAttempt(2, 0)):
-        with pytest.raises(FailedException, match=f"different transaction attempt: {attempt}"):
-            executor.commit(attempt)
-    executor.commit(newer)
-    assert emitter.commits == [newer]
-    executor.success(newer)
-    with pytest.raises(FailedException):
-        executor.commit(newer)
+def executor() -> TridentSpoutExecutor:
+    return TridentSpoutExecutor("shop", "orders", schema_of("id int, sku string, qty int"), Orders(), Metrics())
+
+
+def test_a_value_of_another_type_is_told_with_its_row_and_the_definition_of_its_batch() -> None:
+    with pytest.raises(SpoutError) as raised:
+        executor().emit_batch(TransactionAttempt(5, 0), [2000, 2500])
+    told = str(raised.value)
+    assert (
+        "spout 'orders', attempt 5:0, definition [2000, 2500], row 346 of the batch, (2345, 's2345', 'three')" in told
+    )
+    assert "'qty'" in told
+
+
+def test_a_long_row_is_shown_in_part() -> None:
+    class Long(Orders):
+        def emit_batch(self, attempt: TransactionAttempt, metadata: list[int], collector: TridentCollector) -> None:
+            collector.emit((1, "x" * 10**6, "three"))
+
+    spout = executor()
+    spout.emitter = Long()
+    with pytest.raises(SpoutError) as raised:
+        spout.emit_batch(TransactionAttempt(1, 0), [0, 1])
+    assert len(str(raised.value)) < 3 * SHOWN_CHARS_MAX
