@@ -80,6 +80,8 @@ class Explorer:
             pins=scope.learns or not scope.exact,
             shares=scope.shares,
             splits=scope.splits,
+            large_rows=scope.large_rows,
+            added=Source("added", True, 1) if scope.adds else None,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

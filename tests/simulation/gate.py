@@ -46,6 +46,23 @@ SCOPES = {
         Scope("shared: a crash at any step", {"crash at a step": 1}, **THREE),
         Scope("shared: a store that can't undo, and a crash", {"crash at a step": 1}, stores=(COMPARE,), **THREE),
         Scope("shared: a commit that lands late", {**LATE}, **THREE),
+        Scope(
+            "shared, in steps: a late turn, and a crash",
+            {"crash at a step": 1},
+            large_rows=1,
+            gathers=True,
+            processes=1,
+            **THREE,
+        ),
+        Scope("shared: a source more, and a crash", {"crash at a step": 1}, adds=True, processes=1, **THREE),
+        Scope(
+            "shared: two stores, a source more, and a kill",
+            {"kill": 1},
+            adds=True,
+            processes=1,
+            stores=(UNDO, UNDO),
+            **THREE,
+        ),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(UNDO, COMPARE)),
     )
 }
@@ -69,6 +86,9 @@ GATE = {
     "runs in order": "shared: a crash at any step",
     "rows apart": "shared: a crash at any step",
     "known members": "shared: a crash at any step",
+    "known groups": "shared, in steps: a late turn, and a crash",
+    "closed at a takeover": "shared: a source more, and a crash",
+    "torn as declared": "shared: two stores, a source more, and a kill",
     "unknown is not done": "a commit that lands late, and a silence",
     "kept times": "a crash at any step",
 }

@@ -27,6 +27,7 @@ def key_of(world: World) -> Any:
         tuple(sorted(choices_of(world).budgets.items())),
         _server(world),
         tuple(_store(store) for store in world.stores.values()),
+        world.added is None,
         tuple((s.available, s.succeeded, tuple(map(str, s.extents.items()))) for s in world.sources.values()),
         tuple(_process(world, process) for process in world.processes),
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
@@ -153,7 +154,13 @@ def _plane(process: Process) -> Any:
             sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())
         ),
         tuple(
-            (str([(str(w.attempt), w.cancelled) for w in c.works]), str(list(c.edges.values())), tuple(c.stores))
+            (
+                str([(str(w.attempt), w.cancelled) for w in (*c.works, *c.waiting)]),
+                len(c.works),
+                str(list(c.edges.values())),
+                tuple(c.stores),
+                c.group_first,
+            )
             for c in plane.commits
         ),
         str([(branch, [str(w.attempt) for w in works]) for branch, works in sorted(plane.gathered.items())]),

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import evolve
+from attrs import define, evolve
 
 from coordinators.acker import Acker, Completed, Outcome
+from coordinators.attempt import CommitToken
 from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
+from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
-from coordinators.takeover import Moved, recover
+from coordinators.takeover import Adopt, Moved, recover
 from coordinators.transaction_time import TransactionTimes
 from coordinators.zookeeper.record_requests import RecordRequests, requests_for
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
@@ -157,6 +159,25 @@ class GoingByTheClock(TransactionTimes):
         return super().start(now, wall)
 
 
+@define
+class ByStep:
+    """A state that is believed to be ahead only where the last step of its commits began at the record."""
+
+    state: Any
+    records: ZooKeeperRecordStore
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+    def recover(self, topology: Any, epoch: int) -> CommitToken | None:
+        token: CommitToken | None = self.state.recover(topology, epoch)
+        record = self.records.read()
+        current = record.current_txid if record else 1
+        if token and token.txid > current and (self.state.store.fence.run_first or token.txid) > current:
+            raise StateError(f"{self.state.name} has {token}, the record is only at {current}")
+        return token
+
+
 DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
@@ -183,14 +204,23 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.phases.acker = Trusting()
 
 
-def recovered(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any], *, moved: Moved) -> CoordinatorRecord:
+def recovered(
+    rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any], *, moved: Moved, adopt: Adopt
+) -> CoordinatorRecord:
     """`recover`, or what is left of it without a rule."""
     if not rules.has("blobs first") and isinstance(store, SplittingRecordStore):
         store.__class__ = HeadFirst
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
     if rules.has("reconciliation"):
-        return recover(store, states, moved=moved)
+        closes, tells = rules.has("closed at a takeover"), rules.has("torn as declared")
+        return recover(
+            store,
+            states if rules.has("known groups") else [ByStep(state, store) for state in states],
+            has_committer_spouts=not closes,
+            moved=moved,
+            adopt=lambda record, torn: adopt(record, torn if closes and tells else None),
+        )
     for state in states:
         state.recover(store.identity, store.epoch)
     return recover(store, [])

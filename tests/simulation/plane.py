@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
@@ -49,16 +50,32 @@ class Work:
 
 @define
 class Commit:
-    """A run of attempts being committed, store by store; the edges are those that are left."""
+    """A group of attempts being committed, step by step, each store by store.
 
-    works: list[Work]
+    Attributes:
+        group_first: the first transaction of the group, for those who are told.
+        waiting: those that no step has had yet.
+        edges: those that are left.
+        works: the attempts of this step.
+        stores: that this step still has to go to.
+    """
+
+    group_first: int | None
+    waiting: list[Work]
     edges: dict[TransactionAttempt, list[int]]
-    stores: list[str]
+    works: list[Work] = field(factory=list)
+    stores: list[str] = field(factory=list)
 
     @property
     def attempt(self) -> TransactionAttempt:
-        """The first of the run."""
+        """The first of this step."""
         return self.works[0].attempt
+
+    def begin_step(self, stores: Sequence[str], large_rows: int) -> None:
+        """The next step: small transactions together, or a large one alone."""
+        small = list(takewhile(lambda work: len(_given(work)) < large_rows, self.waiting))
+        self.works, self.stores = small or self.waiting[:1], list(stores)
+        del self.waiting[: len(self.works)]
 
 
 @define(eq=False)
@@ -95,14 +112,18 @@ class Plane:
     def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """One after the other, on the thread for commits; in one step of each store."""
         self.process.may_crash("before emit_commit")
-        works, names = [self.works[attempt] for attempt in run], list(self.process.world.stores)
+        world = self.process.world
+        works, names = [self.works[attempt] for attempt in run], list(world.stores)
         for work in works:
             if set(names) - work.prepared:
                 unprepared = set(names) - work.prepared
                 raise Violation("S10", f"{work.attempt} commits although {unprepared} have not prepared it")
-        if not self.process.world.has("runs in order"):
+        group_first = works[0].attempt.txid if world.has("known groups") else None
+        if not world.has("runs in order"):
             works.reverse()
-        self.commits.append(Commit(works, {attempt: list(edges) for attempt, edges in run.items()}, names))
+        commit = Commit(group_first, works, {attempt: list(edges) for attempt, edges in run.items()})
+        commit.begin_step(names, world.large_rows)
+        self.commits.append(commit)
         if len(self.commits) == 1:
             self.process.post("commit", COMMIT_SECS)
 
@@ -254,7 +275,7 @@ class Plane:
         for work in commit.works:
             for name, extents in work.extents.items():
                 self.process.world.sources[name].committing(work.attempt.txid, extents)
-        run = tuple(self.transaction(work.attempt) for work in commit.works)
+        run = tuple(evolve(self.transaction(work.attempt), group_first=commit.group_first) for work in commit.works)
         self.process.world.send_commit(self.process, commit.stores[0], run)
 
     def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
@@ -266,8 +287,10 @@ class Plane:
             return
         commit = self.commits[0]
         commit.stores.pop(0)
-        for member, edges in commit.edges.items():
-            self.process.deliver(Acked(member, StreamId.COMMIT, edges.pop(0)))
+        for work in commit.works:
+            self.process.deliver(Acked(work.attempt, StreamId.COMMIT, commit.edges[work.attempt].pop(0)))
+        if not commit.stores and commit.waiting:
+            commit.begin_step(list(self.process.world.stores), self.process.world.large_rows)
         if commit.stores:
             self.process.post("commit", COMMIT_SECS)
         else:

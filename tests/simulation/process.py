@@ -16,6 +16,7 @@ from coordinators.notices import Notice, NotReady
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.takeover import Torn
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper import leadership
 from coordinators.zookeeper.candidate import Candidate
@@ -64,6 +65,7 @@ class Process:
         life: counts starts; what was under way in an earlier life is gone.
         is_paused: SIGSTOP: nothing happens in it, and its session isn't renewed.
         is_cut: no packet comes from or to ZooKeeper.
+        is_next: whether its last takeover was one that the next version may make.
         errors: what ended its lives, by name.
     """
 
@@ -81,6 +83,7 @@ class Process:
     coordinators: dict[str, TridentSpoutCoordinator] = field(factory=dict)
     emitters: dict[str, PartitionTasksEmitter] = field(factory=dict)
     inbox: list[Notice] = field(factory=list)
+    is_next: bool = False
     next_edge: int = 1
     turns: int = 0
     errors: list[str] = field(factory=list)
@@ -159,11 +162,14 @@ class Process:
             self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
             if self.world.splits:
                 self.record_store.__class__ = SplittingRecordStore
-            record = recovered(self.world.rules, self.record_store, self._recoverables(), moved=self._moved)
+            record = recovered(
+                self.world.rules, self.record_store, self._recoverables(), moved=self._moved, adopt=self._adopt
+            )
         except (StillLed, StoreBusyException):
             self.world.timer(self, "lead", STANDBY_SECS)
             return
         self.world.oracle.took_over(self)
+        self._add_source(record)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
         self._make_spouts(record)
         self.driver = CoordinatorDriver(
@@ -200,6 +206,18 @@ class Process:
     def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:
         source = self.world.sources[spout]
         return halves(self.world, source)[1].moved(definition) if source.learns else {}
+
+    def _adopt(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        self.is_next = bool(record.seq) and not torn
+        return record
+
+    def _add_source(self, record: CoordinatorRecord) -> None:
+        """The next version of the topology leads from here on, if it may, and nobody leads by the one before."""
+        world = self.world
+        if world.added and self.is_next and not any(process.driver for process in world.processes):
+            world.say(f"{self.name} has the source {world.added.name!r}, too")
+            world.added.succeeded = record.current_txid - 1
+            world.sources[world.added.name], world.added = world.added, None
 
     def _recoverables(self) -> list[Any]:
         return [Recovering(self, store) for store in self.world.stores.values()]

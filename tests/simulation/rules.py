@@ -42,6 +42,9 @@ RULES = {
     "rows apart": "what transactions that share a job make stays apart",
     "known members": "a store knows the members of its last run, and skips one that comes again",
     "kept times": "a transaction keeps its time over replays and takeovers, and no later one has an earlier time",
+    "known groups": "each step of a group knows where the group began, and a takeover how far its steps may have come",
+    "closed at a takeover": "what all states have never comes again",
+    "torn as declared": "what only some states have is replayed by the plan that it was made by",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -12,7 +12,7 @@ from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
 from tests.simulation.process import RESTART_SECS, Process
 from tests.simulation.rules import Rules, Violation
-from tests.simulation.sources import Source
+from tests.simulation.sources import BATCH_ROWS, Source
 from tests.simulation.stores import Store, StoreKind
 from tests.simulation.world import World
 from tests.simulation.zookeeper import SESSION_SECS
@@ -62,6 +62,8 @@ def world_of(dice: Dice, rules: Rules) -> World:
         pins=not all(exact) or any(learns) or any(store.kind is StoreKind.UNFENCED for store in stores),
         shares=random.Random(f"{dice.seed} shares").random() < 0.5,
         splits=random.Random(f"{dice.seed} splits").random() < 0.3,
+        large_rows=random.Random(f"{dice.seed} large").choice([1, 2, BATCH_ROWS, 10**9]),
+        added=Source("added", True, 5) if random.Random(f"{dice.seed} added").random() < 0.3 else None,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]

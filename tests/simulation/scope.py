@@ -26,6 +26,8 @@ class Scope:
         gathers: whether a turn may come late, and find several notices; otherwise each notice has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         shares: whether transactions share jobs and commits.
+        large_rows: a batch of so many rows commits in a step of its own.
+        adds: whether the second life is of a version with a source more.
         splits: whether a record takes several writes.
         lives: how often processes may be started, all in all.
     """
@@ -43,6 +45,8 @@ class Scope:
     any_size: bool = False
     shares: bool = False
     splits: bool = False
+    large_rows: int = 10**9
+    adds: bool = False
     processes: int = 2
     lives: int = 2
 

@@ -42,6 +42,8 @@ class World:
 
     Attributes:
         shares: whether attempts share jobs.
+        large_rows: a batch of so many rows commits in a step of its own.
+        added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
         splits: whether a record takes several writes.
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
@@ -57,6 +59,8 @@ class World:
     pins: bool = False
     shares: bool = False
     splits: bool = False
+    large_rows: int = 10**9
+    added: Source | None = None
     real_time: bool = True
     reads_are_stale: bool = False
     now: float = 0.0

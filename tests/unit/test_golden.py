@@ -87,8 +87,12 @@ def test_the_release_at_230fe66_refuses_what_is_written_today_by_its_version() -
 # --- takeovers --------------------------------------------------------------------------------------------------------
 
 
+CLOSED = {"split-group": 5, "opaque-partitions": 3}
+"""Where they lead from: what every state has is closed. Elsewhere some state lacks it, or none has it."""
+
+
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES))
-def test_a_takeover_accepts_what_a_crash_left(name: str, tmp_path: Path) -> None:
+def test_a_takeover_accepts_what_a_crash_left_and_closes_what_every_state_has(name: str, tmp_path: Path) -> None:
     restore_databases(name, tmp_path)
     store = coordination(name).acquire()
     branches = plan(TOPOLOGIES[name](tmp_path, 6)._graph).branches
@@ -98,7 +102,7 @@ def test_a_takeover_accepts_what_a_crash_left(name: str, tmp_path: Path) -> None
         participant.close()
     assert record.epoch == recorded(name).epoch + 1
     assert record.states == recorded(name).states
-    assert record.current_txid >= recorded(name).current_txid
+    assert record.current_txid == CLOSED.get(name, recorded(name).current_txid)
 
 
 # --- rows that have a fingerprint -------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A `World` is the machine, what is durable, and what was announced, as seen from outside. In every world all events are
 tried: ticks with every set of ready txids, pause and resume, acks and failures of every attempt in scope, be it live,
-stale or never emitted; and each of them with a crash after every command, and a restart from what was stored by then.
+stale or never emitted; and each of them with a crash after every command, and a restart from what was stored by then,
+or from behind any of the commits that had begun: a takeover closes what every state turns out to have.
 The oracle keeps its own ledgers of what was announced and acked; it never asks the machine what ought to happen.
 """
 
@@ -264,7 +265,7 @@ class Explorer:
         return max((attempt_id for _, attempt_id in stored_attempts), default=0) <= self.scope.attempt_max
 
     def successors(self, world: World) -> Iterator[World]:
-        yield self._restarted(world)
+        yield from self._restarted(world)
         for event in self._events(world):
             step = self._begun(world, event)
             self.steps += 1
@@ -275,7 +276,7 @@ class Explorer:
             step.note_event()
             for command in step.machine.handle(event):
                 step.carry_out(command)
-                yield self._restarted(self._after(step))
+                yield from self._restarted(self._after(step))
             step.check_end()
             yield self._after(step)
 
@@ -333,8 +334,17 @@ class Explorer:
             success_upto=step.success_upto,
         )
 
-    def _restarted(self, world: World) -> World:
-        """A crash, and a new process that first announces the successes that are owed."""
+    def _restarted(self, world: World) -> Iterator[World]:
+        """A crash; and a new process, which closes none, some or all of what was committing."""
+        current, attempt_ids, committing = world.stored
+        for txid in [current, *(txid + 1 for txid, _, phase in world.phases if phase in IN_COMMIT)]:
+            if txid >= current:
+                left = tuple((each, attempt_id) for each, attempt_id in attempt_ids if each >= txid)
+                pins = tuple(pin for pin in committing if pin.txid >= txid)
+                yield self._restarted_from(evolve(world, stored=(txid, left, pins)))
+
+    def _restarted_from(self, world: World) -> World:
+        """A new process that first announces the successes that are owed."""
         current, attempt_ids, committing = world.stored
         machine = self.restore(self.machine_type, self.scope, StoreRecord(current, dict(attempt_ids), committing))
         return evolve(

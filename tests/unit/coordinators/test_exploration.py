@@ -289,6 +289,13 @@ def restore_without_pins(
     return restore(machine, scope, evolve(stored, committing=()))
 
 
+def restore_what_is_closed(
+    machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord
+) -> MasterBatchCoordinator:
+    """What a takeover has closed is still attempted."""
+    return restore(machine, scope, evolve(stored, current_txid=max(1, stored.current_txid - 1)))
+
+
 MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     AnnouncesSuccessFirst: "store first",
     EmitsBeforeItStores: "store first",
@@ -324,6 +331,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     restore_without_attempt_ids: "new attempt",
     restore_storms_window: "new attempt",
     restore_without_pins: "pinned",
+    restore_what_is_closed: "durable",
 }
 
 

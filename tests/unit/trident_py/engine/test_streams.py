@@ -57,12 +57,13 @@ class Nothing(BatchCoordinator[Any]):
 
 @define
 class Steps(Participant):
-    """Notes what commits in one step, and who is said to be alive meanwhile."""
+    """Notes what commits in one step, of which group, and who is said to be alive meanwhile."""
 
     name: str = "steps"
     is_ours: bool = True
     takes_runs: bool = True
     taken: list[list[int]] = field(factory=list)
+    groups: set[int | None] = field(factory=set)
     alive: list[set[int]] = field(factory=list)
     breaks: int = 0
     streams: TopologyStreams | None = None
@@ -78,6 +79,7 @@ class Steps(Participant):
             raise KeyboardInterrupt
         self.now[0] += SECS
         self.taken.append([tx.key.txid for tx, _ in run])
+        self.groups |= {tx.group_first for tx, _ in run}
         self.alive.append({attempt.txid for attempt, stream in self.streams.alive() if stream is StreamId.COMMIT})
 
 
@@ -148,6 +150,7 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
     world.streams.emit_commit({attempt: [1] for attempt in attempts})
     world.acked(StreamId.COMMIT, len(sizes))
     assert world.steps.taken == taken
+    assert world.steps.groups == {1}, "each step knows what the record may not have yet"
     # Whoever waits for those before it doesn't fall silent.
     assert world.steps.alive == [set(range(part[0], len(sizes) + 1)) for part in taken]
     # And it is said what they wait for.

@@ -40,9 +40,15 @@ from trident_py.states.sql.sqlite import SQLiteState
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
 
 
-def transaction(txid: int, attempt: int = 0, epoch: int = 1, topology: TopologyKey = TOPOLOGY) -> SinkTransaction:
+def transaction(
+    txid: int,
+    attempt: int = 0,
+    epoch: int = 1,
+    topology: TopologyKey = TOPOLOGY,
+    group_first: int | None = None,
+) -> SinkTransaction:
     key = TransactionKey(topology.uuid, topology.incarnation, txid)
-    return SinkTransaction(key, TransactionAttempt(txid, attempt), epoch)
+    return SinkTransaction(key, TransactionAttempt(txid, attempt), epoch, group_first=group_first)
 
 
 def made_by(factory: StateFactory, keys: str = "word string", value: str = "count bigint") -> FencedState[Any]:
@@ -368,6 +374,18 @@ def test_a_transaction_alone_ends_what_was_known_of_a_run(state: FencedState[Any
     commit(state, transaction(3), {"a": 1})
     with pytest.raises(StateError, match=r"is at 3:0 of epoch 1, so 4 comes next"):
         commit(state, transaction(2, 1), {"a": 1})
+
+
+def test_the_steps_of_a_group_know_the_members_of_the_steps_before(state: FencedState[Any]) -> None:
+    commit(state, transaction(1), {"a": 1})
+    steps = [[2], [3, 4], [5]]
+    for step in steps:
+        assert commit_run(state, *[(transaction(txid, group_first=2), {"a": 1}) for txid in step]) == step
+    state.recover(TOPOLOGY, 2)
+    for txid in (2, 3, 4):
+        assert not commit(state, transaction(txid, 1, epoch=2), {"a": 7})
+    assert commit(state, transaction(5, 1, epoch=2), {"a": 1})
+    assert values(state, "a") == [5]
 
 
 def test_decimals_add_up_exactly(factory: StateFactory) -> None:

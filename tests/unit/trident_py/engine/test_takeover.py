@@ -1,0 +1,175 @@
+"""What a crash leaves between the commits of a group, and what the next start makes of it: real states, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import define, evolve, field
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.record import CoordinatorRecord
+from coordinators.store import InMemoryCoordination, InMemoryRecordStore
+from coordinators.takeover import Torn, recover
+from trident_py.engine.assembly import everything
+from trident_py.engine.participants import Participant
+from trident_py.engine.states import AggregateParticipant
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.operations.builtin import Count
+from trident_py.states.sql.sqlite import SQLiteState
+
+WORDS = StructType([StructField("word", StringType())])
+
+
+@define
+class World:
+    """A topology over a SQLite database: what outlives its processes, and the one that runs."""
+
+    at: Path
+    coordination: InMemoryCoordination = field(factory=InMemoryCoordination)
+    store: InMemoryRecordStore = field(init=False)
+    torn: list[Torn | None] = field(factory=list)
+    participants: list[Participant] = field(factory=list)
+
+    def start(self, *participants: Participant) -> CoordinatorRecord:
+        """A leader with these participants; the one before is gone."""
+        self.crash()
+        self.participants, self.store = list(participants), self.coordination.acquire()
+        return recover(self.store, everything(self.participants), adopt=self._adopt)
+
+    def _adopt(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        self.torn.append(torn)
+        return record
+
+    def crash(self) -> None:
+        for participant in self.participants:
+            participant.close()
+
+    def attempted(self, *txids: int) -> None:
+        """What is durable before these are emitted."""
+        record = self.store.read()
+        assert record is not None
+        attempts = {**record.attempt_ids, **dict.fromkeys(txids, 0)}
+        metadata: dict[int, dict[str, Any]] = {txid: {"spout": txid} for txid in attempts}
+        self.store.write(evolve(record, seq=record.seq + 1, attempt_ids=attempts, metadata=metadata))
+
+    def counting(self, table: str, fed: AggregateParticipant | None = None) -> AggregateParticipant:
+        """A state in ``table``; ``fed`` takes its new values."""
+        factory = SQLiteState(self.at / "state.db", table=table).for_fields(WORDS, StructField("count", LongType()))
+        return AggregateParticipant(
+            name=table,
+            state=factory.make_state(TridentConfig(), Metrics(), 0, 1),
+            aggregator=Count(),
+            keys=1,
+            tail=(lambda tx, rows: fed.apply(tx, list(zip(*rows, strict=True)) or [(), ()])) if fed else None,
+            fed=(fed,) if fed else (),
+        )
+
+    def commit(self, participant: Participant, *txids: int, attempt_id: int = 0, group_first: int) -> None:
+        """One step of a group: each transaction counts a word of its own."""
+        identity = self.store.identity
+        transactions = [
+            SinkTransaction(
+                TransactionKey(identity.uuid, identity.incarnation, txid),
+                TransactionAttempt(txid, attempt_id),
+                self.store.epoch,
+                group_first=group_first,
+            )
+            for txid in txids
+        ]
+        changes = [pa.table({"word": [f"word {txid}"], "count": [1]}) for txid in txids]
+        participant.commit_run(list(zip(transactions, changes, strict=True)))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.crash()
+
+
+def counted(participant: AggregateParticipant) -> list[Any]:
+    state: Any = participant.state
+    return sorted(state.get_tuples())
+
+
+@pytest.mark.parametrize("steps", [[[1, 2, 3]], [[1], [2], [3]], [[1], [2, 3]]], ids=str)
+def test_a_group_that_was_not_recorded_is_closed_however_its_steps_were_cut(
+    world: World, steps: list[list[int]]
+) -> None:
+    counts = world.counting("counts")
+    world.start(counts)
+    world.attempted(1, 2, 3, 4)
+    for step in steps:
+        world.commit(counts, *step, group_first=1)
+    counts = world.counting("counts")
+    record = world.start(counts)
+    assert (record.current_txid, record.attempt_ids, world.torn[-1]) == (4, {1: 0, 2: 0, 3: 0, 4: 0}, None)
+    world.commit(counts, 4, attempt_id=1, group_first=4)
+    assert counted(counts) == [(f"word {txid}", 1) for txid in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("told", [1, 3], ids=["steps know their group", "as the release at 230fe66 kept them"])
+def test_a_state_that_is_ahead_by_steps_takes_what_the_others_lack(world: World, told: int) -> None:
+    first, second = world.counting("first"), world.counting("second")
+    world.start(first, second)
+    world.attempted(1, 2, 3)
+    for txid in (1, 2, 3):
+        world.commit(first, txid, group_first=min(told, txid))
+    for txid in (1, 2):
+        world.commit(second, txid, group_first=min(told, txid))
+    first, second = world.counting("first"), world.counting("second")
+    assert world.start(first, second).current_txid == 3
+    assert world.torn[-1] == Torn(range(3, 4), ("first",), ("second",))
+    for participant in (first, second):
+        world.commit(participant, 3, attempt_id=1, group_first=3)
+    assert counted(first) == counted(second) == [(f"word {txid}", 1) for txid in (1, 2, 3)]
+
+
+def test_a_torn_group_is_skipped_by_who_has_it_and_taken_by_who_lacks_it(world: World) -> None:
+    first, second = world.counting("first"), world.counting("second")
+    world.start(first, second)
+    world.attempted(1, 2, 3)
+    world.commit(first, 1, 2, 3, group_first=1)
+    for _ in range(2):  # a start that crashes at once changes nothing
+        first, second = world.counting("first"), world.counting("second")
+        assert world.start(first, second).current_txid == 1
+        assert world.torn[-1] == Torn(range(1, 4), ("first",), ("second",))
+    for participant in (first, second):
+        world.commit(participant, 1, attempt_id=1, group_first=1)
+        world.commit(participant, 2, 3, attempt_id=1, group_first=2)
+    assert counted(first) == counted(second) == [(f"word {txid}", 1) for txid in (1, 2, 3)]
+
+
+def test_a_state_that_is_fed_joins_behind_what_its_parent_has(world: World) -> None:
+    counts = world.counting("counts")
+    world.start(counts)
+    world.attempted(1, 2, 3)
+    world.commit(counts, 1, 2, 3, group_first=1)
+    audit = world.counting("audit")
+    counts = world.counting("counts", fed=audit)
+    record = world.start(counts)
+    assert (record.current_txid, record.states, world.torn[-1]) == (4, {"counts": 1, "audit": 4}, None)
+    world.commit(counts, 4, attempt_id=1, group_first=4)
+    assert counted(audit) == [("word 4", 1)]
+
+
+def test_a_state_that_is_fed_takes_what_only_its_parent_has(world: World) -> None:
+    audit = world.counting("audit")
+    counts = world.counting("counts", fed=audit)
+    world.start(counts)
+    world.attempted(1)
+    counts.tail = None  # the crash comes between the two
+    world.commit(counts, 1, group_first=1)
+    audit = world.counting("audit")
+    counts = world.counting("counts", fed=audit)
+    assert world.start(counts).current_txid == 1
+    assert world.torn[-1] == Torn(range(1, 2), ("counts",), ("audit",))
+    world.commit(counts, 1, attempt_id=1, group_first=1)
+    assert counted(counts) == counted(audit) == [("word 1", 1)]
