@@ -15,7 +15,7 @@ M = TypeVar("M")
 class BatchCoordinator(ABC, Generic[M]):
     """Defines batches; never sees their rows. Storm's ``ITridentSpout.BatchCoordinator``.
 
-    One instance exists in the leading driver. All four methods run on one thread of their own, so they may block and
+    One instance exists in the leading driver. All methods run on one thread of their own, so they may block and
     share fields, and are called in txid order.
 
     What ``is_ready`` and ``initialize_transaction`` raise means that the source can't be reached: they are called
@@ -41,6 +41,13 @@ class BatchCoordinator(ABC, Generic[M]):
     @abstractmethod
     def is_ready(self, txid: int) -> bool:
         """Whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long."""
+
+    def has_pending_input(self) -> bool:
+        """Whether some input is known that was not ready when `is_ready` said False, and soon will be of itself.
+
+        As a line whose writer may not be done. Asked right after that; whoever waits for all input waits for it.
+        """
+        return False
 
     def success(self, txid: int) -> None:
         """``txid`` is committed for good. Called at least once, in txid order."""

@@ -159,7 +159,8 @@ class Definitions:
         """A spout has nothing yet; it is asked again a little later."""
         inquiry = self._inquiries[notice.spout]
         if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
-            inquiry.refused = notice.ask
+            if not notice.is_pending:
+                inquiry.refused = notice.ask
             inquiry.ask_again_at = now + inquiry.wait
             inquiry.wait = min(POLL_MAX, inquiry.wait * 2)
 

@@ -80,11 +80,16 @@ class Defined:
 
 @frozen
 class NotReady:
-    """A spout's coordinator has nothing to define ``txid`` with yet."""
+    """A spout's coordinator has nothing to define ``txid`` with yet.
+
+    Attributes:
+        is_pending: some input will be ready without any more coming.
+    """
 
     spout: str
     ask: int
     txid: int
+    is_pending: bool = False
 
 
 @frozen

@@ -66,7 +66,7 @@ class TridentSpoutCoordinator:
     def _answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
         try:
             if not ask.definite and not self.coordinator.is_ready(ask.txid):
-                return NotReady(self.tx_id, ask.number, ask.txid)
+                return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
             return self._define(ask)
         except BaseException as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)

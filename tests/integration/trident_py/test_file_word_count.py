@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 from pyspark.sql import SparkSession
@@ -53,17 +54,38 @@ def test_a_file_that_is_not_utf8_ends_the_query_and_is_named_with_the_place(
     assert state.values() == {}
 
 
-def test_a_file_that_shrinks_ends_the_query_and_is_named(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("one line\nand another\n")
+def test_rotated_files_are_counted_once(spark: SparkSession, zookeeper: str, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one line\nand another\n")
     state = MemoryMapState.factory()
-    query = word_count("shrinking", FileSpout(tmp_path / "*.txt"), state).start(
+    config = TridentConfig(zookeeper=zookeeper)
+    with word_count("rotated", FileSpout(tmp_path / "a.log*"), state).start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECS)
+        log.rename(tmp_path / "a.log.2")
+        log.write_text("a new file\n")
+        query.process_all_available(PATIENCE_SECS)
+        copyfile(log, tmp_path / "a.log.1")
+        log.write_text("cut and without an end yet")
+        query.process_all_available(PATIENCE_SECS)
+    lines = ["one line", "and another", "a new file", "cut and without an end yet"]
+    assert state.values() == {(word,): count for word, count in Counter(" ".join(lines).split()).items()}
+
+
+def test_a_file_that_goes_on_inside_a_line_that_was_taken_ends_the_query_and_is_named(
+    spark: SparkSession, zookeeper: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one line\nand another")
+    state = MemoryMapState.factory()
+    query = word_count("inside", FileSpout(tmp_path / "*.txt"), state).start(
         TridentConfig(zookeeper=zookeeper), spark=spark
     )
     with query:
         query.process_all_available(PATIENCE_SECS)
         before = state.values()
-        path.write_text("one\n")
-        with pytest.raises(SpoutError, match=r"a\.txt"):
+        assert before == counted(tmp_path)
+        with path.open("a") as file:
+            file.write(" word\n")
+        with pytest.raises(SpoutError, match=r"a\.txt.*put a line feed at byte 20"):
             query.process_all_available(PATIENCE_SECS)
     assert state.values() == before

@@ -256,6 +256,21 @@ def test_idleness_is_told_after_a_check_begun_after_the_question() -> None:
     assert told == [None]
 
 
+def test_idleness_is_not_told_while_some_input_will_soon_be_ready() -> None:
+    world = World(spouts={"lines": Numbers(upto=0, pending=1)}).start()
+    told: list[BaseException | None] = []
+    world.settle(IdleWanted(told.append))
+    world.after(1)
+    assert told == []
+    world.spouts["lines"].upto = 1
+    world.after(1)
+    world.processed("1:0")
+    world.committed("1:0")
+    world.delivered(1)
+    world.after(1)
+    assert told == [None]
+
+
 def test_idleness_is_refused_while_paused_and_at_the_end() -> None:
     world = World().start()
     world.settle(PauseRequested())

@@ -22,9 +22,10 @@ from coordinators.transaction_time import LeaderClock
 
 @define
 class Numbers(BatchCoordinator[Any]):
-    """Defines batch t as ``[t, tag]``; ready up to ``upto``."""
+    """Defines batch t as ``[t, tag]``; ready up to ``upto``, and soon up to ``pending``."""
 
     upto: int = 100
+    pending: int = 0
     tag: str = "first"
     calls: list[tuple[Any, ...]] = field(factory=list)
     fails: dict[int, int] = field(factory=dict)
@@ -38,6 +39,9 @@ class Numbers(BatchCoordinator[Any]):
 
     def is_ready(self, txid: int) -> bool:
         return txid <= self.upto
+
+    def has_pending_input(self) -> bool:
+        return self.pending > self.upto
 
 
 def attempt(text: str) -> TransactionAttempt:

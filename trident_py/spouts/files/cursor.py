@@ -1,140 +1,201 @@
-"""One file that is read from its beginning to wherever its writer is, and what must not happen to it meanwhile."""
+"""One file that is read from its beginning to wherever its writer is, and how it is known again."""
 
 from __future__ import annotations
-
-import os
-from typing import BinaryIO
 
 from attrs import define
 
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.files.lines import file_errors, is_compressed, last_line_end, line_end
+from trident_py.spouts.files.content import Content, is_compressed
+from trident_py.spouts.files.extents import Extent
+from trident_py.spouts.files.identity import Identity, Stamp, stamp_of
+from trident_py.spouts.files.lines import last_line_end, line_end
+from trident_py.spouts.files.whereabouts import Here, Likeness
 
-SETTLED_SECS = 2.0
-"""How long a file must be left alone until its last line is taken without a line feed, or it is taken as compressed."""
+STILL_SECS = 2.0
+"""How long a file must not change until its last line is taken without a line feed, or it is taken as compressed."""
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """Longer lines are taken for a mistake: a task holds a line in memory several times."""
 
+START_BYTES = 64
+
 
 @define
-class Tail:
+class Sight:
+    """How a file was seen last, and since when it has been so, by a monotonic clock."""
+
+    stamp: Stamp
+    since: float
+
+    def note(self, stamp: Stamp, now: float) -> None:
+        """It looks like this now."""
+        if stamp != self.stamp:
+            self.stamp, self.since = stamp, now
+
+    def is_still(self, now: float) -> bool:
+        """Whether nobody wrote to it for a while."""
+        return now - self.since >= STILL_SECS
+
+
+@define(eq=False)
+class FileCursor:
     """How far a file was given to batches.
 
     Attributes:
-        cursor: every byte before it was given.
+        path: where it is.
+        name: what its lines and its position have for a path: where it is, or was when the pattern still matched that.
+        position: every byte before it was given.
         seen: the largest size that was seen.
-        modified: when it was last written to, in seconds since 1970.
-        searched: no line ends between the cursor and here.
-        resumed: whether the cursor is known to be at the beginning of a line.
-        gone: it was deleted, with nothing left to read.
+        identity: what tells it, up to ``position``, or up to ``seen`` if nothing was given. None: an old version stored
+            the position, and the file wasn't looked at since.
+        sight: how it was seen last; None: not since the start.
+        searched: no line ends between the position and here.
+        resumed: whether the position is known to be at the beginning of a line.
+        start: its first bytes, if it was looked at since the start.
+        copy_of: what it began like, when it was taken as a file of its own.
+        is_missed: it was nowhere at the last look.
     """
 
     path: str
-    cursor: int = 0
+    name: str
+    position: int = 0
     seen: int = 0
-    modified: float = 0.0
+    identity: Identity | None = None
+    sight: Sight | None = None
     searched: int = 0
     resumed: bool = True
-    gone: bool = False
+    start: bytes = b""
+    copy_of: FileCursor | None = None
+    is_missed: bool = False
 
     @classmethod
-    def restored(cls, path: str, cursor: Json) -> Tail:
-        """The tail with a stored cursor: an offset, or that and the size that was seen."""
+    def restored(cls, path: str, cursor: Json) -> FileCursor:
+        """With what `Extent.cursor` stored: a position, the size that was seen, and an identity."""
         match cursor:
             case int():
-                return cls(path, cursor, cursor, resumed=False)
-            case [int() as offset, int() as seen]:
-                return cls(path, offset, seen, resumed=False)
+                return cls(path, path, cursor, cursor, resumed=False)
+            case [int() as position, int() as seen]:
+                return cls(path, path, position, seen, resumed=False)
+            case [int() as position, int() as seen, stored]:
+                if identity := Identity.parse(stored, position):
+                    return cls(path, path, position, seen, identity, resumed=False)
         raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
 
     @property
-    def compressed(self) -> bool:
-        """Whether it is read whole or not at all."""
+    def is_outside(self) -> bool:
+        """Whether it was renamed to what the pattern doesn't match, and its position is stored under its old name."""
+        return self.name != self.path
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether it is read once it is complete."""
         return is_compressed(self.path)
 
     @property
     def unread(self) -> int:
-        """How many bytes are known of and not given."""
-        return self.seen - self.cursor
+        """How many bytes were seen and not given."""
+        return self.seen - self.position
 
-    def look(self, status: os.stat_result) -> None:
-        """Take note of how the file is now.
+    def here(self, content: Content) -> Here:
+        """Whether ``content`` is this file's, with all that was seen of it."""
+        if self.identity:
+            return Here.SAME if self.likeness(content) is Likeness.EQUAL else Here.OTHER
+        if self.is_compressed:  # an old version's position, in bytes as they are on disk
+            return Here.SAME if content.status.st_size == self.seen else Here.OTHER
+        return Here.SAME if content.size >= self.seen else Here.OTHER
+
+    def likeness(self, content: Content) -> Likeness | None:
+        """How ``content`` compares with what is known of this file; None: it begins in another way."""
+        if not self.identity:
+            return None
+        start = content.read_at(0, START_BYTES)
+        if self.start and not (start.startswith(self.start) or self.start.startswith(start)):
+            return None
+        if self.identity.fits(content):
+            return Likeness.EQUAL if content.size >= self.seen else Likeness.BEGINNING
+        is_begun = self.identity.begins(content) and (self.start or len(start) == START_BYTES)
+        return Likeness.BEGINNING if is_begun and content.size < self.identity.length else None
+
+    def take(self, content: Content, sight: Sight, now: float) -> None:
+        """``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is."""
+        seen, stamp = content.size, stamp_of(content.status)
+        start = content.read_at(0, min(START_BYTES, seen))
+        # An old version counted the bytes of a compressed file as they are on disk.
+        position = seen if self.position and not self.identity and self.is_compressed else self.position
+        if self.identity and self.identity.length == (position or seen):
+            identity: Identity | None = self.identity.found_in(content)
+        else:
+            identity = Identity.of(content, position or seen)
+        if self.sight is None or self.sight.stamp != stamp:
+            self.sight = sight if sight.stamp == stamp else Sight(stamp, now)
+        self.position, self.seen, self.identity, self.start = position, seen, identity, start
+        self.is_missed = False
+
+    def next_extent(self, content: Content, budget: int, now: float) -> Extent | None:
+        """As many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
 
         Raises:
-            SpoutError: it shrank, came back after it was deleted, or is compressed and changed after it was read.
+            SpoutError: the file goes on inside a line that was taken without a line feed, or has no line ends.
         """
-        if self.gone:
-            raise self._error("was read to the end, deleted, and is there again", "give new files new names")
-        if status.st_size < self.seen:
-            raise self._error(f"shrank to {status.st_size} bytes", "put back what was there")
-        if status.st_size > self.cursor > 0 and self.compressed:
-            raise self._error(f"is compressed, was read whole and has {status.st_size} bytes now", "undo that")
-        self.seen, self.modified = status.st_size, status.st_mtime
+        stamp = stamp_of(content.status)
+        if self.sight is None or not self.unread or not self._is_read_from(content, stamp):
+            return None
+        is_still = self.sight.is_still(now) and stamp == self.sight.stamp
+        if not self._resume(content):
+            return None
+        limit = min(self.seen, self.position + budget)
+        end = self.seen if self.is_compressed else self._line_end(content, limit, is_still)
+        identity = self.identity if self.identity and self.identity.length == end else Identity.of(content, end)
+        if end == self.position or identity is None:
+            return None
+        return Extent(self.name, self.position, end, self.seen, identity)
 
-    def miss(self) -> None:
-        """The file isn't found any more.
+    def _is_read_from(self, content: Content, stamp: Stamp) -> bool:
+        if self.sight and stamp == self.sight.stamp:
+            return True
+        return not self.is_compressed and self.here(content) is Here.SAME
 
-        Raises:
-            SpoutError: not all of it was read.
-        """
-        if self.unread:
-            raise self._error("is gone", "put it back")
-        self.gone = True
+    def advance(self, extent: Extent) -> None:
+        """The lines of ``extent`` are given now."""
+        self.position, self.identity, self.resumed = extent.end, extent.identity, False
 
-    def next_end(self, budget: int, now: float) -> int:
-        """Where to read to: as many whole lines as fit into ``budget`` bytes, at least one; the cursor if none is left.
+    def extent_of_name(self) -> Extent:
+        """No lines, but where the file stands under its name."""
+        position = self.identity.length if self.identity else self.position
+        return Extent(self.name, position, position, self.seen, self.identity)
 
-        Raises:
-            SpoutError: the file goes on inside a line that was taken without a line feed, or can't be read.
-        """
-        with file_errors(self.path):
-            if self.unread:
-                self.look(os.stat(self.path))
-            settled = now - self.modified >= SETTLED_SECS
-            if self.compressed or self.searched == self.seen:
-                return self.seen if settled else self.cursor
-            with open(self.path, "rb", buffering=0) as file:
-                if not self._resume(file):
-                    return self.cursor
-                return self._line_end(file, min(self.seen, self.cursor + budget), settled)
-
-    def advance(self, end: int) -> None:
-        """Everything before ``end`` is given now."""
-        self.cursor, self.resumed = end, False
-
-    def _line_end(self, file: BinaryIO, limit: int, settled: bool) -> int:
-        if limit == self.seen and settled:
+    def _line_end(self, content: Content, limit: int, is_still: bool) -> int:
+        if limit == self.seen and is_still:
             return limit
-        if found := last_line_end(file, max(self.cursor, self.searched), limit):
+        if found := last_line_end(content, max(self.position, self.searched), limit):
             return found
-        found = line_end(file, max(limit, self.searched), self.seen)
-        if (found or self.seen) - self.cursor > LINE_BYTES_MAX:
-            raise self._error(f"has a line of more than {LINE_BYTES_MAX} bytes", "move it out of the pattern")
+        found = line_end(content, max(limit, self.searched), self.seen)
+        if (found or self.seen) - self.position > LINE_BYTES_MAX:
+            raise self.error(f"has a line of more than {LINE_BYTES_MAX} bytes; move it out of the pattern")
         if found:
             return found
         self.searched = self.seen
-        return self.seen if settled else self.cursor
+        return self.seen if is_still else self.position
 
-    def _resume(self, file: BinaryIO) -> bool:
-        """Whether the cursor is at the beginning of a line, after skipping what ends the one before."""
-        if not self.resumed and self.cursor:
-            last, more = (os.pread(file.fileno(), size, at) for size, at in ((1, self.cursor - 1), (2, self.cursor)))
+    def _resume(self, content: Content) -> bool:
+        """Whether the position is at the beginning of a line, after skipping what ends the one before."""
+        if not self.resumed and self.position:
+            last, more = content.read_at(self.position - 1, 1), content.read_at(self.position, 2)
             if last != b"\n":
                 if more == b"\r":
                     return False  # perhaps the first half of a line's end
                 if last == b"\r" or not more.startswith((b"\n", b"\r\n")):
-                    raise self._error("goes on inside its last line, which was taken when it was left alone", _RESET)
-                self.cursor += more.index(b"\n") + 1
+                    raise self.error(
+                        f"goes on inside its last line, which was taken when it had not changed for a while; "
+                        f"put a line feed at byte {self.position}, and what follows is a line of its own"
+                    )
+                self.position += more.index(b"\n") + 1
         self.resumed = True
         return True
 
-    def _error(self, what: str, way_out: str) -> SpoutError:
-        reset = way_out if way_out is _RESET else f"{way_out}, or reset the topology to read everything again"
+    def error(self, what: str) -> SpoutError:
+        """An error that says how far the file was read."""
         return SpoutError(
-            f"file {self.path!r}, of which {self.cursor} bytes were read and {self.seen} were seen, {what}; {reset}"
+            f"file {self.path!r}, of which {self.position} bytes were read and {self.seen} were seen, {what}"
         )
-
-
-_RESET = "end files with a line feed, and reset the topology to read everything again"

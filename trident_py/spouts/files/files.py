@@ -6,19 +6,22 @@ import codecs
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import CursorCoordinator
 from coordinators.canonical import Json
-from trident_py.errors import TopologyError
+from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
-from trident_py.spouts.files.cursor import Tail
-from trident_py.spouts.files.lines import LineReader, Piece, is_compressed
+from trident_py.spouts.files.content import is_compressed
+from trident_py.spouts.files.cursor import FileCursor
+from trident_py.spouts.files.extents import Extent, StoredExtent
+from trident_py.spouts.files.following import FollowedFiles
+from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
 
 log = logging.getLogger(__name__)
@@ -29,6 +32,9 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 METADATA_BYTES_MAX = 64 * 1024
 """Roughly; a batch of many small files ends where its metadata would become larger."""
 
+EXTENT_BYTES = 96
+"""Roughly, what metadata say of a file beside its path."""
+
 PIECE_BYTES_MIN = 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """Up to here the driver reads a batch itself: then it can share a Spark job with others, as tails of logs do."""
@@ -37,20 +43,21 @@ REST_RATIO, REST_SECS_MAX = 4, 0.25
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
-Extent = list[str | int]
-"""Path, first byte, byte after the last; and the file's size, if it went on after that."""
 
-
-class FileSpout(ITridentSpout[list[Extent]]):
+class FileSpout(ITridentSpout[list[StoredExtent]]):
     """Emits the lines of all files that ``glob`` names, in the order of their names, with path and byte offset.
 
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
-    dropped); what comes after the last one is taken as a line once the file was left alone for 2 s. Files that end in
-    .gz, .bz2, .xz or .zst are read whole, once they were left alone for 2 s, each in a batch of its own; positions are
-    then offsets in what is unpacked. Every machine that runs tasks must see the files under the same path.
+    dropped); what comes after the last one is taken as a line once the file has not changed for 2 s. Files that end in
+    .gz, .bz2, .xz or .zst are read once they have not changed for 2 s, each in a batch of its own; positions are then
+    offsets in what is unpacked. Every machine that runs tasks must see the files under the same path.
 
-    A file that shrinks, goes on inside a line that was taken, or vanishes unread ends the query with `SpoutError`; so
-    does one that can't be read.
+    Rotated logs are followed: let the pattern match the rotated names too, as in ``logs/access.log*``. A file that is
+    renamed, copied and cut, or compressed is known again by hashes of what was read of it, and goes on where it was;
+    one that takes its name is read from its beginning. `docs/logs.md` has the rules.
+
+    Where lines that were seen are nowhere, a file goes on inside a line that was taken, or it can't be told which file
+    is which, the query ends with a `SpoutError` that names the file and says what to do.
 
     Args:
         glob: a path with ``*``, ``?``, ``[…]`` and ``**``, as in `glob.glob`; relative to the directory of the start.
@@ -114,124 +121,113 @@ def _encoding(name: str) -> str:
     return codecs.lookup(name).name
 
 
-class FileCoordinator(CursorCoordinator[list[Extent]]):
+class FileCoordinator(CursorCoordinator[list[StoredExtent]]):
     """Defines batches as byte ranges of files, which begin and end at lines."""
 
-    def __init__(self, pattern: PathPattern, max_bytes: int) -> None:
-        self._pattern = pattern
+    def __init__(self, pattern: PathPattern, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = FollowedFiles(pattern)
         self._max_bytes = max_bytes
-        self._tails: dict[str, Tail] = {}
-        self._unread: Sequence[str] = ()
-        self._next: list[Extent] = []
+        self._clock = clock
+        self._unread: Sequence[FileCursor] = ()
+        self._next: list[StoredExtent] = []
         self._rest_until = 0.0
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Go on where the last definition ended."""
-        self._tails = {path: Tail.restored(path, cursor) for path, cursor in cursors.items()}
+        self._files.restore(cursors)
 
-    def moved(self, metadata: list[Extent]) -> Mapping[str, Json]:
-        """Where each file of the batch was read to; and its size, if that is more."""
-        return {str(path): [end, *more] if more else end for path, _, end, *more in metadata}
+    def moved(self, metadata: list[StoredExtent]) -> Mapping[str, Json]:
+        """Where each file of the batch was read to, its size if that was more, and what tells it from others."""
+        return {extent.path: extent.cursor for extent in map(Extent.parse, metadata)}
 
     def is_ready(self, txid: int) -> bool:
         """Whether there are lines that were not read; False is the answer of a look at all files, not of memory."""
         if not self._next:
             self._next = self._planned()
         if not self._next:
-            self._scan()
+            self._look()
             self._next = self._planned()
         return bool(self._next)
 
+    def has_pending_input(self) -> bool:
+        """Whether a file has something that waits for two seconds without a change: a last line, or all of it."""
+        return self._files.is_waiting(self._clock())
+
     def initialize_transaction(
-        self, txid: int, prev_metadata: list[Extent] | None, curr_metadata: list[Extent] | None
-    ) -> list[Extent]:
+        self, txid: int, prev_metadata: list[StoredExtent] | None, curr_metadata: list[StoredExtent] | None
+    ) -> list[StoredExtent]:
         """The lines that `is_ready` found, or those the transaction had before."""
         if curr_metadata is not None:
             return curr_metadata
         extents, self._next = self._next or self._planned(), []
         return extents
 
-    def _scan(self) -> None:
+    def _look(self) -> None:
         # However many files there are, and however often it is asked, most of the time is not spent on looking.
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
         started = time.monotonic()
-        found = self._pattern.find()
-        for path, status in found.items():
-            tail = self._tails.get(path)
-            if tail is None:
-                tail = self._tails[path] = Tail(path)
-            if status.st_size != tail.seen or tail.gone:
-                tail.look(status)
-        for path in self._tails.keys() - found.keys():
-            self._miss(self._tails[path])
-        self._unread = sorted(path for path in found if self._tails[path].unread)
+        self._files.look(self._clock())
+        self._unread = self._files.unread()
         ended = time.monotonic()
         self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - started))
 
-    def _miss(self, tail: Tail) -> None:
-        # What is there and not found was left out by a changed pattern, or is being renamed at this very moment.
-        if not tail.gone and not os.path.lexists(tail.path):
-            tail.miss()
-
-    def _planned(self) -> list[Extent]:
-        extents: list[Extent] = []
+    def _planned(self) -> list[StoredExtent]:
+        planned: list[StoredExtent] = []
         budget, metadata_bytes = self._max_bytes, 0
-        for name in self._unread:
-            tail = self._tails[name]
-            end = tail.next_end(budget, time.time()) if tail.unread else tail.cursor
-            size = end - tail.cursor
-            if not size:
+        for cursor in self._unread:
+            try:
+                extents = self._files.next_extents(cursor, budget, self._clock()) if cursor.unread else []
+            except (FailedException, SpoutError):
+                if planned:
+                    break  # what is planned counts as given; it is raised again for the next batch
+                raise
+            if not extents:
                 continue
-            if extents and (size > budget or tail.compressed):
+            size = extents[-1].size
+            if planned and (size > budget or cursor.is_compressed):
                 break
-            extents.append([name, tail.cursor, end, *([tail.seen] if tail.seen > end else [])])
-            tail.advance(end)
+            planned += [extent.stored for extent in extents]
+            self._files.advance(cursor, extents)
             budget -= size
-            metadata_bytes += len(name.encode()) + 32
-            if budget <= 0 or metadata_bytes > METADATA_BYTES_MAX or tail.compressed:
+            metadata_bytes += sum(len(extent.path.encode()) + EXTENT_BYTES for extent in extents)
+            if budget <= 0 or metadata_bytes > METADATA_BYTES_MAX or cursor.is_compressed:
                 break
-        return extents
+        return planned
 
 
-class FileEmitter(Emitter[list[Extent]]):
+class FileEmitter(Emitter[list[StoredExtent]]):
     """Cuts a batch into about as many pieces as there are tasks at once."""
 
     def __init__(self, reader: LineReader, tasks: int) -> None:
         self._reader = reader
         self._tasks = tasks
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: list[Extent], collector: TridentCollector) -> None:
+    def emit_batch(
+        self, attempt: TransactionAttempt, metadata: list[StoredExtent], collector: TridentCollector
+    ) -> None:
         """Emit the lines of the extents."""
-        if sum(_bounds(extent)[1] - _bounds(extent)[0] for extent in metadata) > SMALL_BYTES or _is_packed(metadata):
-            collector.emit_extents(shares(metadata, self._tasks), self._reader, fingerprinting=True)
+        extents = [Extent.parse(stored) for stored in metadata]
+        if sum(extent.size for extent in extents) > SMALL_BYTES or any(is_compressed(each.path) for each in extents):
+            collector.emit_extents(shares(extents, self._tasks), self._reader, fingerprinting=True)
             return
-        for pieces in shares(metadata, 1):
+        for pieces in shares(extents, 1):
             for rows in self._reader(pieces):
                 collector.emit_arrow(rows)
 
 
 def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:
     """The pieces that each task reads: a run of the batch, of about the same number of bytes, at least 1 MiB."""
-    size = max(PIECE_BYTES_MIN, -(-sum(_bounds(extent)[1] - _bounds(extent)[0] for extent in extents) // tasks))
+    size = max(PIECE_BYTES_MIN, -(-sum(extent.size for extent in extents) // tasks))
     given: list[list[Piece]] = [[]]
     room = size
     for extent in extents:
-        path, (first, last) = str(extent[0]), _bounds(extent)
-        start = first
-        while start < last:
+        start = extent.start
+        while start < extent.end:
             if room <= 0:
                 given.append([])
                 room = size
-            end = last if is_compressed(path) else min(last, start + room)
-            given[-1].append(Piece(path, first, last, start, end))
+            end = extent.end if is_compressed(extent.path) else min(extent.end, start + room)
+            given[-1].append(Piece(extent.path, extent.start, extent.end, start, end, extent.identity))
             room -= end - start
             start = end
     return given
-
-
-def _is_packed(extents: Sequence[Extent]) -> bool:
-    return any(is_compressed(str(path)) for path, *_ in extents)
-
-
-def _bounds(extent: Extent) -> tuple[int, int]:
-    return int(extent[1]), int(extent[2])

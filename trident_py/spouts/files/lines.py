@@ -6,23 +6,17 @@ that begin in it (the rule of Hadoop's ``LineRecordReader``), so pieces can be c
 
 from __future__ import annotations
 
-import bz2
-import errno
-import gzip
-import io
-import lzma
-import os
-import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
-from trident_py.errors import FailedException, SpoutError
+from trident_py.errors import SpoutError
+from trident_py.spouts.files.content import Content, file_errors, is_compressed
 from trident_py.spouts.files.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.identity import Identity, stamp_of
+from trident_py.spouts.files.lookup import open_same
 
 SCHEMA = pa.schema(
     [
@@ -36,59 +30,6 @@ BATCH_ROWS_MAX = 64 * 1024
 _SEARCH_BYTES = 64 * 1024
 _LF, _CR = 10, 13
 
-Read = Callable[[int], bytes]
-
-
-def _zstd(path: str) -> pa.NativeFile:
-    return pa.CompressedInputStream(pa.OSFile(path), "zstd")
-
-
-_OPENERS: Mapping[str, Callable[[str], Any]] = {
-    ".gz": gzip.GzipFile,
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-    ".zst": _zstd,
-}
-
-
-def is_compressed(path: str) -> bool:
-    """Whether the suffix says that the file is compressed: .gz, .bz2, .xz or .zst."""
-    return os.path.splitext(path)[1] in _OPENERS
-
-
-_AWAY = {
-    getattr(errno, name)
-    for name in (
-        *("EIO", "ESTALE", "ENODEV", "ENXIO", "EREMOTEIO", "ENOTCONN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"),
-        *("ECONNABORTED", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESHUTDOWN"),
-    )
-    if hasattr(errno, name)
-}
-"""What the system says of a disk or a file server that doesn't answer; not every system has all of these."""
-
-
-@contextmanager
-def file_errors(path: str) -> Iterator[None]:
-    """Turn whatever goes wrong with a file into an error that names it.
-
-    Raises:
-        FailedException: the disk or the server that it is on is away; it will be back.
-        SpoutError: it is gone, can't be read, or is damaged.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SpoutError(
-            f"file {path!r} is gone, with lines that were not read or may be needed again; put it back, or reset the "
-            f"topology"
-        ) from error
-    except PermissionError as error:
-        raise SpoutError(f"file {path!r} cannot be read: {error.strerror}; make it readable for this user") from error
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.errno in _AWAY:
-            raise FailedException(f"file {path!r} can't be reached: {error.strerror}") from error
-        raise SpoutError(f"file {path!r} cannot be read: {error}; repair it, or move it out of the pattern") from error
-
 
 @frozen
 class Piece:
@@ -96,7 +37,9 @@ class Piece:
 
     Attributes:
         first: where the batch's part of the file begins, at the beginning of a line.
-        last: where it ends; nothing from here on is looked at. Of a compressed file: its size.
+        last: where it ends; nothing from here on is looked at.
+        identity: what tells the file, whatever its name is by now. None: an old version defined the batch; of a
+            compressed file all is read then, and ``last`` is its size on disk.
     """
 
     path: str
@@ -104,6 +47,7 @@ class Piece:
     last: int
     start: int
     end: int
+    identity: Identity | None = None
 
     @property
     def size(self) -> int:
@@ -136,7 +80,8 @@ class LineReader:
         return hashed % 2**64
 
     def _lines(self, piece: Piece) -> Generator[pa.RecordBatch, None, int]:
-        seed, hashed = seed_of(piece.path, self.encoding, self.errors), 0
+        # Of the bytes alone: how they are decoded may be mended between two attempts. Old versions hashed it, too.
+        seed, hashed = seed_of(piece.path, *([] if piece.identity else [self.encoding, self.errors])), 0
         for position, block in _blocks_of(piece):
             hashed += hash_bytes(seed, position, block)
             starts, ends = line_bounds(block)
@@ -188,33 +133,51 @@ def _is_utf8(block: bytes) -> bool:
     return True
 
 
+class _CutShortError(EOFError):
+    """The file ends before the batch does."""
+
+
 def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
     """Whole lines, block by block, each with its position; those that begin in the piece."""
-    compressed = is_compressed(piece.path)
-    _check_size(piece, compressed)
-    if compressed:
-        with _OPENERS[os.path.splitext(piece.path)[1]](piece.path) as stream:
-            yield from _blocks(stream.read, 0, None, None)
-        return
-    with open(piece.path, "rb", buffering=0) as file:
-        position = piece.start
-        if position > piece.first:
-            position = line_end(file, piece.start - 1, piece.last) or piece.last
-        file.seek(position)
-        if position < piece.end:
-            yield from _blocks(file.read, position, piece.end, piece.last)
+    while True:
+        with open_same(piece.path, piece.identity) as content:
+            stamp = stamp_of(content.status)
+            try:
+                for position, block in _blocks(content, piece):
+                    yield position, block
+                    piece = evolve(piece, first=position + len(block), start=position + len(block))
+            except _CutShortError:
+                if piece.identity is None:
+                    raise
+                continue  # its writer cut it after a copy was made, which has the rest
+            if piece.identity and stamp_of(content.status) != stamp and not piece.identity.fits(content):
+                raise SpoutError(f"file {piece.path!r} was written anew while it was read; start the topology again")
+            return
 
 
-def _check_size(piece: Piece, compressed: bool) -> None:
-    size = os.stat(piece.path).st_size
-    if size < piece.last or (compressed and size != piece.last):
+def _blocks(content: Content, piece: Piece) -> Iterator[tuple[int, bytes]]:
+    if piece.identity is None:
+        _check_size(piece, content)
+        if is_compressed(piece.path):
+            yield from _lines_between(content, 0, None, None)
+            return
+    position = piece.start
+    if position > piece.first:
+        position = line_end(content, piece.start - 1, piece.last) or piece.last
+    if position < piece.end:
+        yield from _lines_between(content, position, piece.end, piece.last)
+
+
+def _check_size(piece: Piece, content: Content) -> None:
+    size = content.status.st_size
+    if size < piece.last or (is_compressed(piece.path) and size != piece.last):
         raise SpoutError(
             f"file {piece.path!r} has {size} bytes, its batch was defined with {piece.last} of them: it was cut or "
-            f"replaced; put back what was there, or reset the topology"
+            f"replaced; put back what was there"
         )
 
 
-def _blocks(read: Read, position: int, end: int | None, last: int | None) -> Iterator[tuple[int, bytes]]:
+def _lines_between(content: Content, position: int, end: int | None, last: int | None) -> Iterator[tuple[int, bytes]]:
     pending = b""  # the beginning of a line, at `position`
     while True:
         at = position + len(pending)
@@ -222,9 +185,9 @@ def _blocks(read: Read, position: int, end: int | None, last: int | None) -> Ite
         if (ending and not pending) or at == last:
             break
         limit = last if ending else end
-        chunk = read(BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - at))
+        chunk = content.read_at(at, BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - at))
         if not chunk and limit is not None:
-            raise EOFError(f"it ends at byte {at} now, before {limit}")
+            raise _CutShortError(f"it ends at byte {at} now, before {limit}")
         if not chunk:
             break
         cut = 1 + (chunk.find(b"\n") if ending else chunk.rfind(b"\n"))
@@ -239,10 +202,10 @@ def _blocks(read: Read, position: int, end: int | None, last: int | None) -> Ite
         yield position, pending
 
 
-def line_end(file: io.FileIO | BinaryIO, start: int, stop: int) -> int | None:
+def line_end(content: Content, start: int, stop: int) -> int | None:
     """Where the first line that ends in ``[start, stop)`` ends; None: none does."""
     while start < stop:
-        found = os.pread(file.fileno(), min(_SEARCH_BYTES, stop - start), start)
+        found = content.read_at(start, min(_SEARCH_BYTES, stop - start))
         if not found:
             return None
         if (index := found.find(b"\n")) >= 0:
@@ -251,11 +214,11 @@ def line_end(file: io.FileIO | BinaryIO, start: int, stop: int) -> int | None:
     return None
 
 
-def last_line_end(file: io.FileIO | BinaryIO, start: int, stop: int) -> int | None:
+def last_line_end(content: Content, start: int, stop: int) -> int | None:
     """Where the last line that ends in ``[start, stop)`` ends; None: none does."""
     while start < stop:
         begin = max(start, stop - _SEARCH_BYTES)
-        if (index := os.pread(file.fileno(), stop - begin, begin).rfind(b"\n")) >= 0:
+        if (index := content.read_at(begin, stop - begin).rfind(b"\n")) >= 0:
             return begin + index + 1
         stop = begin
     return None

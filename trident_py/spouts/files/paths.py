@@ -14,6 +14,7 @@ from attrs import frozen
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.schema import shown
+from trident_py.spouts.files.content import check_reached
 
 _MAGIC = re.compile(r"[*?[]")
 _ANY_DEPTH = "**"
@@ -77,7 +78,7 @@ class PathPattern:
         for path in _walk(str(self.base), self.parts):
             if not path.isascii():
                 _check_name(path)
-            status = _status(path)
+            status = status_of(path)
             if status and stat.S_ISREG(status.st_mode):
                 found[path] = status
         return found
@@ -104,7 +105,12 @@ def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
 def _matching(directory: str, pattern: str) -> Sequence[str]:
     matches = re.compile(translate(pattern)).match
     hidden_too = pattern.startswith(".")
-    return [e.path for e in _entries(directory) if matches(e.name) and (hidden_too or e.name[0] != ".")]
+    # A name that stands there as it is written, brackets and all, is meant as well.
+    return [
+        e.path
+        for e in _entries(directory)
+        if e.name == pattern or (matches(e.name) and (hidden_too or e.name[0] != "."))
+    ]
 
 
 def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
@@ -114,15 +120,22 @@ def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
+        check_reached(directory, error)
         raise SpoutError(f"directory {directory!r} cannot be read: {error.strerror}; make it readable") from error
 
 
-def _status(path: str) -> os.stat_result | None:
+def status_of(path: str) -> os.stat_result | None:
+    """Size and times of a file; None: there is none.
+
+    Raises:
+        SpoutError: it can't be looked at.
+    """
     try:
         return os.stat(path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # gone since, or a link that leads nowhere
             return None
+        check_reached(path, error)
         raise SpoutError(f"file {path!r} cannot be looked at: {error.strerror}; make it readable") from error
 
 

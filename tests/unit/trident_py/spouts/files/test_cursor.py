@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +7,14 @@ import pytest
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files import cursor
-from trident_py.spouts.files.cursor import SETTLED_SECS, Tail
+from trident_py.spouts.files.content import open_content
+from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
+from trident_py.spouts.files.extents import Extent
+from trident_py.spouts.files.identity import stamp_of
+from trident_py.spouts.files.whereabouts import Here, Likeness
 
-YOUNG, OLD = 0.0, SETTLED_SECS + 1
-"""How long after it was written to a file is looked at, in seconds."""
+YOUNG, OLD = 0.0, STILL_SECS
+"""For how long a file has not changed, in seconds."""
 
 
 @pytest.fixture
@@ -20,14 +22,38 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "a.txt"
 
 
-def looked_at(file: Path, cursor: Json = 0) -> Tail:
-    tail = Tail.restored(str(file), cursor)
-    tail.look(file.stat())
-    return tail
+def looked_at(file: Path, stored: Json = 0) -> FileCursor:
+    found = FileCursor.restored(str(file), stored)
+    look(found)
+    return found
 
 
-def next_end(tail: Tail, age: float, budget: int = 10**9) -> int:
-    return tail.next_end(budget, os.stat(tail.path).st_mtime + age)
+def look(found: FileCursor) -> None:
+    with open_content(found.path) as content:
+        found.take(content, Sight(stamp_of(content.status), 0.0), 0.0)
+
+
+def next_extent(found: FileCursor, age: float, budget: int = 10**9) -> Extent | None:
+    with open_content(found.path) as content:
+        return found.next_extent(content, budget, age)
+
+
+def next_end(found: FileCursor, age: float, budget: int = 10**9) -> int | None:
+    extent = next_extent(found, age, budget)
+    return extent.end if extent else None
+
+
+def here(found: FileCursor) -> Here:
+    with open_content(found.path) as content:
+        return found.here(content)
+
+
+def likeness(found: FileCursor, path: Path) -> Likeness | None:
+    with open_content(str(path)) as content:
+        return found.likeness(content)
+
+
+# --- where to read to -------------------------------------------------------------------------------------------------
 
 
 def test_whole_lines_are_taken_up_to_the_budget_and_one_at_least(file: Path) -> None:
@@ -40,51 +66,75 @@ def test_a_line_longer_than_the_budget_is_taken_whole(file: Path) -> None:
     assert next_end(looked_at(file), YOUNG, 10) == 200_001
 
 
-def test_a_last_line_without_its_end_waits_until_the_file_was_left_alone(file: Path) -> None:
+def test_a_last_line_without_its_end_waits_until_the_file_has_not_changed_for_a_while(file: Path) -> None:
     file.write_bytes(b"one\ntwo")
     assert next_end(looked_at(file), YOUNG) == 4
-    assert next_end(looked_at(file), SETTLED_SECS - 0.1) == 4
+    assert next_end(looked_at(file), STILL_SECS - 0.1) == 4
     assert next_end(looked_at(file), OLD) == 7
-    assert next_end(looked_at(file, 4), YOUNG) == 4
-    assert next_end(looked_at(file, 4), OLD) == 7
+    assert next_end(looked_at(file, 4), YOUNG) is None
+    assert next_end(looked_at(file, [4, 7]), OLD) == 7
     assert next_end(looked_at(file, 4), OLD, 1) == 7
+
+
+def test_a_last_line_that_has_changed_since_the_look_waits(file: Path) -> None:
+    file.write_bytes(b"one\ntwo")
+    found = looked_at(file, 4)
+    with file.open("ab") as more:
+        more.write(b" and")
+    assert next_end(found, OLD) is None
+
+
+def test_what_is_another_file_since_the_look_is_not_read(file: Path) -> None:
+    file.write_bytes(b"one\ntwo\n")
+    found = looked_at(file, 4)
+    file.write_bytes(b"another\nfile\n")
+    assert next_end(found, OLD) is None
 
 
 def test_what_was_searched_is_not_searched_again(file: Path) -> None:
     file.write_bytes(b"x" * 100)
-    tail = looked_at(file)
-    assert next_end(tail, YOUNG) == 0
-    assert tail.searched == 100
+    found = looked_at(file)
+    assert next_end(found, YOUNG) is None
+    assert found.searched == 100
     with file.open("ab") as more:
         more.write(b"y\nz")
-    assert next_end(tail, YOUNG) == 102
-    tail.advance(102)
-    assert next_end(tail, YOUNG) == 102
+    look(found)
+    extent = next_extent(found, YOUNG)
+    assert extent
+    assert extent.end == 102
+    found.advance(extent)
+    assert next_end(found, YOUNG) is None
 
 
 def test_a_taken_last_line_may_still_get_its_end(file: Path) -> None:
     for end in (b"\n", b"\r\n"):
         file.write_bytes(b"one" + end + b"two\n")
-        tail = looked_at(file, 3)
-        assert next_end(tail, YOUNG) == file.stat().st_size
-        assert tail.cursor == 3 + len(end)
+        found = looked_at(file, 3)
+        assert next_end(found, YOUNG) == file.stat().st_size
+        assert found.position == 3 + len(end)
         file.write_bytes(b"one" + end)
-        tail = looked_at(file, 3)
-        assert next_end(tail, OLD) == tail.cursor == 3 + len(end)
+        found = looked_at(file, 3)
+        assert next_end(found, OLD) is None
+        assert found.position == 3 + len(end)
+        assert found.extent_of_name().cursor == [3, 3 + len(end), found.extent_of_name().cursor[2]]  # type: ignore[index]
 
 
 def test_half_of_a_line_end_is_waited_for(file: Path) -> None:
     file.write_bytes(b"one\r")
-    assert next_end(looked_at(file, 3), OLD) == 3
+    assert next_end(looked_at(file, 3), OLD) is None
 
 
 @pytest.mark.parametrize("content", [b"one more\n", b"one\rmore\n", b"one more"])
-def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error(file: Path, content: bytes) -> None:
+def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error_with_a_way_out(
+    file: Path, content: bytes
+) -> None:
     file.write_bytes(content)
     with pytest.raises(
-        SpoutError, match=r"a.txt', of which 3 bytes were read and \d+ were seen, goes on inside its last"
+        SpoutError, match=r"a.txt', of which 3 bytes were read and \d+ were seen, goes on inside its last .* at byte 3"
     ):
         next_end(looked_at(file, 3), OLD)
+    file.write_bytes(content[:3] + b"\n" + content[3:])
+    assert next_end(looked_at(file, 3), OLD) == len(content) + 1
 
 
 def test_a_carriage_return_that_was_taken_as_text_cannot_become_a_line_end(file: Path) -> None:
@@ -93,61 +143,54 @@ def test_a_carriage_return_that_was_taken_as_text_cannot_become_a_line_end(file:
         next_end(looked_at(file, 4), YOUNG)
 
 
-def test_a_file_that_shrinks_is_an_error(file: Path) -> None:
-    file.write_bytes(b"one\ntwo\n")
-    tail = looked_at(file)
-    file.write_bytes(b"one\n")
-    for looking in (lambda: tail.look(file.stat()), lambda: next_end(tail, OLD), lambda: looked_at(file, [4, 8])):
-        with pytest.raises(SpoutError, match=r"and 8 were seen, shrank to 4 bytes; put back"):
-            looking()
-
-
-def test_a_file_that_vanishes_is_an_error_if_it_was_not_read_to_the_end(file: Path) -> None:
-    file.write_bytes(b"one\ntwo\n")
-    unread, read = looked_at(file, 4), looked_at(file, 8)
-    read.miss()
-    assert read.gone
-    with pytest.raises(SpoutError, match=r"of which 4 bytes were read and 8 were seen, is gone; put it back"):
-        unread.miss()
-    with pytest.raises(SpoutError, match="is gone; put it back"):
-        Tail.restored(str(file), [4, 8]).miss()
-    file.unlink()
-    with pytest.raises(SpoutError, match="is gone, with lines that were not read"):
-        unread.next_end(99, time.time())
-
-
-def test_a_name_that_is_used_again_is_an_error(file: Path) -> None:
-    file.write_bytes(b"one\n")
-    tail = looked_at(file, 4)
-    tail.miss()
-    with pytest.raises(SpoutError, match="was read to the end, deleted, and is there again; give new files new names"):
-        tail.look(file.stat())
-
-
-def test_a_compressed_file_is_taken_whole_once_it_was_left_alone_and_never_again(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt.gz"
-    file.write_bytes(b"packed")
-    tail = looked_at(file)
-    assert next_end(tail, YOUNG, 1) == 0
-    assert next_end(tail, OLD, 1) == 6
-    tail.advance(6)
-    file.write_bytes(b"packed and more")
-    with pytest.raises(SpoutError, match="is compressed, was read whole and has 15 bytes now"):
-        tail.look(file.stat())
-
-
-@pytest.mark.parametrize("settled", [YOUNG, OLD])
+@pytest.mark.parametrize("age", [YOUNG, OLD])
 @pytest.mark.parametrize("content", [b"x" * 101, b"x" * 101 + b"\n"])
 def test_a_line_without_end_is_taken_for_a_mistake(
-    file: Path, content: bytes, settled: float, monkeypatch: pytest.MonkeyPatch
+    file: Path, content: bytes, age: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "LINE_BYTES_MAX", 100)
     file.write_bytes(content)
     with pytest.raises(SpoutError, match="has a line of more than 100 bytes; move it out of the pattern"):
-        next_end(looked_at(file), settled, 50)
+        next_end(looked_at(file), age, 50)
 
 
-@pytest.mark.parametrize("cursor", ["4", None, 1.5, [1], [1, "2"]])
-def test_a_position_that_is_none_is_an_error(cursor: Json) -> None:
+# --- which file it is -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_the_same_while_it_has_what_was_seen_of_it(file: Path) -> None:
+    file.write_bytes(b"one\ntwo\n")
+    found = looked_at(file)
+    extent = next_extent(found, YOUNG, 4)
+    assert extent
+    found.advance(extent)
+    assert here(found) is Here.SAME
+    for content, expected in [
+        (b"one\ntwo\nthree\n", Here.SAME),
+        (b"one\ntwo", Here.OTHER),
+        (b"one\n", Here.OTHER),
+        (b"", Here.OTHER),
+        (b"ONE\ntwo\nthree\n", Here.OTHER),
+    ]:
+        file.write_bytes(content)
+        assert here(found) is expected
+
+
+def test_another_file_is_like_it_or_begins_like_it(file: Path, tmp_path: Path) -> None:
+    file.write_bytes(b"one\ntwo\n")
+    found = looked_at(file)
+    for content, expected in [
+        (b"one\ntwo\nmore", Likeness.EQUAL),
+        (b"one\nt", Likeness.BEGINNING),
+        (b"", Likeness.BEGINNING),
+        (b"one\ntwO\n", None),
+        (b"two\n", None),
+    ]:
+        other = tmp_path / "b.txt"
+        other.write_bytes(content)
+        assert likeness(found, other) is expected
+
+
+@pytest.mark.parametrize("stored", ["4", None, 1.5, [1], [1, "2"], [1, 2, "3"], [1, 2, [3, 4]], [1, 2, [3, 4, 5]]])
+def test_a_position_that_is_none_is_an_error(stored: Json) -> None:
     with pytest.raises(SpoutError, match=r"'a.txt' has the position .*which is none"):
-        Tail.restored("a.txt", cursor)
+        FileCursor.restored("a.txt", stored)

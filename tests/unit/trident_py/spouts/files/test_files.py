@@ -4,11 +4,8 @@ import bz2
 import gzip
 import json
 import logging
-import os
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,69 +16,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json, json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, emitted, halves
 from tests.unit.trident_py.spouts.files.test_lines import expected
+from tests.unit.trident_py.spouts.files.world import Row, World, write
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.spouts import Replay
 from trident_py.spouts.files import files
+from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.files import FileSpout, shares
 from trident_py.spouts.files.lines import Piece
-
-Row = tuple[str, str, int]
-
-
-def write(path: Path, data: bytes, *, settled: bool = True) -> Path:
-    """Append ``data``; ``settled``: long ago."""
-    with path.open("ab") as file:
-        file.write(data)
-    if settled:
-        settle(path)
-    return path
-
-
-def settle(path: Path) -> None:
-    os.utime(path, (time.time() - 60, time.time() - 60))
 
 
 def lines_of(*paths: Path) -> list[Row]:
     return [(text, str(path), position) for path in paths for text, position in expected(path.read_bytes())]
 
 
-class World:
-    """A spout as the driver runs it: one transaction after the other, metadata through JSON, cursors kept."""
-
-    def __init__(self, spout: FileSpout) -> None:
-        self.spout = spout
-        self.txid = 1
-        self.cursors: dict[str, Json] = {}
-        self.stored: list[Any] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self.coordinator, self.emitter = halves(self.spout)
-        self.coordinator.restore(json_copy(dict(sorted(self.cursors.items()))))
-
-    def define(self) -> Any:
-        if not self.coordinator.is_ready(self.txid):
-            return None
-        metadata = json_copy(self.coordinator.initialize_transaction(self.txid, None, None))
-        assert metadata
-        self.cursors.update(self.coordinator.moved(metadata))
-        self.stored.append(metadata)
-        self.txid += 1
-        return metadata
-
-    def rows(self, metadata: Any) -> list[Row]:
-        return emitted(self.emitter, TransactionAttempt(self.txid, 0), metadata)
-
-    def batches(self) -> Iterator[list[Row]]:
-        while metadata := self.define():
-            yield self.rows(metadata)
-
-
 def batches(directory: Path, pattern: str = "*", **options: Any) -> list[list[Row]]:
-    return list(World(FileSpout(directory / pattern, **options)).batches())
+    return World(directory / pattern, **options).all()
 
 
 def texts(rows: list[Row]) -> list[str]:
@@ -93,7 +44,7 @@ def texts(rows: list[Row]) -> list[str]:
 
 def test_lines_come_with_path_and_byte_offset_in_the_order_of_the_files_names(tmp_path: Path) -> None:
     b = write(tmp_path / "b.txt", "größe\r\nzwei\n".encode())
-    a = write(tmp_path / "a.txt", b"one\n\nthree")
+    a = write(tmp_path / "a.txt", b"one\n\nthree\n")
     assert batches(tmp_path) == [lines_of(a, b)]
     assert lines_of(b) == [("größe", str(b), 0), ("zwei", str(b), 9)]
 
@@ -111,22 +62,24 @@ def test_batches_are_filled_up_to_their_size_with_whole_lines(tmp_path: Path) ->
 
 def test_appended_lines_and_new_files_are_found(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\n")
-    world = World(FileSpout(tmp_path / "*.txt"))
+    world = World(tmp_path / "*.txt")
     assert [texts(rows) for rows in world.batches()] == [["one"]]
-    write(a, b"two\nthr", settled=False)
+    write(a, b"two\nthr")
     write(tmp_path / "0.txt", b"zero\n")
     assert [texts(rows) for rows in world.batches()] == [["zero", "two"]]
-    write(a, b"ee\n", settled=False)
+    write(a, b"ee\n")
     assert [texts(rows) for rows in world.batches()] == [["three"]]
     assert not world.coordinator.is_ready(world.txid)
 
 
-def test_a_last_line_without_its_end_is_read_once_its_file_was_left_alone(tmp_path: Path) -> None:
-    a = write(tmp_path / "a.txt", b"one\ntwo", settled=False)
-    world = World(FileSpout(tmp_path / "*.txt"))
+def test_a_last_line_without_its_end_is_read_once_its_file_has_not_changed_for_two_seconds(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.txt", b"one\ntwo")
+    world = World(tmp_path / "*.txt")
     assert [texts(rows) for rows in world.batches()] == [["one"]]
-    settle(a)
+    assert world.coordinator.has_pending_input()
+    world.pass_time()
     assert [texts(rows) for rows in world.batches()] == [["two"]]
+    assert not world.coordinator.has_pending_input()
     write(a, b"\nthree\n")
     assert [texts(rows) for rows in world.batches()] == [["three"]]
 
@@ -149,15 +102,14 @@ def test_compressed_files_are_batches_of_their_own(tmp_path: Path) -> None:
     write(tmp_path / "c.txt.bz2", bz2.compress(b"three\n"))
     write(tmp_path / "d.txt", b"plain again\n")
     assert [[(text, position) for text, _, position in rows] for rows in batches(tmp_path)] == [
-        [("plain", 0)],
+        [("plain", 0), ("plain again", 0)],
         [("one", 0), ("two", 5)],
         [("three", 0)],
-        [("plain again", 0)],
     ]
 
 
 def test_other_encodings_are_read_line_by_line(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "café\nthé".encode("latin-1"))
+    write(tmp_path / "a.txt", "café\nthé\n".encode("latin-1"))
     assert texts(batches(tmp_path, encoding="latin1")[0]) == ["café", "thé"]
     assert texts(batches(tmp_path, errors="replace")[0]) == ["caf\ufffd", "th\ufffd"]
 
@@ -174,37 +126,38 @@ def test_nothing_to_read_for_a_transaction_that_another_spout_needs_is_an_empty_
 
 def test_a_replay_reads_the_same_lines_whatever_was_appended(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\ntwo")
-    world = World(FileSpout(tmp_path / "*.txt"))
+    world = World(tmp_path / "*.txt")
     metadata = world.define()
-    assert world.coordinator.initialize_transaction(1, None, metadata) == metadata == [[str(a), 0, 7]]
+    assert [extent[:4] for extent in metadata] == [[str(a), 0, 4, 7]]
+    assert world.coordinator.initialize_transaction(1, None, metadata) == metadata
     write(a, b"\nthree\n")
     write(tmp_path / "0.txt", b"new\n")
-    assert texts(world.rows(metadata)) == ["one", "two"]
+    assert texts(world.rows(metadata)) == ["one"]
 
 
 def test_a_restart_goes_on_from_the_cursors(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\ntwo\nthree\n")
-    world = World(FileSpout(tmp_path / "*.txt", max_bytes_per_batch=4))
-    assert world.define() == [[str(a), 0, 4, 14]]
-    assert world.cursors == {str(a): [4, 14]}
+    world = World(tmp_path / "*.txt", max_bytes_per_batch=4)
+    assert [extent[:4] for extent in world.define()] == [[str(a), 0, 4, 14]]
+    assert [cursor[:2] for cursor in world.cursors.values()] == [[4, 14]]
     world.restart()
     assert [texts(rows) for rows in world.batches()] == [["two"], ["three"]]
-    assert world.cursors == {str(a): 14}
+    assert [cursor[:2] for cursor in world.cursors.values()] == [[14, 14]]
 
 
 def test_what_was_unread_and_is_gone_after_a_restart_is_missed(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\ntwo\n")
-    world = World(FileSpout(tmp_path / "*.txt", max_bytes_per_batch=4))
+    world = World(tmp_path / "*.txt", max_bytes_per_batch=4)
     world.define()
     a.unlink()
     world.restart()
-    with pytest.raises(SpoutError, match=r"a.txt', of which 4 bytes were read and 8 were seen, is gone"):
-        world.define()
+    with pytest.raises(SpoutError, match=r"a.txt', of which 4 bytes were read and 8 were seen, is not there any more"):
+        world.all()
 
 
 def test_a_file_that_was_read_may_be_deleted(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\n")
-    world = World(FileSpout(tmp_path / "*.txt"))
+    world = World(tmp_path / "*.txt")
     assert len(list(world.batches())) == 1
     a.unlink()
     assert world.define() is None
@@ -215,9 +168,9 @@ def test_a_file_that_was_read_may_be_deleted(tmp_path: Path) -> None:
 def test_a_file_that_a_changed_pattern_leaves_out_is_not_missed(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", b"one\ntwo\n")
     b = write(tmp_path / "b.txt", b"three\n")
-    world = World(FileSpout(tmp_path / "*.txt", max_bytes_per_batch=4))
+    world = World(tmp_path / "*.txt", max_bytes_per_batch=4)
     world.define()
-    world.spout = FileSpout(b)
+    world.glob = b
     world.restart()
     assert [texts(rows) for rows in world.batches()] == [["three"]]
 
@@ -229,7 +182,7 @@ chunks = st.lists(st.sampled_from(["x", "größe", "\n", "\r\n", "\r", "日本�
 
 
 class FilesAgainstModel(RuleBasedStateMachine):
-    """Files grow, settle and appear; batches are made, replayed and cut short by restarts."""
+    """Files grow and appear; batches are made, replayed and cut short by restarts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,29 +193,28 @@ class FilesAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.world is None)
     @rule(max_bytes=st.integers(1, 60))
     def start(self, max_bytes: int) -> None:
-        self.world = World(FileSpout(self.directory / "**" / "*.txt", max_bytes_per_batch=max_bytes))
+        self.world = World(self.directory / "**" / "*.txt", max_bytes_per_batch=max_bytes)
 
-    @rule(name=st.sampled_from(NAMES), chunk=chunks, settled=st.booleans())
-    def append(self, name: str, chunk: str, settled: bool) -> None:
+    @rule(name=st.sampled_from(NAMES), chunk=chunks)
+    def append(self, name: str, chunk: str) -> None:
         path = self.directory / name
         path.parent.mkdir(exist_ok=True)
         if self.taken_without_end(path):
             chunk = "\n" + chunk
-        write(path, chunk.encode(), settled=False)
-        if settled:
-            self.settle(name)
+        write(path, chunk.encode())
 
     def taken_without_end(self, path: Path) -> bool:
-        cursor = self.world.cursors.get(str(path), 0) if self.world else 0
-        end = cursor[0] if isinstance(cursor, list) else cursor
+        cursor: Any = self.world.cursors.get(str(path), [0]) if self.world else [0]
+        end = cursor[0]
         return bool(end) and path.exists() and end == path.stat().st_size and not path.read_bytes().endswith(b"\n")
 
-    @rule(name=st.sampled_from(NAMES))
-    def settle(self, name: str) -> None:
+    @precondition(lambda self: self.world)
+    @rule()
+    def time_passes(self) -> None:
+        assert self.world
         # A carriage return may be half of a line's end: a writer that stops there for long breaks the contract.
-        path = self.directory / name
-        if path.exists() and not path.read_bytes().endswith(b"\r"):
-            settle(path)
+        if not any(path.read_bytes().endswith(b"\r") for path in self.directory.rglob("*.txt")):
+            self.world.pass_time()
 
     @precondition(lambda self: self.world)
     @rule()
@@ -271,7 +223,7 @@ class FilesAgainstModel(RuleBasedStateMachine):
         if metadata := self.world.define():
             rows = self.world.rows(metadata)
             size = sum(end - start for _, start, end, *_ in metadata)
-            assert size <= self.world.spout._max_bytes or len(rows) == 1
+            assert size <= self.world.options["max_bytes_per_batch"] or len(rows) == 1
             assert [row[1] for row in rows] == sorted(row[1] for row in rows)
             self.given += rows
 
@@ -297,9 +249,7 @@ class FilesAgainstModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.world:
-            for path in self.directory.rglob("*.txt"):
-                settle(path)
-            for rows in self.world.batches():
+            for rows in self.world.all():
                 self.given += rows
             assert sorted(self.given) == sorted(lines_of(*self.directory.rglob("*.txt")))
         shutil.rmtree(self.directory)
@@ -314,21 +264,22 @@ TestFilesAgainstModel.settings = settings(max_examples=60, stateful_step_count=3
 
 def test_a_batch_is_cut_into_about_as_many_shares_as_there_are_tasks() -> None:
     mib = 1024 * 1024
-    ((one,), (two,)) = shares([["a", 0, 10 * mib]], 2)
+    plain, packed = (Extent(name, 0, 10 * mib, 10 * mib, None) for name in ("a", "a.gz"))
+    ((one,), (two,)) = shares([plain], 2)
     assert (one, two) == (Piece("a", 0, 10 * mib, 0, 5 * mib), Piece("a", 0, 10 * mib, 5 * mib, 10 * mib))
-    assert len(shares([["a", 0, 10 * mib]], 100)) == 10
-    small = shares([[f"{number}", 0, 1000, 2000] for number in range(5000)], 4)
+    assert len(shares([plain], 100)) == 10
+    small = shares([Extent(f"{number}", 0, 1000, 2000, None) for number in range(5000)], 4)
     assert [len(share) for share in small] == [1250, 1250, 1250, 1250] or len(small) in (4, 5)
-    assert shares([["a.gz", 0, 10 * mib]], 4) == [[Piece("a.gz", 0, 10 * mib, 0, 10 * mib)]]
+    assert shares([packed], 4) == [[Piece("a.gz", 0, 10 * mib, 0, 10 * mib)]]
 
 
 def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES_MIN", 7)
     monkeypatch.setattr(files, "SMALL_BYTES", 0)
     a = write(tmp_path / "a.txt", b"a line\n" * 20)
-    b = write(tmp_path / "b.txt", "größe".encode() * 9)
+    b = write(tmp_path / "b.txt", "größe\n".encode() * 9)
     spout = FileSpout(tmp_path / "*")
-    world, collector = World(spout), ListCollector()
+    world, collector = World(tmp_path / "*"), ListCollector()
     emitter = files.FileEmitter(spout._reader, 8)
     emitter.emit_batch(TransactionAttempt(1, 0), world.define(), collector)
     assert len(collector.extents) == 8
@@ -371,15 +322,6 @@ def test_a_file_that_is_not_utf8_is_named_with_the_offset(tmp_path: Path) -> Non
         batches(tmp_path)
 
 
-def test_a_file_that_shrinks_while_it_is_followed_is_named(tmp_path: Path) -> None:
-    a = write(tmp_path / "a.txt", b"one\ntwo\n")
-    world = World(FileSpout(tmp_path / "*"))
-    list(world.batches())
-    a.write_bytes(b"one\n")
-    with pytest.raises(SpoutError, match=r"a.txt', .* shrank to 4 bytes"):
-        world.define()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -401,8 +343,8 @@ def test_an_argument_that_cannot_work_is_refused_where_it_is_given(options: Any,
 def test_metadata_is_json_and_stays_small(tmp_path: Path) -> None:
     for number in range(1500):
         write(tmp_path / f"{number:04}.txt", b"a line\n")
-    world = World(FileSpout(tmp_path / "*.txt"))
-    assert sum(map(len, world.batches())) == 1500
+    world = World(tmp_path / "*.txt")
+    assert sum(map(len, world.all())) == 1500
     assert max(len(json.dumps(metadata)) for metadata in world.stored) < 128 * 1024
     assert not world.coordinator.is_ready(world.txid)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import bz2
-import errno
 import gzip
 import lzma
 import os
@@ -15,12 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_py.errors import FailedException, SpoutError
+from trident_py.errors import SpoutError
 from trident_py.spouts.files import lines
-from trident_py.spouts.files.lines import LineReader, Piece, file_errors, is_compressed, last_line_end, line_end
+from trident_py.spouts.files.content import is_compressed, open_content
+from trident_py.spouts.files.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.identity import Identity
+from trident_py.spouts.files.lines import LineReader, Piece, last_line_end, line_end
 
 Line = tuple[str, int]
 
@@ -164,6 +167,43 @@ def test_a_compressed_file_that_is_not_what_it_was_is_named(file: Path) -> None:
         read(piece)
 
 
+# --- fingerprints -----------------------------------------------------------------------------------------------------
+
+
+def fingerprint(piece: Piece, encoding: str = "utf-8", errors: str = "strict") -> int:
+    reading = LineReader(encoding, errors)([piece])
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return int(end.value)
+
+
+def identified(path: Path) -> Piece:
+    with open_content(str(path)) as content:
+        return evolve(whole(path), identity=Identity.of(content, path.stat().st_size))
+
+
+def test_a_fingerprint_is_of_the_bytes_and_the_path_alone(file: Path) -> None:
+    file.write_bytes(b"plain ascii\n" * 1000)
+    piece = identified(file)
+    before = fingerprint(piece)
+    assert fingerprint(piece, errors="replace") == fingerprint(piece, encoding="latin-1") == before
+    file.rename(file.with_name("renamed"))
+    assert fingerprint(piece) == before
+    file.write_bytes(b"plain ascii\n" * 999 + b"plain ascij\n")
+    assert fingerprint(identified(file)) != before
+
+
+def test_batches_of_an_old_version_have_its_fingerprints(file: Path) -> None:
+    file.write_bytes(b"one\ntwo\n")
+    prints = {
+        settings: hash_bytes(seed_of(str(file), *settings), 0, b"one\ntwo\n")
+        for settings in [("utf-8", "strict"), ("iso8859-1", "replace")]
+    }
+    assert {settings: fingerprint(whole(file), *settings) for settings in prints} == prints
+
+
 # --- bad files --------------------------------------------------------------------------------------------------------
 
 
@@ -205,13 +245,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 def test_line_ends_are_found_from_either_side(data: bytes, start: int, stop: int) -> None:
     stop = min(stop, len(data))
     ends = [index + 1 for index in range(start, stop) if data[index : index + 1] == b"\n"]
-    with pytest.MonkeyPatch.context() as small, file_of(data) as path, path.open("rb", buffering=0) as file:
+    with pytest.MonkeyPatch.context() as small, file_of(data) as path, open_content(str(path)) as file:
         small.setattr(lines, "_SEARCH_BYTES", 4)
         assert line_end(file, start, stop) == (ends[0] if ends else None)
         assert last_line_end(file, start, stop) == (ends[-1] if ends else None)
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTUNREACH])
-def test_a_file_server_that_is_away_is_waited_for(number: int) -> None:
-    with pytest.raises(FailedException, match=r"file 'a\.txt' can't be reached: "), file_errors("a.txt"):
-        raise OSError(number, os.strerror(number), "a.txt")

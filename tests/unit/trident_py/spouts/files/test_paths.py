@@ -21,7 +21,17 @@ def found(directory: Path, pattern: str) -> list[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name in ("a.txt", "b.txt", "c.log", ".hidden.txt", "x/a.txt", "x/y/a.txt", "x/.h/a.txt", "z/[1].txt"):
+    for name in (
+        "a.txt",
+        "b.txt",
+        "c.log",
+        ".hidden.txt",
+        "x/a.txt",
+        "x/y/a.txt",
+        "x/.h/a.txt",
+        "z/[1].txt",
+        "z/1.txt",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -47,6 +57,7 @@ def tree(tmp_path: Path) -> Path:
         ("**/y/*", ["x/y/a.txt"]),
         ("x/.h/*", ["x/.h/a.txt"]),
         ("z/[[]1].txt", ["z/[1].txt"]),
+        ("z/[1].txt", ["z/1.txt", "z/[1].txt"]),
         ("x/../*.log", ["c.log"]),
     ],
 )

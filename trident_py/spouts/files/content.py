@@ -1,0 +1,177 @@
+"""What a file contains, as bytes at positions: of a plain file its own, of a compressed one what it unpacks to."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, BinaryIO, Self
+
+import pyarrow as pa
+from attrs import define, field
+
+from trident_py.errors import FailedException, SpoutError
+
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What is raised where a file can't be read, or can't be unpacked."""
+
+_AWAY = {
+    getattr(errno, name)
+    for name in (
+        *("EIO", "ESTALE", "ENODEV", "ENXIO", "EREMOTEIO", "ENOTCONN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"),
+        *("ECONNABORTED", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESHUTDOWN"),
+    )
+    if hasattr(errno, name)
+}
+"""What the system says of a disk or a file server that doesn't answer; not every system has all of these."""
+
+_PULL_BYTES = 256 * 1024
+_KEPT_BYTES = 4 * 1024
+
+
+def _zstd(file: BinaryIO) -> pa.NativeFile:
+    own = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)  # Arrow closes what it was given
+    return pa.CompressedInputStream(pa.PythonFile(own, "r"), "zstd")
+
+
+_UNPACKERS: Mapping[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _zstd,
+}
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the suffix says that the file is compressed: .gz, .bz2, .xz or .zst."""
+    return os.path.splitext(path)[1] in _UNPACKERS
+
+
+def check_reached(path: str, error: BaseException) -> None:
+    """See whether a file is not as expected, or can't be reached at all.
+
+    Raises:
+        FailedException: the disk or the server that it is on is away; it will be back.
+    """
+    if isinstance(error, OSError) and error.errno in _AWAY:
+        raise FailedException(f"file {path!r} can't be reached: {error.strerror}") from error
+
+
+@contextmanager
+def file_errors(path: str, *passed: type[OSError]) -> Iterator[None]:
+    """Turn whatever goes wrong with a file into an error that names it; but for what is in ``passed``.
+
+    Raises:
+        FailedException: the disk or the server that it is on is away; it will be back.
+        SpoutError: it is gone, can't be read, or is damaged.
+    """
+    try:
+        yield
+    except passed:
+        raise
+    except FileNotFoundError as error:
+        raise SpoutError(
+            f"file {path!r} is gone, with lines that were not read or may be needed again; put it back, under this or "
+            f"another name of its directory"
+        ) from error
+    except PermissionError as error:
+        raise SpoutError(f"file {path!r} cannot be read: {error.strerror}; make it readable for this user") from error
+    except UNREADABLE as error:
+        check_reached(path, error)
+        raise SpoutError(f"file {path!r} cannot be read: {error}; repair it, or move it out of the pattern") from error
+
+
+@define(slots=False)
+class Content:
+    """The bytes of an open file, whatever becomes of its name meanwhile."""
+
+    file: BinaryIO
+
+    def __enter__(self) -> Self:
+        """It is open."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the file."""
+        self.file.close()
+
+    @property
+    def status(self) -> os.stat_result:
+        """Device, inode, and what the file takes on disk."""
+        return os.fstat(self.file.fileno())
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are; of a compressed file, known only after it was unpacked to its end."""
+        return self.status.st_size
+
+    @property
+    def packed(self) -> int:
+        """How large a compressed file is on disk; 0: it isn't compressed."""
+        return 0
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """``size`` bytes from ``position`` on; fewer where it ends."""
+        return os.pread(self.file.fileno(), size, position)
+
+
+@define(slots=False)
+class UnpackedContent(Content):
+    """What a compressed file unpacks to. Its first and its last few KiB are kept; else going back starts it anew."""
+
+    unpack: Callable[[BinaryIO], Any]
+    _stream: Any = field(default=None, init=False)
+    _upto: int = field(default=0, init=False)
+    _recent: bytes = field(default=b"", init=False)  # the bytes before `_upto`
+    _first: bytes = field(default=b"", init=False)
+
+    @property
+    def packed(self) -> int:
+        """How large it is on disk."""
+        return self.status.st_size
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes it unpacks to."""
+        while self._pull(_KEPT_BYTES):
+            pass
+        return self._upto
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """``size`` bytes from ``position`` on; fewer where it ends."""
+        if position + size <= len(self._first):
+            return self._first[position : position + size]
+        if position < self._upto - len(self._recent):
+            self._stream = None
+        while (self._stream is None or self._upto < position + size) and self._pull(max(size, _KEPT_BYTES)):
+            pass
+        start = max(0, position - (self._upto - len(self._recent)))
+        return self._recent[start : start + size]
+
+    def _pull(self, kept: int) -> bool:
+        if self._stream is None:
+            self.file.seek(0)
+            self._stream, self._upto, self._recent = self.unpack(self.file), 0, b""
+        pulled: bytes = self._stream.read(_PULL_BYTES)
+        if not self._upto:
+            self._first = pulled[:_KEPT_BYTES]
+        self._recent = self._recent[-kept:] + pulled
+        self._upto += len(pulled)
+        return bool(pulled)
+
+
+def open_content(path: str) -> Content:
+    """The content of the file that has this path now; to be closed, by ``with``.
+
+    Raises:
+        OSError: it can't be opened.
+    """
+    unpack = _UNPACKERS.get(os.path.splitext(path)[1])
+    file = open(path, "rb", buffering=0)  # noqa: SIM115 - whoever asks for it closes it
+    return UnpackedContent(file, unpack) if unpack else Content(file)

@@ -1,0 +1,62 @@
+"""What the metadata of a batch says of each file: where its lines begin and end, and which file it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from coordinators.canonical import Json
+from trident_py.errors import SpoutError
+from trident_py.spouts.files.identity import Identity
+
+StoredExtent = list[Json]
+"""``[path, start, end, seen, identity]``; of old versions ``[path, start, end]``, with ``seen`` where that is more."""
+
+
+@frozen
+class Extent:
+    """Lines of one file: the bytes from ``start`` to ``end``; none, where only the file's name has changed.
+
+    Attributes:
+        path: the name that its rows have, whatever it is called when they are read.
+        seen: its size when this was defined.
+        identity: what tells the file, up to ``end``. None: defined by an old version, which counted the bytes of a
+            compressed file as they are on disk.
+    """
+
+    path: str
+    start: int
+    end: int
+    seen: int
+    identity: Identity | None
+
+    @classmethod
+    def parse(cls, stored: Sequence[Json]) -> Extent:
+        """From a batch's metadata."""
+        match stored:
+            case [str() as path, int() as start, int() as end]:
+                return cls(path, start, end, end, None)
+            case [str() as path, int() as start, int() as end, int() as seen]:
+                return cls(path, start, end, seen, None)
+            case [str() as path, int() as start, int() as end, int() as seen, identity]:
+                if parsed := Identity.parse(identity, end):
+                    return cls(path, start, end, seen, parsed)
+        raise SpoutError(f"a batch of files is defined as {stored!r}, which this version cannot read")
+
+    @property
+    def stored(self) -> StoredExtent:
+        """As it stands in a batch's metadata."""
+        return [self.path, self.start, self.end, self.seen, *([self.identity.stored] if self.identity else [])]
+
+    @property
+    def cursor(self) -> Json:
+        """Where the file was read to, as it stands in the record; what `FileCursor.restored` takes up again."""
+        if self.identity:
+            return [self.end, self.seen, self.identity.stored]
+        return [self.end, self.seen] if self.seen > self.end else self.end
+
+    @property
+    def size(self) -> int:
+        """How many bytes."""
+        return self.end - self.start

@@ -1,0 +1,289 @@
+"""All files of a pattern, each followed from name to name: one look tells the old from the new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from attrs import define, field
+
+from coordinators.canonical import Json
+from trident_py.errors import SpoutError
+from trident_py.spouts.files.beginnings import Beginnings
+from trident_py.spouts.files.content import file_errors, is_compressed, open_content
+from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
+from trident_py.spouts.files.extents import Extent
+from trident_py.spouts.files.identity import HASHED_BYTES, Stamp, hint_of, stamp_of
+from trident_py.spouts.files.paths import PathPattern, status_of
+from trident_py.spouts.files.suspects import Suspects
+from trident_py.spouts.files.whereabouts import Here, Other, Sighting, Whereabouts, find
+
+Statuses = dict[str, os.stat_result]
+
+
+@define
+class FollowedFiles:
+    """Which file is which, and how far each was given.
+
+    Attributes:
+        pattern: what they are found by.
+    """
+
+    pattern: PathPattern
+    _cursors: dict[str, FileCursor] = field(factory=dict, init=False)  # by the path where each is
+    _gone: dict[str, FileCursor] = field(factory=dict, init=False)  # by the path where each was
+    _wanted: list[FileCursor] = field(factory=list, init=False)  # those that may be elsewhere by now
+    _outside: list[FileCursor] = field(factory=list, init=False)  # in the order in which they got other names
+    _stored: dict[str, FileCursor] = field(factory=dict, init=False)  # by the name that a position is stored under
+    _sights: dict[str, Sight] = field(factory=dict, init=False)  # of what stands at a path and is nobody's yet
+    _held: dict[str, FileCursor] = field(factory=dict, init=False)  # by path of what is held back: what it begins like
+
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        """Take up what `Extent.cursor` stored, by path."""
+        self._cursors = {path: FileCursor.restored(path, cursor) for path, cursor in cursors.items()}
+        self._stored = dict(self._cursors)
+
+    def look(self, now: float) -> None:
+        """See what the pattern's files are now, at this moment of a monotonic clock.
+
+        Raises:
+            SpoutError: lines that were seen are gone, it can't be told which file is which, or one can't be read.
+        """
+        found = self.pattern.find()
+        strangers = {path: status for path, status in found.items() if not self._is_as_before(path, status)}
+        for path in self._cursors.keys() - found.keys():
+            self._miss(path, strangers)
+        for path in strangers:
+            cursor = self._cursors.pop(path, None) or self._gone.pop(path, None)
+            if cursor and cursor.seen:  # of an empty file nothing is known
+                self._wanted.append(cursor)
+        self._sights = {path: self._sight(path, stamp_of(status), now) for path, status in strangers.items()}
+        kept = self._find_wanted(found, strangers, now)
+        self._welcome([path for path in sorted(strangers) if path not in kept and path in found], now)
+        self._sights = {path: sight for path, sight in self._sights.items() if path not in self._cursors}
+
+    def unread(self) -> list[FileCursor]:
+        """The files that have something to read: first those with names that the pattern doesn't match any more."""
+        cursors = [cursor for cursor in self._cursors.values() if cursor.unread and cursor.sight]
+        return sorted(cursors, key=lambda cursor: (not cursor.is_outside, cursor.path))
+
+    def is_waiting(self, now: float) -> bool:
+        """Whether something was seen that can't be told or taken yet, and will be if it doesn't change."""
+        if self._wanted or self._sights:
+            return True
+        return any(cursor.sight and not cursor.sight.is_still(now) for cursor in self.unread())
+
+    def next_extents(self, cursor: FileCursor, budget: int, now: float) -> list[Extent]:
+        """The next lines of a file, behind the new names of what was stored under its path; none: there are none now.
+
+        Raises:
+            SpoutError: it can't be read, or goes on inside a line that was taken.
+        """
+        renamed = self._renamed(cursor)
+        if renamed is None:
+            return []
+        with file_errors(cursor.path):
+            try:
+                content = open_content(cursor.path)
+            except FileNotFoundError:
+                return []  # the next look tells where it is
+            with content:
+                extent = cursor.next_extent(content, budget, now)
+        return [*(each.extent_of_name() for each in renamed), extent] if extent else []
+
+    def advance(self, cursor: FileCursor, extents: list[Extent]) -> None:
+        """A batch has these extents of `next_extents`."""
+        for renamed in self._renamed(cursor) or ():
+            self._stored[renamed.name] = renamed
+        self._stored[cursor.name] = cursor
+        for overtaken in [each for each in self._outside if each is not cursor and each.name == cursor.name]:
+            overtaken.name = overtaken.path
+            self._outside.remove(overtaken)
+        cursor.advance(extents[-1])
+
+    def _renamed(self, cursor: FileCursor) -> list[FileCursor] | None:
+        """Whose positions go under new names before this one's replaces theirs; None: that can't be said yet."""
+        if any(wanted.name == cursor.name for wanted in self._wanted):
+            return None
+        for outside in self._outside:
+            if outside is cursor:
+                break
+            if outside.name == cursor.name and outside.unread:
+                return None
+        renamed: list[FileCursor] = []
+        former = self._stored.get(cursor.name)
+        while former and former not in (cursor, *renamed):
+            if former in self._wanted:
+                return None
+            if former.is_outside or self._cursors.get(former.path) is not former:
+                break
+            renamed.append(former)
+            former = self._stored.get(former.name)
+        return renamed[::-1]
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _is_as_before(self, path: str, status: os.stat_result) -> bool:
+        cursor = self._cursors.get(path)
+        if cursor is None:
+            return False
+        if cursor.sight is None:
+            if not (cursor.identity and cursor.identity.is_untouched(status)):
+                return False
+            cursor.sight = Sight(stamp_of(status), float("-inf"))
+        return cursor.sight.stamp == stamp_of(status)
+
+    def _miss(self, path: str, strangers: Statuses) -> None:
+        cursor, status = self._cursors[path], status_of(path)
+        if status is None:
+            del self._cursors[path]
+            if cursor.seen:
+                self._wanted.append(cursor)
+        elif cursor.sight and not self._is_as_before(path, status):  # else a changed pattern has left it out
+            strangers[path] = status
+
+    def _sight(self, path: str, stamp: Stamp, now: float) -> Sight:
+        sight = self._sights.get(path) or Sight(stamp, now)
+        sight.note(stamp, now)
+        return sight
+
+    def _find_wanted(self, found: Statuses, strangers: Statuses, now: float) -> set[str]:
+        """Find those that may be elsewhere, and take what they are out of ``strangers``; those to be left alone yet."""
+        kept: set[str] = set()
+        missing: list[FileCursor] = []
+        wanted, self._wanted = self._wanted, []
+        try:
+            while wanted:
+                if not self._is_here(wanted[-1], strangers, now):
+                    missing.append(wanted[-1])
+                wanted.pop()
+            if missing:
+                suspects = Suspects(self._cursors, strangers, self._sights, self._held, now)
+                missing.sort(key=suspects.is_unhinted, reverse=True)
+            while missing:
+                kept.update(self._find(missing[-1], suspects, found, strangers, now))
+                missing.pop()
+        finally:
+            self._wanted += wanted + missing  # a file server may be away: then all is looked for again
+        return kept
+
+    def _find(
+        self, cursor: FileCursor, suspects: Suspects, found: Statuses, strangers: Statuses, now: float
+    ) -> Iterable[str]:
+        here = self._here(cursor, strangers, now)
+        others = suspects.of(cursor, here)
+        sighting = Sighting(
+            here=here,
+            is_identified=cursor.identity is not None,
+            is_unread=cursor.unread > 0,
+            was_missed=cursor.is_missed,
+            others=others,
+        )
+        whereabouts, other = find(sighting)
+        match whereabouts:
+            case Whereabouts.HERE | Whereabouts.MOVED:
+                path = other.path if other else cursor.path
+                if self._take(cursor, path, strangers, now):
+                    self._name(cursor, is_outside=path not in found)
+                    return ()
+            case Whereabouts.WAIT:
+                cursor.is_missed = here is Here.NOTHING
+            case Whereabouts.READ:
+                if here is Here.NOTHING:
+                    self._gone[cursor.path] = cursor
+                return ()
+            case _:
+                raise _error(cursor, whereabouts, other)
+        self._wanted.append(cursor)
+        return (cursor.path, *(each.path for each in others))
+
+    def _is_here(self, cursor: FileCursor, strangers: Statuses, now: float) -> bool:
+        """Whether the file is where it was, with device and inode as they were: then note how it is."""
+        status = strangers.get(cursor.path)
+        if status is None or (cursor.identity and cursor.identity.hint != hint_of(status)):
+            return False
+        if cursor.is_compressed and not self._sights[cursor.path].is_still(now):
+            return False
+        return self._take(cursor, cursor.path, strangers, now)
+
+    def _here(self, cursor: FileCursor, strangers: Statuses, now: float) -> Here:
+        path = cursor.path
+        if path not in strangers:
+            return Here.OTHER if path in self._cursors else Here.NOTHING
+        if cursor.is_compressed and not self._sights[path].is_still(now):
+            return Here.CHANGING
+        try:
+            with file_errors(path, FileNotFoundError), open_content(path) as content:
+                return cursor.here(content)
+        except FileNotFoundError:
+            return Here.NOTHING
+
+    def _take(self, cursor: FileCursor, path: str, strangers: Statuses, now: float) -> bool:
+        """Note that the file is at ``path``, and how it is; False: it is not any more."""
+        try:
+            with file_errors(path, FileNotFoundError), open_content(path) as content:
+                if cursor.here(content) is not Here.SAME:
+                    return False
+                cursor.take(content, self._sights.get(path) or Sight(stamp_of(content.status), now), now)
+        except FileNotFoundError:
+            return False
+        cursor.path = path
+        self._cursors[path] = cursor
+        strangers.pop(path, None)
+        return True
+
+    def _name(self, cursor: FileCursor, *, is_outside: bool) -> None:
+        if is_outside and cursor not in self._outside:
+            self._outside.append(cursor)
+        elif not is_outside:
+            cursor.name = cursor.path
+            if cursor in self._outside:
+                self._outside.remove(cursor)
+
+    def _welcome(self, paths: Iterable[str], now: float) -> None:
+        """Follow what nobody knows, from its beginning; hold back what may still be a copy that is being made."""
+        self._held = {}
+        beginnings = None
+        for path in paths:
+            sight = self._sights[path]
+            if is_compressed(path) and not sight.is_still(now):
+                continue
+            if beginnings is None:
+                beginnings = Beginnings.of(cursor for cursor in self._cursors.values() if cursor.sight)
+            with suppress(FileNotFoundError), file_errors(path, FileNotFoundError), open_content(path) as content:
+                original = beginnings.like(content.read_at(0, HASHED_BYTES))
+                if original and not sight.is_still(now):
+                    self._held[path] = original
+                    continue
+                cursor = FileCursor(path, path, copy_of=original)
+                cursor.take(content, sight, now)
+                self._cursors[path] = cursor
+                beginnings.add(cursor)
+
+
+def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) -> SpoutError:
+    name = other.path if other else ""
+    match whereabouts:
+        case Whereabouts.LOST:
+            return cursor.error(
+                "is not there any more as it was, nor is a file with its bytes in its directory; put it "
+                "back, under this or another name of the directory"
+            )
+        case Whereabouts.DOUBTFUL:
+            return cursor.error(
+                f"was cut or replaced, and {name!r} begins like it but ends before what was read of it: it may be a "
+                f"copy that lacks its end, all of which was read; move {name!r} out of the pattern if it is, or put "
+                f"{cursor.path!r} back as it was"
+            )
+        case Whereabouts.TAKEN_TWICE:
+            return cursor.error(
+                f"was cut or replaced, and {name!r}, which has the same lines, was read as a file of its own after it "
+                f"had not changed for {STILL_SECS:.0f} s: if it is a copy, its lines were read twice; make copies "
+                f"outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
+            )
+        case _:
+            return cursor.error(
+                "has other bytes now, and its position, stored by an old version, can't tell where those that were "
+                "read are; put back what was there"
+            )

@@ -1,0 +1,142 @@
+"""The files that may be one that isn't found where it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from attrs import define, evolve, field
+
+from trident_py.spouts.files.content import UNREADABLE, check_reached, is_compressed, open_content
+from trident_py.spouts.files.cursor import FileCursor, Sight
+from trident_py.spouts.files.identity import HASHED_BYTES, Hint, Identity, digest, hint_of
+from trident_py.spouts.files.lookup import beside
+from trident_py.spouts.files.whereabouts import Here, Likeness, Other
+
+_COMPARED_MAX = 8
+"""So many files with the same beginning are compared further."""
+
+
+@define
+class Suspects:
+    """What one look has found that is nobody's, and what else is in the directories; for look-up.
+
+    Attributes:
+        followed: what is in its place.
+        strangers: what nobody follows yet.
+        sights: since when each of these has been as it is.
+        held: those of them that were held back, with what they began like.
+    """
+
+    followed: Mapping[str, FileCursor]
+    strangers: Mapping[str, os.stat_result]
+    sights: Mapping[str, Sight]
+    held: Mapping[str, FileCursor]
+    now: float
+    _by_hint: dict[Hint, str] = field(init=False)
+    _copies: dict[FileCursor, FileCursor] = field(init=False)
+    _beside: dict[str, dict[int, str]] = field(factory=dict, init=False)
+    _by_head: dict[int, dict[str, list[str]]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Sort by device and inode."""
+        self._by_hint = {hint_of(status): path for path, status in self.strangers.items()}
+        self._copies = {cursor.copy_of: cursor for cursor in self.followed.values() if cursor.copy_of}
+
+    def is_unhinted(self, cursor: FileCursor) -> bool:
+        """Whether nothing among the strangers has the file's device and inode."""
+        return cursor.identity is None or cursor.identity.hint not in self._by_hint
+
+    def of(self, cursor: FileCursor, here: Here) -> list[Other]:
+        """The files that begin like ``cursor``'s, the most likely first."""
+        identity = cursor.identity
+        if identity is None or here is Here.CHANGING:
+            return []
+        hinted = self._hinted(cursor, identity.hint)
+        found = [self._other(cursor, identity, path, has_hint=True) for path in hinted]
+        if here is not Here.SAME and not any(other and other.likeness is Likeness.EQUAL for other in found):
+            found += [self._other(cursor, identity, path) for path in self._alike(cursor, identity)]
+            if copy := self._copies.get(cursor):
+                found.append(self._other(cursor, identity, copy.path))
+            if here is Here.OTHER or cursor.unread:
+                outside = (self._other(cursor, identity, path) for path in self._outside(cursor))
+                found += [other for other in outside if other and other.likeness is Likeness.EQUAL]
+        # Where its device and inode have other bytes, it was cut: then a file that has its own is a copy of it.
+        is_cut = bool(hinted) and not any(other and other.has_hint for other in found)
+        return [evolve(other, is_evidence=is_cut or other.is_evidence) for other in found if other]
+
+    def _hinted(self, cursor: FileCursor, hint: Hint) -> list[str]:
+        path = self._by_hint.get(hint) or self._in_directory(cursor.path).get(hint[1])
+        return [path] if path and path != cursor.path else []
+
+    def _in_directory(self, path: str) -> dict[int, str]:
+        directory = os.path.dirname(path)
+        if directory not in self._beside:
+            self._beside[directory] = {entry.inode(): entry.path for entry in beside(os.path.join(directory, ""))}
+        return self._beside[directory]
+
+    def _outside(self, cursor: FileCursor) -> Iterator[str]:
+        for path in self._in_directory(cursor.path).values():
+            if path != cursor.path and path not in self.followed and path not in self.strangers:
+                yield path
+
+    def _alike(self, cursor: FileCursor, identity: Identity) -> Iterator[str]:
+        """Strangers with the same head, those that have less than a head, and those that are being packed."""
+        heads = self._heads(identity.head_bytes)
+        paths = [*heads.get(identity.head, ()), *heads.get(_PACKING, ())]
+        paths += heads.get("", ()) if cursor.start else ()
+        return islice((path for path in paths if path != cursor.path and path in self.strangers), _COMPARED_MAX)
+
+    def _heads(self, size: int) -> dict[str, list[str]]:
+        if size not in self._by_head:
+            heads = self._by_head[size] = {}
+            for path in self.strangers:
+                heads.setdefault(_head(path, size), []).append(path)
+        return self._by_head[size]
+
+    def _other(self, cursor: FileCursor, identity: Identity, path: str, *, has_hint: bool = False) -> Other | None:
+        is_still = path not in self.sights or self.sights[path].is_still(self.now)
+        try:
+            with open_content(path) as content:
+                hint, has_bytes = hint_of(content.status), is_still and bool(content.read_at(0, 1))
+                if is_compressed(path) and not is_still:
+                    likeness = Likeness.BEGINNING if identity.begins(content) else None
+                else:
+                    likeness = cursor.likeness(content)
+        except UNREADABLE as error:
+            check_reached(path, error)
+            hint, has_bytes, likeness = identity.hint, False, Likeness.BEGINNING
+        if likeness is None or (is_still and not has_bytes):
+            return None
+        return Other(
+            path=path,
+            likeness=likeness,
+            has_hint=has_hint and hint == identity.hint,
+            is_followed=path in self.followed,
+            is_still=is_still,
+            is_evidence=self._is_evidence(cursor, identity, path, hint),
+        )
+
+    def _is_evidence(self, cursor: FileCursor, identity: Identity, path: str, hint: Hint) -> bool:
+        return (
+            identity.length >= HASHED_BYTES
+            or is_compressed(path) != cursor.is_compressed
+            or hint[0] != identity.hint[0]
+            or self.held.get(path) is cursor
+        )
+
+
+_PACKING = "being packed"
+
+
+def _head(path: str, size: int) -> str:
+    try:
+        with open_content(path) as content:
+            head = content.read_at(0, size)
+    except UNREADABLE as error:
+        check_reached(path, error)
+        head = b""
+    if len(head) == size:
+        return digest(head)
+    return _PACKING if is_compressed(path) else ""

@@ -1,0 +1,112 @@
+"""Where a file that was followed is now: the decision alone, from what a look at its directory has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from attrs import frozen
+
+
+class Here(Enum):
+    """What has the file's path now, by what it contains."""
+
+    SAME = "same"  # with another device or inode
+    OTHER = "other"  # other bytes, or not all that were seen
+    CHANGING = "changing"  # it can't be told yet
+    NOTHING = "nothing"
+
+
+class Likeness(Enum):
+    """How another file compares with all that was read of this one."""
+
+    EQUAL = "equal"
+    BEGINNING = "beginning"  # the same as far as it goes, but it is shorter
+
+
+@frozen(kw_only=True)
+class Other:
+    """A file in the same directory that has the same beginning.
+
+    Attributes:
+        has_hint: it has the device and inode that the followed file had.
+        is_followed: it is followed as a file of its own.
+        is_still: it has not changed for a while.
+        is_evidence: equal hashes are enough where nothing has the path: it is compressed, on another device, or long.
+    """
+
+    path: str
+    likeness: Likeness
+    has_hint: bool = False
+    is_followed: bool = False
+    is_still: bool = True
+    is_evidence: bool = True
+
+
+@frozen(kw_only=True)
+class Sighting:
+    """What is known of one followed file that may have moved.
+
+    Attributes:
+        is_identified: there are hashes to look for; positions of old versions have none before the first look.
+        is_unread: lines were seen that no batch has.
+        was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
+        others: the files that begin like it, the most likely first.
+    """
+
+    here: Here
+    is_identified: bool = True
+    is_unread: bool = False
+    was_missed: bool = False
+    others: Sequence[Other] = ()
+
+
+class Whereabouts(Enum):
+    """What has become of a followed file."""
+
+    HERE = "here"
+    MOVED = "moved"  # to the path of the other file
+    READ = "read"  # it is gone with nothing left to read: what has its path is a new file
+    WAIT = "wait"  # it can't be told yet
+    LOST = "lost"  # with lines that no batch has
+    DOUBTFUL = "doubtful"  # the other file begins like it and ends before its position
+    TAKEN_TWICE = "taken twice"  # the other file has all of it and was read as a new one
+    UNIDENTIFIED = "unidentified"
+
+
+def find(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
+    """Decide where a followed file is, and by which other file.
+
+    Equal hashes are the same file whatever its inode, unless another one has the device and inode as well. In doubt it
+    is an end: what is `LOST`, `DOUBTFUL`, `TAKEN_TWICE` or `UNIDENTIFIED` can't be read on without losing or repeating
+    lines.
+    """
+    equal = [other for other in sighting.others if other.likeness is Likeness.EQUAL]
+    hinted = min((other for other in equal if other.has_hint), key=lambda other: other.is_followed, default=None)
+    if sighting.here is Here.CHANGING:
+        return Whereabouts.WAIT, None
+    if sighting.here is Here.SAME and (hinted is None or hinted.is_followed):
+        return Whereabouts.HERE, None
+    if sighting.here is Here.OTHER and not sighting.is_identified:
+        return Whereabouts.UNIDENTIFIED, None
+    if hinted:
+        return (Whereabouts.READ if hinted.is_followed else Whereabouts.MOVED), hinted
+    is_replaced = sighting.here is Here.OTHER
+    is_sought = is_replaced or sighting.is_unread
+    for other in equal:
+        if not other.is_followed and (is_sought or other.is_evidence):
+            return Whereabouts.MOVED, other
+    is_growing = any(not (other.is_followed or other.is_still) for other in sighting.others)
+    if is_growing or not (is_replaced or sighting.was_missed):
+        return Whereabouts.WAIT, None
+    return _nowhere(sighting) if is_sought else (Whereabouts.READ, None)
+
+
+def _nowhere(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
+    copy = next((other for other in sighting.others if other.is_followed), None)
+    if copy and sighting.here is Here.OTHER:
+        return Whereabouts.TAKEN_TWICE, copy
+    if sighting.is_unread:
+        return Whereabouts.LOST, None
+    shorter = next((other for other in sighting.others if not other.is_followed), None)
+    return (Whereabouts.DOUBTFUL if shorter else Whereabouts.READ), shorter
