@@ -62,12 +62,17 @@ class Definitions:
     _ahead: dict[int, dict[str, Defined]] = field(factory=dict, init=False)  # exact ones, not attempted yet
     _learned: dict[int, dict[str, ExtentsLearned]] = field(factory=dict, init=False)
     _inquiries: dict[str, SpoutInquiry] = field(init=False)
+    _moved: dict[str, int] = field(init=False)  # the last admitted transaction that a spout had a part in
     _numbers: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is asked yet; what is known at the start was stored, so its cursors have moved."""
         self.moved_upto = max([*self.known, self.frontier - 1])
         self._inquiries = {spout: SpoutInquiry() for spout in self.spouts}
+        self._moved = {
+            spout: max([txid for txid, known in self.known.items() if spout in known], default=self.frontier - 1)
+            for spout in self.spouts
+        }
 
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
@@ -84,7 +89,11 @@ class Definitions:
     @property
     def admitted(self) -> dict[int, dict[str, Json]]:
         """The metadata of the transactions that were attempted: what has to be durable."""
-        return {txid: metadata for txid, metadata in self.known.items() if txid <= self.moved_upto}
+        return {
+            txid: {spout: definition for spout, definition in known.items() if txid <= self._moved.get(spout, txid)}
+            for txid, known in self.known.items()
+            if txid <= self.moved_upto
+        }
 
     @property
     def defined(self) -> frozenset[int]:
@@ -192,12 +201,12 @@ class Definitions:
 
     def admit(self, txid: int) -> None:
         """An attempt of ``txid`` starts with its definition; the next attempt must be asked for again."""
-        answers = self._defined.pop(txid)
-        if txid <= self.moved_upto:
-            return  # A replay: its cursors have moved before, and those of later transactions too.
-        self.moved_upto = txid
-        for spout, answer in answers.items():
-            self._move_cursors(spout, answer.moved)
+        self.moved_upto = max(self.moved_upto, txid)
+        for spout, answer in self._defined.pop(txid).items():
+            # In a replay cursors have moved before, but for those of a spout that is new since.
+            if txid > self._moved[spout]:
+                self._moved[spout] = txid
+                self._move_cursors(spout, answer.moved)
 
     def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
         """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.

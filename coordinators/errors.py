@@ -3,6 +3,7 @@
 ::
 
     TridentError
+    ├── TopologyError       a declaration that cannot work, or is not that of the record
     ├── ConfigError         a setting out of range, or something missing on this machine
     ├── MetadataError       a spout's metadata or the stored record cannot be written or read as JSON
     ├── FencedError         a newer leader exists, or another one still leads
@@ -19,6 +20,10 @@ from __future__ import annotations
 
 class TridentError(Exception):
     """The root of every error this project raises on its own account."""
+
+
+class TopologyError(TridentError):
+    """A declaration that cannot work, or that is not what the topology's record was written for."""
 
 
 class ConfigError(TridentError):

@@ -22,8 +22,8 @@ from coordinators.fingerprint import Fingerprint
 
 RECORD_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 1 lacks ``failures``, ``times``, ``declared`` and ``accepted``, and its blobs keep their names while their
-text changes. Releases that know it alone refuse 2."""
+"""Version 1 lacks ``failures`` and all fields behind it, and its blobs keep their names while their text changes.
+Releases that know it alone refuse 2."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """Metadata up to this size stand in the head,"""
@@ -85,6 +85,7 @@ class CoordinatorRecord:
         declared: what the topology consisted of at its last start, by kind and name; None: a release wrote this record
             that kept no such thing.
         accepted: the changes that a user has accepted, in the order of their use; each is used once.
+        resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
     """
 
     epoch: int
@@ -101,6 +102,7 @@ class CoordinatorRecord:
     times: Mapping[int, int] = field(factory=dict)
     declared: Mapping[str, Json] | None = None
     accepted: tuple[str, ...] = ()
+    resting: Mapping[str, Json] = field(factory=dict)
 
 
 @frozen
@@ -139,6 +141,10 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         "times": {str(txid): time for txid, time in sorted(record.times.items())},
         "declared": _declared(record, blobs),
         "accepted": list(record.accepted),
+        "resting": {
+            spout: _inline_or_blob(f"resting.{spout}", definition, 0, blobs)
+            for spout, definition in record.resting.items()
+        },
     }
     body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
@@ -165,7 +171,7 @@ def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
 def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
     if record.declared is None:
         return None
-    return _inline_or_blob("declared", dict(record.declared), INLINE_BYTES_MAX, blobs)
+    return _inline_or_blob("declared", dict(record.declared), 0, blobs)  # never in the head, which is written each time
 
 
 def _inline_max(definitions: int) -> int:
@@ -245,6 +251,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         times={int(txid): time for txid, time in body.get("times", {}).items()},
         declared=definition(body["declared"]) if body.get("declared") else None,
         accepted=tuple(body.get("accepted", ())),
+        resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
     )
 
 

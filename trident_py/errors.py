@@ -3,7 +3,7 @@
 ::
 
     TridentError
-    ├── TopologyError      a declaration that cannot work: raised where it is declared
+    ├── TopologyError      a declaration that cannot work, raised where it is declared, or is not the record's
     ├── ConfigError        a setting out of range, or something missing on this machine
     ├── MetadataError      metadata that JSON cannot hold, or a stored record that cannot be read
     ├── FencedError        a newer leader exists, or another one still leads
@@ -28,6 +28,7 @@ from coordinators.errors import (
     PoisonBatchError,
     SpoutError,
     StateError,
+    TopologyError,
     TridentError,
 )
 
@@ -47,10 +48,6 @@ __all__ = [
     "TopologyError",
     "TridentError",
 ]
-
-
-class TopologyError(TridentError):
-    """A declaration that cannot work, raised at the call that declares it."""
 
 
 class SparkLost(TridentError):

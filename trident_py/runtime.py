@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
+from coordinators.changes import adopted, compared
+from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
@@ -46,6 +48,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
+from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery, started
@@ -80,7 +83,7 @@ def start_topology(
     With ``standby`` it returns before it leads, and everything from there on happens when the topology has no leader.
 
     Raises:
-        TopologyError: Spark can't do what was declared; nothing was touched.
+        TopologyError: Spark can't do what was declared, or it is not what it was; nothing was touched.
         ConfigError: something is missing on this machine.
         FencedError: another process leads this topology, named.
         StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
@@ -169,13 +172,16 @@ class _Assembly:
     ) -> CoordinatorDriver:
         self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
         resources.callback(store.close)
+        declared = declarations(self.plan.graph, self.config.accept)
+        # Before anything is made; at the takeover what the earlier leader wrote until its end counts.
+        compared(store.read() or CoordinatorRecord(epoch=store.epoch), declared).check(self.name)
         participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
         states = states_of(participants, self.plan.graph, self.config, self.metrics)
         reads = StateReads(self.name, states, CommitThread(self.config.message_timeout))
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
-        record = self._record(participants, spouts, candidate)
+        record = self._record(participants, spouts, declared, candidate)
         reads.torn_upto = torn_upto(participants, record)
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
         for threads in spouts:
@@ -185,7 +191,11 @@ class _Assembly:
         return self._driver(record, streams, participants)
 
     def _record(
-        self, participants: list[Participant], spouts: list[SpoutThreads], candidate: Candidate | None
+        self,
+        participants: list[Participant],
+        spouts: list[SpoutThreads],
+        declared: Declarations,
+        candidate: Candidate | None,
     ) -> CoordinatorRecord:
         """What to go on from. A standby has time: where a store is away or locked just now, it tries again."""
         states = [state for state in everything(participants) if state.commits]
@@ -197,6 +207,7 @@ class _Assembly:
                     states,
                     has_committer_spouts=any(executor.is_committer for executor in executors.values()),
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
+                    adopt=lambda record, torn: adopted(self.name, record, torn, declared),
                 )
             except StateError as error:
                 if candidate is None or not isinstance(error.__cause__, FailedException):

@@ -240,7 +240,8 @@ class TridentTopology:
                 does, however late that is. ``status`` says which it is.
 
         Raises:
-            TopologyError: it has no stream, or Spark can't do one of its operations.
+            TopologyError: it has no stream, Spark can't do one of its operations, or it has changed since its last
+                start in a way that would count rows twice, skip or mix them, which ``config.accept`` doesn't accept.
             ConfigError: something is missing on this machine.
             FencedError: it runs elsewhere.
             TridentError: its record, a spout, state or sink can't be used as it is.

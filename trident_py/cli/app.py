@@ -107,11 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 
     target = "module:topology or file.py:topology"
     run = add("run", "run a topology until it is interrupted", where, pending, report)
-    run.add_argument("target", metavar="TARGET", help=target)
-    run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
-    run.add_argument(
-        "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
-    )
+    _add_run_options(run, target)
     demo = add("demo", "count the words of Python's own standard library", where, pending, report)
     demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
     status = add("status", "where topologies are, and who leads them", where, report)
@@ -125,6 +121,20 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("name", metavar="NAME", help="of the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask")
     return parser
+
+
+def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
+    run.add_argument("target", metavar="TARGET", help=target)
+    run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
+    run.add_argument(
+        "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
+    )
+    run.add_argument(
+        "--accept",
+        metavar="CHANGE",
+        action="append",
+        help="a change that is meant, as the refusal of a start prints it",
+    )
 
 
 def _where() -> argparse.ArgumentParser:

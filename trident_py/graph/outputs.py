@@ -164,11 +164,44 @@ def unused(wanted: str, taken: Collection[str]) -> str:
 def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: object) -> str:
     """What a state or sink on the stream of ``node`` is called, which may have the name ``label``.
 
-    The stream's name, else the state's own, else the spout's and ``kind``; numbered where it is taken. It is written
-    into the record, so it must not depend on anything but the declaration.
+    The stream's name, else the state's own, else the spout's and ``kind``. What it keeps is stored under this name, so
+    the order of declaration must not matter; numbered are those that keep nothing, and whoever shares a name with them.
+
+    Raises:
+        TopologyError: another one that keeps something wants to be called so.
     """
     own = thing.name if isinstance(thing, StateFactory) else ""
-    return unused(label or own or f"{'-'.join(node.spouts)}-{kind}", state_names(graph))
+    name = label or own or default_name(node, kind)
+    stored = unused(name, state_names(graph))
+    if not _keeps(thing) or name not in {each for other in graph.nodes for each in _claimed(other)}:
+        return stored
+    raise TopologyError(
+        f"there is a {kind} {name!r} already, and only the order of the two would tell whose the stored data are; give "
+        f"each a name by Stream.name(…). Stored data are found by name({name!r}) for the one that was alone until now; "
+        f"if both were there, in this order, by name({name!r}) for the first and name({stored!r}) for this one"
+    )
+
+
+def _keeps(thing: object) -> bool:
+    return not (isinstance(thing, StateFactory) and thing.volatile)
+
+
+def _claimed(node: Node) -> tuple[str, ...]:
+    """What an output that keeps something is called, and what it would be called without a number."""
+    operation = node.operation
+    if not isinstance(operation, Ending):
+        return ()
+    if isinstance(operation, WrittenSink):
+        return operation.name, node.label or default_name(node.inputs[0], "sink")
+    if not _keeps(operation.factory):
+        return ()
+    kind = "window" if isinstance(operation, WindowState) else "state"
+    return operation.name, node.label or operation.factory.name or default_name(node.inputs[0], kind)
+
+
+def default_name(node: Node, kind: str) -> str:
+    """What a state or sink on the stream of ``node`` is called if nobody names it."""
+    return f"{'-'.join(node.spouts)}-{kind}"
 
 
 def state_keys(state: Node) -> StructType | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ def _connection_string(_: object, attribute: Attribute[Any], value: object) -> N
         )
 
 
+def _texts(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _changes(_: object, attribute: Attribute[Any], value: object) -> None:
+    if not isinstance(value, tuple):
+        raise ConfigError(f"{attribute.name} is a list of the strings that a refusal prints, not {value!r}")
+    for text in value:
+        if not isinstance(text, str) or not re.fullmatch(r"[a-z]+:.+:[0-9a-f]{8}", text):
+            raise ConfigError(f"{attribute.name} holds what a refusal prints, as 'state:counts:1a2b3c4d', not {text!r}")
+
+
 def _of_servers(config: Any, attribute: Attribute[Any], value: object) -> None:
     if value is not None and not isinstance(value, ZooKeeperTLS):
         raise ConfigError(f"{attribute.name} must be a ZooKeeperTLS, not {value!r}")
@@ -98,6 +111,8 @@ class TridentConfig:
         retry: what a failing batch is given; see `RetryPolicy`.
         source_patience: how long a source that can't be reached is waited for; None: without end. It is tried again
             up to 30 s apart, and ``TridentQuery.status`` shows what is waited for.
+        accept: changes of the topology that are meant: the strings that a start prints which refuses them. Each fits
+            one change, and is used once; then it may stay or go (docs/changing-a-topology.md).
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
         zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
         zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
@@ -112,6 +127,7 @@ class TridentConfig:
     session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
     retry: RetryPolicy = field(factory=RetryPolicy)
     source_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
+    accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)
     zookeeper_tls: ZooKeeperTLS | None = field(default=None, validator=_of_servers)

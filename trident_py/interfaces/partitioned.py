@@ -21,6 +21,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.spouts import Replay
 
 Ps = TypeVar("Ps")
@@ -121,7 +122,7 @@ class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
         """Emit the very rows for which `emit_batch_new` returned ``partition_meta``."""
 
 
-class PartitionedSpout(ABC, Generic[Ps, P, M]):
+class PartitionedSpout(Identified, ABC, Generic[Ps, P, M]):
     """What both kinds have in common. It is pickled into the tasks: hold settings in it, and connect in its halves.
 
     Attributes:

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from coordinators.attempt import CommitToken as CommitToken
 from coordinators.attempt import TransactionAttempt
 from coordinators.store import TopologyIdentity
+from trident_py.interfaces.identity import Identified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +62,7 @@ class SinkTransaction:
         return CommitToken(self.attempt.txid, self.epoch, self.attempt.attempt_id)
 
 
-class TransactionalSink(ABC, Generic[R]):
+class TransactionalSink(Identified, ABC, Generic[R]):
     """A sink that takes part in the protocol as a state does. All calls run in the driver's process."""
 
     @abstractmethod

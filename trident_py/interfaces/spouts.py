@@ -16,6 +16,7 @@ from coordinators.canonical import Json
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.identity import Identified
 
 
 class Replay(Enum):
@@ -103,7 +104,7 @@ class Committing(Protocol):
         ...
 
 
-class ITridentSpout(ABC, Generic[M]):
+class ITridentSpout(Identified, ABC, Generic[M]):
     """A source with full control: it defines batches by metadata and emits them.
 
     Attributes:
@@ -127,7 +128,7 @@ class ICommitterTridentSpout(ITridentSpout[M]):
     """A spout whose emitter also takes part in the commit phase, by a ``commit(attempt)`` method."""
 
 
-class IBatchSpout(ABC):
+class IBatchSpout(Identified, ABC):
     """The simple source: no metadata, always ready, opaque. Runs in the driver's process.
 
     Attributes:

@@ -14,6 +14,7 @@ from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 
@@ -56,7 +57,7 @@ class State(ABC):
         """All changes of ``txid`` were made."""
 
 
-class StateFactory(ABC):
+class StateFactory(Identified, ABC):
     """Makes a state when the topology starts.
 
     Attributes:
@@ -66,11 +67,13 @@ class StateFactory(ABC):
             should say so.
         name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
             called so in the record and in errors. Empty: nothing does, and it is named by its stream.
+        volatile: whether its states start empty with each run, so that there is nothing which a change could mix.
     """
 
     guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
     kind: StateKind = StateKind.TRANSACTIONAL
     name: str = ""
+    volatile: bool = False
 
     @property
     def lacks_fields(self) -> bool:

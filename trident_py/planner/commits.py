@@ -133,16 +133,24 @@ def committer(graph: Graph, node: Node) -> Committer:
     raise AssertionError(f"{operation.title} ends no branch")
 
 
-def _in_parts(graph: Graph, node: Node, persist: Persist) -> Persist:
+def state_parts(graph: Graph, node: Node) -> int:
     """As many parts as were asked for; a fenced state is one, so that a batch is in it or not."""
-    if persist.factory.kind is StateKind.FENCED:
-        return persist
-    parts, before = graph.parts.get(persist.name, 0), node.inputs[0]
-    if isinstance(persist, PersistentAggregate):
-        return evolve(persist, parts=max(1, parts) if persist.keys.fields else 1)
-    fields, names = fields_before(before), persist.fields.names
+    operation = node.operation
+    if not isinstance(operation, AggregateState | UpdatedState) or operation.factory.kind is StateKind.FENCED:
+        return 1
+    parts = graph.parts.get(operation.name, 0)
+    if isinstance(operation, AggregateState):
+        return max(1, parts) if operation.aggregation.keys else 1
+    return parts or hint_before(node.inputs[0]) or 1
+
+
+def _in_parts(graph: Graph, node: Node, persist: Persist) -> Persist:
+    parts = state_parts(graph, node)
+    if isinstance(persist, PersistentAggregate) or persist.factory.kind is StateKind.FENCED:
+        return evolve(persist, parts=parts)
+    fields, names = fields_before(node.inputs[0]), persist.fields.names
     by = fields if fields and set(fields) <= set(names) else names
-    return evolve(persist, parts=parts or hint_before(before) or 1, places=tuple(map(names.index, by)))
+    return evolve(persist, parts=parts, places=tuple(map(names.index, by)))
 
 
 def _persistent_aggregate(

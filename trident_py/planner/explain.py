@@ -17,6 +17,7 @@ from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
+from trident_py.rows.schema import fields_text
 
 _REPLAY = {
     Replay.EXACT: "a replay gives the same rows",
@@ -108,6 +109,4 @@ def _kind(factory: StateFactory) -> str:
 
 
 def _fields(schema: StructType | None) -> str:
-    if schema is None:
-        return "fields known at the start"
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    return "fields known at the start" if schema is None else fields_text(schema)

@@ -24,6 +24,11 @@ _HIDDEN = {"_report", "_no_row", "_copy"}
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
+def fields_text(schema: t.StructType) -> str:
+    """The fields as in ``word string, at timestamp``."""
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+
+
 def schema_of(schema: str | t.StructType) -> t.StructType:
     """The fields that a DDL string or a StructType declares.
 

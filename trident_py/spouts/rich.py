@@ -20,6 +20,7 @@ from coordinators.batch_coordinator import BatchCoordinator
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
 
 
@@ -31,7 +32,7 @@ class SpoutOutputCollector(ABC):
         """Emit one row; with a ``message_id`` the spout is told what became of it."""
 
 
-class IRichSpout(ABC):
+class IRichSpout(Identified, ABC):
     """A source that is asked for one row after the other (Storm P11). Runs in the driver's process.
 
     Its methods are called one at a time, not always on one thread.

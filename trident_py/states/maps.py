@@ -15,11 +15,12 @@ So the first counts a replay twice, the second needs a spout that gives the same
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
+from coordinators.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -282,6 +283,10 @@ class BackedMapFactory(StateFactory):
     def kind(self) -> StateKind:  # type: ignore[override]
         """The map's."""
         return _KINDS[self.map_class]
+
+    def identity(self) -> Mapping[str, Json]:
+        """What the values are kept as."""
+        return {"map": self.map_class.__name__}
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
         """The map, over a store of its own."""

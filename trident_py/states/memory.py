@@ -176,6 +176,7 @@ class MemoryMapStateFactory(StateFactory):
 
     guarantee = "exactly-once while the process lives; lost with the process"
     kind = StateKind.FENCED
+    volatile = True
 
     def __init__(self) -> None:
         self._state: MemoryMapState[Any] = MemoryMapState()

@@ -152,14 +152,12 @@ def test_st16_a_replay_with_other_rows_takes_back_what_the_failed_attempt_had_co
     topology = TridentTopology("fickle")
     words = topology.new_stream("words", Fickle())
     words.group_by("word").persistent_aggregate(OpaqueMap.factory(lambda: store, cache_size=5), Count(), "count")
-    words.partition_persist(Made(lambda: failing), failing, "word")
+    words.name("failing").partition_persist(Made(lambda: failing), failing, "word")
     with topology.start(TridentConfig(zookeeper=zookeeper, max_spout_pending=1), spark=spark) as query:
         while len(failing.done) < 2:
             query.await_termination(0.05)
     (warned,) = [record.message for record in caplog.records if "instead" in record.message]
-    assert warned.startswith(
-        "topology 'fickle': state 'words-state-2' behind spout 'words': not exactly-once: a replay"
-    )
+    assert warned.startswith("topology 'fickle': state 'failing' behind spout 'words': not exactly-once: a replay")
     counted = sorted(key[0] for key, value in store.entries.items() if value.curr)
     assert counted == ["of attempt 2", "of attempt 3"]
     assert store.entries[("of attempt 1",)].curr is None

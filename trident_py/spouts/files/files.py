@@ -90,6 +90,10 @@ class FileSpout(ITridentSpout[list[StoredExtent]]):
         self._max_bytes = max_bytes_per_batch
         self._reader = LineReader(_encoding(encoding), errors)
 
+    def details(self) -> Mapping[str, Json]:
+        """The pattern: files that it doesn't match any more are left alone, others are read from their beginning."""
+        return {"glob": os.fspath(self._glob)}
+
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileCoordinator:
         """Looks for files.
 

@@ -350,12 +350,12 @@ def words_stream() -> Stream:
 
 def test_a_window_is_a_stream_with_the_results_and_behind_group_by_with_the_keys(words_stream: Stream) -> None:
     every = words_stream.window(TumblingCount(3), "n", Sum("n"), "sum")
-    keyed = words_stream.group_by("word").window(TumblingDuration(3), ["n"], Total(), "total int")
-    parted = words_stream.partition_by("word").window(SlidingCount(3, 1), "n", Count(), "count")
+    keyed = words_stream.name("keyed").group_by("word").window(TumblingDuration(3), ["n"], Total(), "total int")
+    parted = words_stream.name("parted").partition_by("word").window(SlidingCount(3, 1), "n", Count(), "count")
     found = [stream.schema.simpleString() if stream.schema else "" for stream in (every, keyed, parted)]
     assert found == ["struct<sum:bigint>", "struct<word:string,total:int>", "struct<count:bigint>"]
-    assert isinstance(every.window(TumblingCount(2), "sum", Sum("sum"), "sum"), Stream)
-    assert isinstance(keyed.group_by("word").window(TumblingCount(2), "total", Count(), "n"), Stream)
+    assert isinstance(every.name("again").window(TumblingCount(2), "sum", Sum("sum"), "sum"), Stream)
+    assert isinstance(keyed.name("twice").group_by("word").window(TumblingCount(2), "total", Count(), "n"), Stream)
 
 
 def test_explain_shows_windows_with_their_guarantee() -> None:
@@ -385,8 +385,8 @@ def test_c_what_windows_give_makes_a_stream_opaque() -> None:
     topology = TridentTopology("trends")
     words = topology.new_stream("words", FixedBatchSpout("word string", 2))
     fired = words.window(TumblingCount(3), "word", Count(), "count").group_by("count")
-    fired.persistent_aggregate(MemoryMapState.factory(), Count(), "n")
     fired.persistent_aggregate(TransactionalMap.factory(directory), Count(), "n")
+    fired.persistent_aggregate(MemoryMapState.factory(), Count(), "n")
     (warning,) = warnings(topology._graph)
     assert "behind spout 'words' and window(TumblingCount(length=3), Count()): not exactly-once" in warning
 

@@ -14,6 +14,17 @@ from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
 
 
+def test_changes_that_are_meant_are_written_as_refusals_print_them() -> None:
+    assert TridentConfig(accept=["state:counts:1a2b3c4d"]).accept == ("state:counts:1a2b3c4d",)
+    for wrong, complaint in [
+        ("state:counts:1a2b3c4d", "accept is a list of"),
+        (["counts"], "not 'counts'"),
+        (3, "not 3"),
+    ]:
+        with pytest.raises(ConfigError, match=complaint):
+            TridentConfig(accept=wrong)
+
+
 def test_the_defaults_are_those_of_the_documentation() -> None:
     assert TridentConfig() == TridentConfig(
         max_spout_pending=4,

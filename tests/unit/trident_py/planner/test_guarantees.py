@@ -96,7 +96,7 @@ def test_c_s15_what_a_state_answered_makes_a_stream_opaque() -> None:
     topology = TridentTopology("asking")
     words = topology.new_stream("words", Words(Replay.EXACT))
     counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
-    asked = words.state_query(counts, "word", MapGet(), "before bigint").group_by("word")
+    asked = words.state_query(counts, "word", MapGet(), "before bigint").name("asked").group_by("word")
     asked.persistent_aggregate(TransactionalMap.factory(store), Count(), "count")
     asked.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
     (warning,) = warnings(topology._graph)
