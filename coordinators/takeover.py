@@ -15,7 +15,8 @@ record does not have as committed:
     T >= C, and A is above the last attempt of T in the record, or there is none
                          the record is from the past: stop
     E above the record's the record is from the past: stop
-    T < C - 1            the state is from the past, or was left out meanwhile: stop
+    T < C - 1            the state is from the past, or was left out meanwhile: stop; but where a user has accepted
+                         that it goes on with C: what it lacks is passed over, once that is in the record
     no token, and C is
     past where it joined the state is gone: stop
     no token, and the
@@ -79,6 +80,10 @@ class Recoverable(Protocol):
         """Refuse older epochs from now on, sweep what they left; returns the token of the last commit, None if none."""
         ...
 
+    def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
+        """Take these transactions for committed, without any change; they follow the last commit."""
+        ...
+
 
 @frozen
 class Torn:
@@ -133,11 +138,22 @@ def recover(
     if known:
         record = _closed(identity.name, record, kept, moved)
     record = adopt(record, _torn(record, kept, known=known))
+    record = _written(store, states, record, _gaps(identity.name, kept, record))
+    first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
+    log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
+    return record
+
+
+def _written(
+    store: RecordStore, states: Sequence[Recoverable], record: CoordinatorRecord, gaps: Mapping[str, range]
+) -> CoordinatorRecord:
+    """The first write, in which states join; what is passed over comes after it, and again if a crash prevents that."""
     joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
     record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
     store.write(record)
-    first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
-    log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
+    for state in states:
+        if state.name in gaps:
+            state.pass_over(store.identity, store.epoch, gaps[state.name])
     return record
 
 
@@ -168,17 +184,27 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
             f"restored from the past or emptied; restore its newer data; only where there is none, "
             f"`trident reset {topology}` starts over with empty states"
         )
-    if token.txid < current - 1:
+
+
+def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
+    """What states that come back lack, by name: where that is accepted, they join with the current transaction."""
+    found = {name: range(token.txid + 1, record.current_txid) for name, token in kept.items() if token}
+    gaps = {name: missing for name, missing in found.items() if missing}
+    for state, missing in gaps.items():
+        if record.states.get(state, 0) == record.current_txid:
+            continue
         raise StateError(
-            f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at {current}: "
-            f"transactions {token.txid + 1} to {current - 1} are missing from it, it was restored from the past or the "
-            f"topology ran without it; restore a newer copy of it, or give it another table, which starts empty"
+            f"topology {topology!r}: state {state!r} ends with transaction {missing[0] - 1}, the record is at "
+            f"{record.current_txid}: transactions {missing[0]} to {missing[-1]} are missing from it, it was restored "
+            f"from the past or the topology ran without it; restore a newer copy of it, or give it another table, "
+            f"which starts empty"
         )
+    return gaps
 
 
 def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], *, known: bool) -> Torn | None:
     current = record.current_txid
-    last = {name: token.txid if token else current - 1 for name, token in kept.items()}
+    last = {name: max(token.txid, current - 1) if token else current - 1 for name, token in kept.items()}
     low, high = min(last.values(), default=current - 1), max(last.values(), default=current - 1)
     if high == low and (known or high <= current):
         return None

@@ -52,6 +52,9 @@ class Participant(ABC):
         """Refuse older epochs from now on; returns the token of the last commit."""
         return None
 
+    def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
+        """Take these transactions for committed, without any change."""
+
     @abstractmethod
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Do everything that can be done before the commit; returns the receipt."""

@@ -12,14 +12,14 @@ import pyarrow as pa
 from attrs import define, field
 from pyspark.sql import DataFrame
 
-from coordinators.attempt import CommitToken
+from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py.engine.participants import Collect, Participant
 from trident_py.errors import StateError
 from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
-from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
     FencedState,
     MapState,
@@ -100,6 +100,20 @@ class StateParticipant(Participant):
         """Raise the state's fence."""
         self.recovered = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
         return self.recovered
+
+    def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
+        """Commit these without any change; in one step where the state takes several."""
+        keys = [TransactionKey(topology.uuid, topology.incarnation, txid) for txid in txids]
+        missing = [SinkTransaction(key, TransactionAttempt(key.txid, 0), epoch) for key in keys]
+        if isinstance(self.state, RunState):
+            with _rolled_back(self.state):
+                for tx in self.state.begin_run(missing):
+                    self.state.turn_to(tx)
+                self.state.end_run()
+            return
+        for tx in missing:
+            with self._transaction(tx):
+                pass
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
         """Run the job; the change stays in the driver's memory until it is committed or given up."""

@@ -33,6 +33,10 @@ class Remembered:
         self.fences.append(epoch)
         return CommitToken(self.committed, self.epoch, self.attempt_id) if self.committed else None
 
+    def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
+        assert txids[0] == (self.committed or 0) + 1
+        self.committed, self.epoch = txids[-1], epoch
+
 
 def stored(**changes: Any) -> InMemoryCoordination:
     """A topology whose record says so."""
@@ -234,3 +238,22 @@ def test_a_takeover_that_was_overtaken_writes_nothing() -> None:
     with pytest.raises(FencedError):
         recover(slow, [])
     assert coordination.stored == before
+
+
+def test_a_gap_that_is_accepted_is_passed_over_once_it_is_in_the_record() -> None:
+    coordination = stored(current_txid=50, states={"counts": 1, "others": 1})
+    back, others = Remembered(committed=41), Remembered("others", committed=49)
+    record = recover(
+        coordination.acquire(),
+        [back, others],
+        adopt=lambda found, torn: evolve(found, states={**found.states, "counts": 50}) if torn is None else found,
+    )
+    assert record.states == {"counts": 50, "others": 1}
+    assert (back.committed, back.epoch, others.committed) == (49, 2, 49)
+
+
+def test_a_gap_whose_passing_over_a_crash_has_prevented_is_passed_over_by_the_next_leader() -> None:
+    coordination = stored(current_txid=50, states={"counts": 50})
+    back = Remembered(committed=41)
+    recover(coordination.acquire(), [back])
+    assert back.committed == 49
