@@ -129,7 +129,7 @@ class CoordinatorDriver:
         self.definitions = Definitions.restored(record, self.spouts, self.exact)
         self.times = TransactionTimes(self.clock, dict(record.times))
         patience = SourcePatience(self.source_patience, self.retries.backoff)
-        self.failures = Failures(topology=self.topology, spouts=self.spouts, retries=self.retries, patience=patience)
+        self.failures = Failures(topology=self.topology, retries=self.retries, patience=patience)
         self.failures.restore({txid: each for txid, each in record.failures.items() if txid >= record.current_txid})
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from attrs import define, evolve, field
 
@@ -27,14 +27,9 @@ DEFINITION = -1
 
 @define(kw_only=True)
 class Failures:
-    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day.
-
-    Attributes:
-        spouts: named together, where nobody knows which of them can't be reached.
-    """
+    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day."""
 
     topology: str
-    spouts: Sequence[str]
     retries: Retries
     patience: SourcePatience
     _verdicts: dict[int, BaseException] = field(factory=dict, init=False)
@@ -55,7 +50,7 @@ class Failures:
         if isinstance(cause, FencedError | CoordinationLost):
             raise cause
         if failed.kind is FailureKind.UNREACHABLE:
-            self._wait(failed.spout or " or ".join(self.spouts), attempt, cause, now, wall)
+            self._wait(" or ".join(sorted(failed.spouts)), attempt, cause, now, wall)
             return
         self.patience.read(attempt.txid)
         if failed.kind is FailureKind.FATAL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Any
 
@@ -51,13 +51,13 @@ class Failed:
     """``attempt`` cannot be finished.
 
     Attributes:
-        spout: the one whose source is unreachable, where that is the kind.
+        spouts: whose source is unreachable, where that is the kind; several, where it is one of them.
     """
 
     attempt: TransactionAttempt
     cause: BaseException
     kind: FailureKind = FailureKind.USER_CODE
-    spout: str = ""
+    spouts: Collection[str] = ()
 
 
 @frozen

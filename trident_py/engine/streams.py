@@ -200,7 +200,7 @@ class TopologyStreams:
             for notice in threads.executor.learn(work.attempt, batch.noted):
                 self.post(notice)
         except BaseException as error:  # noqa: BLE001 - user code
-            self._fail(work.attempt, error, Place.SPOUT, f"spout {threads.tx_id!r} emitting")
+            self._fail(work.attempt, error, Place.SPOUT, f"spout {threads.tx_id!r} emitting", [threads.tx_id])
             return
         work.count_rows(threads.tx_id, "driver", batch.known_rows)
         inputs = {branch: BranchInput(self.draw_edge(), batch) for branch in readers}
@@ -253,7 +253,7 @@ class TopologyStreams:
         if failed is None:
             middle = len(works) // 2
             return [works[:middle], works[middle:]]
-        self.post(Failed(failed.attempt, found.cause, found.kind))
+        self.post(Failed(failed.attempt, found.cause, found.kind, self.branches[branch]))
         self._keep(failed, branch, None)
         others = [work for work in works if work is not failed]
         return [others] if others and found.kind.counts else []
@@ -263,7 +263,7 @@ class TopologyStreams:
             if not work.cancelled.is_set():
                 self._keep(work, branch, self.process(work, branch))
         except BaseException as error:  # noqa: BLE001 - user code, or Spark
-            self._fail(work.attempt, error, Place.JOB, self.participants[branch].name)
+            self._fail(work.attempt, error, Place.JOB, self.participants[branch].name, self.branches[branch])
             self._keep(work, branch, None)
         finally:
             work.end_work()
@@ -370,9 +370,11 @@ class TopologyStreams:
             if waiting[0] == 0:
                 self.post(SuccessDelivered(attempt.txid))
 
-    def _fail(self, attempt: TransactionAttempt, error: BaseException, place: Place, doing: str) -> None:
+    def _fail(
+        self, attempt: TransactionAttempt, error: BaseException, place: Place, doing: str, spouts: Collection[str] = ()
+    ) -> None:
         found = self._diagnosed(attempt, error, place, doing)
-        self.post(Failed(attempt, found.cause, found.kind))
+        self.post(Failed(attempt, found.cause, found.kind, spouts))
 
     def _diagnosed(self, attempt: TransactionAttempt, error: BaseException, place: Place, doing: str) -> Diagnosis:
         where = f"topology {self.topology!r}, attempt {attempt}, {doing}"

@@ -46,7 +46,7 @@ def fail(world: World, text: str, kind: FailureKind = FailureKind.USER_CODE, cau
 
 
 def unreachable(world: World, number: int) -> None:
-    world.settle(Failed(attempt(f"1:{number}"), OSError("no route"), FailureKind.UNREACHABLE, "lines"))
+    world.settle(Failed(attempt(f"1:{number}"), OSError("no route"), FailureKind.UNREACHABLE, ["lines"]))
 
 
 # --- sources that are away --------------------------------------------------------------------------------------------

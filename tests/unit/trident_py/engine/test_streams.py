@@ -25,6 +25,7 @@ from trident_py.engine.reads import StateReads
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
+from trident_py.errors import FailedException
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
@@ -129,6 +130,18 @@ def world() -> Iterator[World]:
     steps.streams = streams
     with closing(streams):
         yield World(streams, steps, posted)
+
+
+def test_what_an_emitter_raises_as_a_failed_exception_says_whose_source_is_away(world: World) -> None:
+    class Away(Numbers):
+        def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+            raise FailedException("nobody there")
+
+    world.streams.spouts[0].executor.emitter = Away()
+    world.streams.emit_batch(TransactionAttempt(1, 0), {"s": 1}, 0, [1])
+    failed = world.posted.get(timeout=WITHIN_SECS)
+    assert isinstance(failed, Failed)
+    assert (failed.kind, failed.spouts) == (FailureKind.UNREACHABLE, ["s"])
 
 
 @pytest.mark.parametrize(
