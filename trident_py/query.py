@@ -18,7 +18,7 @@ from coordinators.transaction_time import MILLIS
 from coordinators.zookeeper.candidate import Candidate
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
-from trident_py.errors import TridentError
+from trident_py.errors import FencedError, TridentError
 
 EXIT_SECS = 10.0
 """For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
@@ -52,6 +52,7 @@ class TridentQuery:
     _progress: Progress
     _candidate: Candidate
     _requests: Requests
+    _place: str = ""  # where its record is: two topologies of one name elsewhere have nothing to do with each other
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -228,11 +229,11 @@ class TridentQuery:
     def __repr__(self) -> str:
         """One line: what it does, how far it is, and since when it leads."""
         said = [self._message()]
-        driver, since = self._loop.driver, self._loop.leads_since
+        driver = self._loop.driver
         if driver is not None:
             said.append(f"{counted(driver.machine.current_txid - 1, 'transaction')} committed")
-        if self.is_active and since is not None:
-            said.append(f"leads since {time.strftime('%H:%M:%S', time.localtime(since))}")
+        if self.is_active and (since := self._since("leads since ")):
+            said.append(since)
         return f"<TridentQuery {self.name}: {', '.join(said)}>"
 
     # --- context manager ----------------------------------------------------------------------------------------------
@@ -246,6 +247,10 @@ class TridentQuery:
         self.stop(drain=error is None)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _since(self, text: str) -> str:
+        since = self._loop.leads_since
+        return "" if since is None else f"{text}{time.strftime('%H:%M:%S', time.localtime(since))}"
 
     def _message(self) -> str:
         shutdown = self._loop.shutdown
@@ -290,6 +295,20 @@ _started: list[TridentQuery] = []
 def active() -> dict[str, TridentQuery]:
     """The topologies that run or stand by in this process, by name; of two with one name, the one started last."""
     return {query.name: query for query in list(_started) if query.is_active}
+
+
+def ensure_not_leading_here(name: str, place: str) -> None:
+    """Return if no topology of this process leads under ``name``, with its record at ``place``.
+
+    Raises:
+        FencedError: one does; says how to get hold of it.
+    """
+    for query in _started:
+        if query.is_active and (query.name, query._place) == (name, place) and query._loop.driver is not None:  # noqa: SLF001
+            raise FencedError(
+                f"topology {name!r} runs in this process already{query._since(', since ')}; "  # noqa: SLF001
+                f"stop() it first: trident_py.active()[{name!r}].stop()"
+            )
 
 
 def started(query: TridentQuery) -> TridentQuery:

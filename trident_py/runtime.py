@@ -28,7 +28,7 @@ from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import lead, stand_by
+from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
 from trident_py.engine.commit_thread import CommitThread
@@ -51,9 +51,10 @@ from trident_py.interfaces.spouts import Replay
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
-from trident_py.query import TridentQuery, started
+from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.asking import life_of
 from trident_py.spark.failures import Diagnosis, Place, diagnosed
+from trident_py.spark.probe import ensure_workers
 from trident_py.spark.session import ship, topology_session, watched
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
@@ -88,17 +89,24 @@ def start_topology(
         FencedError: another process leads this topology, named.
         StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
     """
+    place = f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"
+    if not standby:
+        ensure_not_leading_here(name, place)
     with ExitStack() as resources:
+        # First what takes no time to fail: Spark takes seconds to start.
+        hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
+        if not standby:
+            ensure_answering(name, hosts, config.session_timeout, config.zookeeper_access)
         session = resources.enter_context(topology_session(name, spark))
         small = small_session(session)
         if code is not None:
             ship(code, session, small)
         plan = _checked(plan, session)
-        hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
+        ensure_workers(session, name)
         assembly = _Assembly(name=name, plan=plan, config=config, session=session, small=small, hosts=hosts)
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
-    return assembly.run(owned, driver)
+    return assembly.run(owned, driver, place)
 
 
 def _checked(plan: Plan, session: SparkSession) -> Plan:
@@ -132,7 +140,7 @@ class _Assembly:
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
         self.shutdown = Shutdown(min(SHUTDOWN_SECS_MAX, self.config.session_timeout / 3))
 
-    def run(self, owned: ExitStack, driver: CoordinatorDriver | None) -> TridentQuery:
+    def run(self, owned: ExitStack, driver: CoordinatorDriver | None, place: str) -> TridentQuery:
         """Have a thread run ``driver``, or stand by until there is one; it closes ``owned`` at the end."""
         candidate = Candidate(self.name)
         loop = DriverLoop(
@@ -145,7 +153,7 @@ class _Assembly:
             shutdown=self.shutdown,
         )
         loop.start()
-        return started(TridentQuery(self.name, loop, self.progress, candidate, self.requests))
+        return started(TridentQuery(self.name, loop, self.progress, candidate, self.requests, place))
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""

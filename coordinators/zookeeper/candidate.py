@@ -71,6 +71,7 @@ class Candidate:
         if node is None:  # it was there a moment ago
             self._woken.set()
             return
-        if self.rival is None:
-            log.warning("topology %s is led by %s; waiting for it to end", self.topology, node.text)
-        self.rival = parse(Leader, node.text, path)
+        is_first, self.rival = self.rival is None, parse(Leader, node.text, path)
+        if is_first:
+            limit = "" if self.patience is None else f" for up to {self.patience:.0f} s"
+            log.warning("topology %s is led by %s; waiting%s for it to end", self.topology, self.rival, limit)

@@ -77,7 +77,7 @@ def _distrust(who: str, hosts: str, failed: dict[tuple[str, int], Exception]) ->
 
 def _silence(who: str, hosts: str, patience: float, failed: dict[tuple[str, int], Exception]) -> CoordinationLost:
     return CoordinationLost(
-        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'not a word'}); check "
+        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'no answer'}); check "
         f"that it runs, that the address is right and whether the port wants TLS, or leave `zookeeper` out of the "
         f"configuration to use the embedded one"
     )

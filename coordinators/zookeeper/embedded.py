@@ -224,13 +224,20 @@ def find_java() -> str:
 
 
 def find_jars() -> list[str]:
-    """The jars that the server needs, out of those that PySpark carries; PySpark itself is not imported.
+    """The jars that the server needs, out of those that PySpark or SPARK_HOME has; PySpark itself is not imported.
+
+    Under ``spark-submit``, PySpark is in a zip, which has none.
 
     Raises:
         ConfigError: they are not there.
     """
     spec = find_spec("pyspark")
-    folders = [Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or ()]
+    homes = [
+        *((spec.submodule_search_locations if spec else None) or ()),
+        *filter(None, [os.environ.get("SPARK_HOME")]),
+    ]
+    folders = [Path(home) / "jars" for home in homes]
+    folders = [folder for folder in folders if folder.is_dir()][:1] or folders  # never jars of two versions
     jars = sorted(str(jar) for folder in folders for jar in folder.glob("*.jar") if JARS.fullmatch(jar.name))
     if not any("zookeeper-3" in jar for jar in jars):
         raise ConfigError(

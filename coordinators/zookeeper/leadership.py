@@ -20,7 +20,7 @@ from coordinators.zookeeper.acl_check import ensure_guarded
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from coordinators.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, Conflict, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
     Create,
     EpochClaim,
@@ -67,6 +67,19 @@ def lead(
     who = f"topology {topology!r}"
     session = ZooKeeperSession.connect(hosts, who=who, session_timeout=session_timeout, access=access)
     return _elected(Candidate(topology, patience), session, root)
+
+
+def ensure_answering(topology: str, hosts: str, session_timeout: float, access: ZooKeeperAccess) -> None:
+    """Return if a server of ``hosts`` answers and lets us in: asked before anything that takes long.
+
+    Raises:
+        CoordinationLost: none answers.
+        ConfigError: as `lead`.
+    """
+    who = f"topology {topology!r}"
+    ZooKeeperSession.connect(
+        hosts, who=who, session_timeout=session_timeout, access=access, patience=CONNECT_SECONDS_MIN
+    ).close()
 
 
 def stand_by(

@@ -19,11 +19,14 @@ from rich.live import Live
 from rich.text import Text
 
 from trident_py.errors import TridentError
-from trident_py.query import TridentQuery
+from trident_py.query import TridentQuery, counted
 
 REFRESH_SECS = 0.2
 LINE_SECS = 5.0
-"""Between two lines where the display is no terminal."""
+"""Between two lines where the display is no terminal, at least."""
+
+QUIET_LINE_SECS = 60.0
+"""Until the next line where nothing has changed since the last."""
 
 
 def _quiet_spark() -> None:
@@ -47,6 +50,7 @@ class Watch:
     asked_to_stop: int = field(default=0, init=False)
     _begun: float = field(factory=time.monotonic, init=False)
     _stopping: int = field(default=0, init=False)
+    _said: tuple[Any, ...] = field(default=(), init=False)  # what the last line was about
     _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECS, init=False)
 
     @classmethod
@@ -93,9 +97,10 @@ class Watch:
     def line(self) -> str:
         """Where it is now, for people."""
         done, status = self.summary(), self.query.status
-        in_flight = " ".join(status["active"].values())
+        in_flight = " ".join(_tried(attempt) for attempt in status["active"].values())
         return (
-            f"{done['name']}  {done['committed_transactions']} transactions  {done['total_input_rows']:,} rows  "
+            f"{done['name']}  {counted(done['committed_transactions'], 'transaction')}  "
+            f"{counted(done['total_input_rows'], 'row')}  "
             f"{done['rows_per_second']:,} rows/s  {done['seconds']:.0f} s  {status['message']}  {in_flight}"
         ).rstrip()
 
@@ -122,7 +127,13 @@ class Watch:
             else "stopping now; what is not committed is processed again next time"
         )
         # On a thread of its own: it returns when the topology has ended, and by then it may have been asked again.
-        threading.Thread(target=self.query.stop, args=(drain,), name="trident-stop", daemon=True).start()
+        threading.Thread(target=self._stop, args=(drain,), name="trident-stop", daemon=True).start()
+
+    def _stop(self, drain: bool) -> None:
+        try:
+            self.query.stop(drain)
+        except TridentError as error:  # leadership is kept
+            self.say(str(error))
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -153,6 +164,16 @@ class Watch:
     def _print_now_and_then(self) -> None:
         if self.query.exception() is not None:
             return  # it is ending, and is about to say of what
-        if not self.console.is_terminal and time.monotonic() >= self._next_line_at:
-            self._next_line_at = time.monotonic() + LINE_SECS
+        if self.console.is_terminal or time.monotonic() < self._next_line_at:
+            return
+        status, last = self.query.status, self.query.last_progress or {}
+        now = (status["message"], status["active"], last.get("txid"))
+        if now != self._said or time.monotonic() >= self._next_line_at + QUIET_LINE_SECS - LINE_SECS:
+            self._said, self._next_line_at = now, time.monotonic() + LINE_SECS
             self.say(self.line())
+
+
+def _tried(attempt: str) -> str:
+    """An attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
+    txid, _, attempt_id = attempt.partition(":")
+    return txid if attempt_id == "0" else f"{txid} (try {int(attempt_id) + 1})"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from trident_py.errors import ConfigError
+from trident_py.spark import probe
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -60,6 +65,17 @@ spout.feed([("b",)], timeout=120)
 assert third.last_progress["txid"] == 2
 # Neither this topology nor the emitter's thread keeps the process from ending.
 """
+
+
+def test_a_session_whose_workers_run_another_python_is_refused_with_what_that_lacks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path / "other", with_pip=False, symlinks=True)
+    other = tmp_path / "other" / "bin" / "python"
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(other))
+    monkeypatch.setattr(probe, "_good", set())
+    with pytest.raises(ConfigError, match=rf"'wc': the Python workers .* run {other} .*which lacks .*'pyarrow'"):
+        probe.ensure_workers(spark, "wc")
 
 
 def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_user_code_holds_up_an_end(

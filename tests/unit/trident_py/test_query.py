@@ -10,16 +10,17 @@ from threading import Event
 import pytest
 
 import trident_py
-from coordinators.errors import TridentError
+from coordinators.errors import FencedError, TridentError
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
 from coordinators.zookeeper.candidate import Candidate
 from tests.unit.coordinators.world import Numbers, World
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
-from trident_py.query import TridentQuery, started
+from trident_py.query import TridentQuery, ensure_not_leading_here, started
 
 WITHIN_SECS = 60
+PLACE = "zoo:2181/trident"
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def running(name: str, closing: Event, requests: Requests | None = None) -> Trid
 
     loop = DriverLoop(name, inbox, close, world.driver)
     loop.start()
-    query = TridentQuery(name, loop, Progress(name), Candidate(name), requests or Requests(name, {}))
+    query = TridentQuery(name, loop, Progress(name), Candidate(name), requests or Requests(name, {}), PLACE)
     return started(query)
 
 
@@ -62,6 +63,17 @@ def test_a_handle_is_shown_in_one_line(closing: Event) -> None:
     assert re.fullmatch(pattern, repr(query))
     query.stop()
     assert repr(query) == "<TridentQuery wc: stopped, 0 transactions committed>"
+
+
+def test_a_second_start_in_the_same_process_says_so_at_once_and_how_to_get_hold_of_the_first(closing: Event) -> None:
+    query = running("wc", closing)
+    pattern = r"'wc' runs in this process already.*trident_py\.active\(\)\['wc'\]\.stop\(\)"
+    with pytest.raises(FencedError, match=pattern):
+        ensure_not_leading_here("wc", PLACE)
+    ensure_not_leading_here("wc", "another ZooKeeper")
+    ensure_not_leading_here("other", PLACE)
+    query.stop()
+    ensure_not_leading_here("wc", PLACE)
 
 
 def test_what_was_left_behind_is_told_by_the_status(closing: Event) -> None:
