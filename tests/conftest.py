@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,17 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         pytest.skip(str(error))
     finally:
         servers.stop()
+
+
+@pytest.fixture(scope="session")
+def logrotate() -> str:
+    """The path of logrotate."""
+    found = shutil.which("logrotate", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if found is None and IS_CI:
+        pytest.fail("there is no logrotate; .ci/install has it")
+    if found is None:
+        pytest.skip("there is no logrotate")
+    return found
 
 
 @pytest.fixture(scope="session")

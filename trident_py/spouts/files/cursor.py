@@ -45,6 +45,7 @@ class FileCursor:
     Attributes:
         path: where it is.
         name: what its lines and its position have for a path: where it is, or was when the pattern still matched that.
+        stored_name: the name that its position is stored under, if it is.
         position: every byte before it was given.
         seen: the largest size that was seen.
         identity: what tells it, up to ``position``, or up to ``seen`` if nothing was given. None: an old version stored
@@ -67,6 +68,7 @@ class FileCursor:
     resumed: bool = True
     start: bytes = b""
     copy_of: FileCursor | None = None
+    stored_name: str = ""
     is_missed: bool = False
 
     @classmethod

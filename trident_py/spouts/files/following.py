@@ -43,6 +43,8 @@ class FollowedFiles:
         """Take up what `Extent.cursor` stored, by path."""
         self._cursors = {path: FileCursor.restored(path, cursor) for path, cursor in cursors.items()}
         self._stored = dict(self._cursors)
+        for name, cursor in self._stored.items():
+            cursor.stored_name = name
 
     def look(self, now: float) -> None:
         """See what the pattern's files are now, at this moment of a monotonic clock.
@@ -90,13 +92,21 @@ class FollowedFiles:
                 return []  # the next look tells where it is
             with content:
                 extent = cursor.next_extent(content, budget, now)
-        return [*(each.extent_of_name() for each in renamed), extent] if extent else []
+        if extent is None:
+            return []
+        names = {cursor.name, *(each.name for each in renamed)}
+        left = {each.stored_name for each in (*renamed, cursor) if self._stored.get(each.stored_name) is each}
+        forgotten = [Extent(name, 0, 0, 0, None) for name in sorted(left - names)]
+        return [*forgotten, *(each.extent_of_name() for each in renamed), extent]
 
     def advance(self, cursor: FileCursor, extents: list[Extent]) -> None:
         """A batch has these extents of `next_extents`."""
-        for renamed in self._renamed(cursor) or ():
-            self._stored[renamed.name] = renamed
-        self._stored[cursor.name] = cursor
+        moved: list[FileCursor] = [*(self._renamed(cursor) or ()), cursor]
+        for each in moved:
+            if self._stored.get(each.stored_name) is each:
+                del self._stored[each.stored_name]
+        for each in moved:
+            self._stored[each.name], each.stored_name = each, each.name
         for overtaken in [each for each in self._outside if each is not cursor and each.name == cursor.name]:
             overtaken.name = overtaken.path
             self._outside.remove(overtaken)

@@ -58,6 +58,17 @@ def test_a_renamed_file_and_the_one_that_takes_its_name_are_read_once(log: Path,
     assert world.lines() == []
 
 
+def test_a_position_that_is_stored_under_a_new_name_is_forgotten_under_the_old(log: Path) -> None:
+    world = World(log.parent / "a.log*", max_bytes_per_batch=1000)
+    world.define()
+    shutil.copyfile(log, log.parent / "a.log.1")
+    log.write_bytes(b"")
+    assert [extent[:2] for extent in world.define()] == [[str(log), 0], [str(log.parent / "a.log.1"), 980]]
+    assert world.cursors[str(log)] == 0
+    world.restart()
+    assert len(world.lines()) + sum(len(world.rows(metadata)) for metadata in world.stored[:2]) == 200
+
+
 def test_a_chain_of_renames_moves_every_position(log: Path, meanwhile: Between) -> None:
     world = World(log.parent / "a.log*")
     expected = lines(LONG)
