@@ -47,7 +47,10 @@ class SpoutError(TridentError):
 
 
 class PoisonBatchError(TridentError):
-    """Every attempt that the retry policy allows one batch has failed; ``__cause__`` is the last failure."""
+    """Every attempt that the retry policy allows one batch has failed; ``__cause__`` is the last failure.
+
+    Raised when everything before that batch is committed.
+    """
 
 
 class StateError(TridentError):

@@ -39,7 +39,8 @@ class Emitter(ABC, Generic[M]):
     def emit_batch(self, attempt: TransactionAttempt, metadata: M, collector: TridentCollector) -> None:
         """Emit the batch that ``metadata`` defines, into ``collector``.
 
-        Called once for each attempt. Any exception fails the attempt, which is replayed with every later one.
+        Called once for each attempt. Any exception fails the attempt, which is replayed with every later one. A
+        `FailedException` says that the source can't be reached: it is waited for, and no failure of the batch.
         """
 
     def success(self, attempt: TransactionAttempt) -> None:
