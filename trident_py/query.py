@@ -114,8 +114,14 @@ class TridentQuery:
     # --- control ------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Start no new batches and no replays; what is being processed goes on and commits."""
+        """Start no new batches and no replays, from when this returns; what is being processed goes on and commits."""
+        driver = self._loop.driver
         self._loop.inbox.post(PauseRequested())
+        if driver is not None and not driver.stopping:
+            # Whoever waits for idleness is told of the pause, or of an end, in the turn that begins it.
+            answer: SimpleQueue[BaseException | None] = SimpleQueue()
+            if self._loop.inbox.post(IdleWanted(answer.put)):
+                answer.get()
 
     def resume(self) -> None:
         """Go on after a `pause`."""

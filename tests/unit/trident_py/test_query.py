@@ -76,6 +76,16 @@ def test_a_second_start_in_the_same_process_says_so_at_once_and_how_to_get_hold_
     ensure_not_leading_here("wc", PLACE)
 
 
+def test_a_pause_holds_when_it_returns(closing: Event) -> None:
+    query = running("wc", closing)
+    while query._loop.leads_since is None:  # until its first turn
+        query._loop.ended.wait(0.001)
+    query.pause()
+    assert query.status["is_paused"]
+    assert query.status["message"] == "paused"
+    query.stop()
+
+
 def test_what_was_left_behind_is_told_by_the_status(closing: Event) -> None:
     query = running("wc", closing)
     query._loop.shutdown.left_behind = ["'trident-lines-emitter' in emit_batch, app.py, line 3"]
