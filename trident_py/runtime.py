@@ -26,6 +26,7 @@ from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
+from coordinators.zookeeper.access import ZooKeeperAccess
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
@@ -94,19 +95,29 @@ def start_topology(
         ensure_not_leading_here(name, place)
     with ExitStack() as resources:
         # First what takes no time to fail: Spark takes seconds to start.
-        hosts = config.zookeeper or resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir)).hosts
+        hosts, access = _zookeeper(config, resources)
         if not standby:
-            ensure_answering(name, hosts, config.session_timeout, config.zookeeper_access)
+            ensure_answering(name, hosts, config.session_timeout, access)
         session = resources.enter_context(topology_session(name, spark))
         small = small_session(session)
         if code is not None:
             ship(code, session, small)
         plan = _checked(plan, session)
         ensure_workers(session, name)
-        assembly = _Assembly(name=name, plan=plan, config=config, session=session, small=small, hosts=hosts)
+        assembly = _Assembly(
+            name=name, plan=plan, config=config, session=session, small=small, hosts=hosts, access=access
+        )
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
     return assembly.run(owned, driver, place)
+
+
+def _zookeeper(config: TridentConfig, resources: ExitStack) -> tuple[str, ZooKeeperAccess]:
+    """Where it is, and how to be let in; the embedded server runs until ``resources`` are closed."""
+    if config.zookeeper is not None:
+        return config.zookeeper, config.zookeeper_access
+    server = resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
+    return server.hosts, server.access
 
 
 def _checked(plan: Plan, session: SparkSession) -> Plan:
@@ -126,6 +137,7 @@ class _Assembly:
     session: SparkSession
     small: SparkSession
     hosts: str
+    access: ZooKeeperAccess
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     progress: Progress = field(init=False)
@@ -172,7 +184,7 @@ class _Assembly:
             "hosts": self.hosts,
             "root": config.root,
             "session_timeout": config.session_timeout,
-            "access": config.zookeeper_access,
+            "access": self.access,
         }
 
     def _recovered(

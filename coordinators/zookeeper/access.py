@@ -100,7 +100,7 @@ class ZooKeeperAccess:
     Attributes:
         login: ``user:password``, for ZooKeeper's scheme "digest"; None: we don't say who we are.
         tls: None: the connection is not protected.
-        is_own_server: it is the embedded server, which can only be reached from this machine.
+        is_own_server: it is the embedded server, where whatever others may change is closed to them.
     """
 
     login: Secret | None = field(default=None, converter=as_login)
@@ -121,6 +121,3 @@ class ZooKeeperAccess:
 
 ANONYMOUS = ZooKeeperAccess()
 """Neither a login nor TLS."""
-
-OWN_SERVER = ZooKeeperAccess(is_own_server=True)
-"""That of the embedded server."""

@@ -17,6 +17,7 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     """Return if nobody but us may change the nodes at ``paths``; warn where we have no identity to guard them with.
 
     What is above the root may be open: a node that has children can't be removed, and nothing of ours is stored there.
+    At our own server nothing is open once `guard` has run.
 
     Raises:
         ConfigError: we have one, and some of the nodes that are there are open to anyone.
@@ -39,6 +40,14 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
             f"were created without a login; stop everything that uses them, then in zkCli.sh, with the same login "
             f"(`addauth digest …`), `setAcl -R {_topmost(is_open)} auth::cdrwa`"
         )
+
+
+def guard(session: ZooKeeperSession, paths: TopologyPaths) -> None:
+    """Close to others what they may change, as what was made when the embedded server had no login.
+
+    Called by whoever leads the topology, so that no earlier leader without a login is locked out while it runs.
+    """
+    session.settle(lambda: session.close_to_others(*session.open_to_anyone(*_nodes(session, paths))))
 
 
 def _nodes(session: ZooKeeperSession, paths: TopologyPaths) -> list[str]:

@@ -1,7 +1,8 @@
 """A real ZooKeeper for whoever has none: one server process, from the jars that PySpark carries.
 
 Several processes may use one data directory at once. Who does what is decided by locks of the kernel (``flock``), which
-a process loses however it ends, so nothing has to be tidied up after a SIGKILL:
+a process loses however it ends, so nothing has to be tidied up after a SIGKILL. Whoever can read these files can lock
+them, so the directory is closed to other users:
 
     ============  ===============================  ==================================================================
     file          held by                          means
@@ -11,6 +12,8 @@ a process loses however it ends, so nothing has to be tidied up after a SIGKILL:
     ``data``      the server, which inherits it    no second server can start here: two would diverge
     ``supervisor`` its supervisor                  somebody will stop the server when its last user is gone
     ============  ===============================  ==================================================================
+
+Anyone on the machine can connect to the server; who may change what is there is decided by the secret in ``login``.
 
 A server without supervisor (that one was killed) is stopped by the next user that comes, who starts another on the same
 port, so that sessions of those who were using it live on.
@@ -37,6 +40,7 @@ from attrs import frozen
 
 from coordinators.errors import ConfigError, CoordinationLost
 from coordinators.zookeeper import supervisor
+from coordinators.zookeeper.access import ZooKeeperAccess
 
 START_SECONDS_MAX = 30.0
 LOCK_SECONDS_MAX = 45.0
@@ -49,6 +53,7 @@ PORTS = range(20_000, 32_000)
 or, made by a client that looks for the server, even connect to itself."""
 
 LOG_LINES_SHOWN = 15
+LOGIN_BYTES = 32
 
 JARS = re.compile(
     r"(zookeeper(-jute)?-3|slf4j-api|log4j-(slf4j2-impl|api|core)-2|metrics-core|snappy-java|commons-io|"
@@ -105,6 +110,11 @@ class EmbeddedZooKeeper:
         """The connection string."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def access(self) -> ZooKeeperAccess:
+        """How to be let in, by the login that all who may read ``directory`` share."""
+        return ZooKeeperAccess(login=(self.directory / "login").read_text(), is_own_server=True)
+
     @classmethod
     @contextmanager
     def running(cls, directory: Path, *, stay: bool = False) -> Iterator[EmbeddedZooKeeper]:
@@ -113,7 +123,7 @@ class EmbeddedZooKeeper:
         It runs for as long as any process is inside such a context, however those processes end.
 
         Args:
-            directory: made if it does not exist.
+            directory: made if it does not exist, and closed to other users.
             stay: let the server run on afterwards, until the file ``stay`` in ``directory`` is removed.
 
         Raises:
@@ -127,6 +137,7 @@ class EmbeddedZooKeeper:
                 _await_lock(starting, fcntl.LOCK_EX, directory / "starting")
                 if stay:
                     (directory / "stay").touch()
+                _ensure_login(directory)
                 server = _find(directory) or _start(directory)
             yield server
 
@@ -250,15 +261,28 @@ def find_jars() -> list[str]:
 def _made(directory: Path) -> Path:
     directory = directory.absolute()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)  # earlier releases made it with the rights of the umask
         (directory / "server").mkdir(exist_ok=True)
         (directory / "users").touch()
     except OSError as error:
         raise ConfigError(
             f"the embedded ZooKeeper can't keep its data in {directory} ({error.strerror}: {error.filename}); make it "
-            f"writable, or choose another place (`state_dir=`)"
+            f"yours and writable, or choose another place (`state_dir=`)"
         ) from error
     return directory.resolve()
+
+
+def _ensure_login(directory: Path) -> None:
+    """Make the secret, once; called by one process at a time."""
+    if (directory / "login").exists():
+        return
+    temporary = directory / "login.new"
+    with _opened(temporary) as login:
+        os.truncate(login, 0)
+        os.write(login, f"trident:{secrets.token_hex(LOGIN_BYTES)}".encode())
+        os.fsync(login)  # what is made under a login that is lost can't be changed any more
+    temporary.replace(directory / "login")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from uuid import uuid4
 from coordinators.errors import CoordinationLost, MetadataError
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
-from coordinators.zookeeper.acl_check import ensure_guarded
+from coordinators.zookeeper.acl_check import ensure_guarded, guard
 from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
@@ -127,6 +127,8 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
         session.settle(lambda: _ensure_identity(session, paths))
         ensure_guarded(session, paths)
         claim, version = _take_over(session, paths, candidate)
+        if session.access.is_own_server:
+            guard(session, paths)
         # Read only now: whoever resets a topology can do so until somebody leads it.
         identity = session.settle(lambda: _existing_identity(session, paths, topology))
         [claimed] = session.settle(lambda: session.read(paths.epoch))

@@ -200,6 +200,10 @@ class ZooKeeperSession:
         rights = {path: _rights_of_anyone(answer[0]) for path, answer in zip(paths, answers[1:], strict=True) if answer}
         return {path: letters for path, letters in rights.items() if letters}
 
+    def close_to_others(self, *paths: str) -> None:
+        """Make these nodes ours alone."""
+        self._round(*((path, lambda path=path: self._client.set_acls_async(path, CREATOR_ALL_ACL)) for path in paths))
+
     def ensure_path(self, path: str) -> None:
         """Create ``path``, and what is above it, where it is missing."""
         self._round((path, lambda: self._client.ensure_path_async(path)))
@@ -316,6 +320,8 @@ class ZooKeeperSession:
             return CoordinationLost(f"{refusal}; check its log and its quotas")
         if self._has_written:  # so we were let in, and it is the node that has changed
             return CoordinationLost(f"{refusal}; its access control list was changed, give it back to us")
+        if self.access.is_own_server:
+            return ConfigError(f"{refusal}; it belongs to another login: put the file `login` back beside its data")
         return ConfigError(
             f"{refusal}; {'our login or certificate is not one' if self.access.has_identity else 'we gave no login'} "
             f"that may do this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) and `zookeeper_tls`, and what "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, evolve, field, frozen
 
 from coordinators.errors import CoordinationLost
-from coordinators.zookeeper.access import OWN_SERVER, ZooKeeperAccess
+from coordinators.zookeeper.access import ZooKeeperAccess
 from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
 from coordinators.zookeeper.session import LEASE_OF_SESSION, Conflict, Unanswered
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
@@ -22,6 +22,7 @@ T = TypeVar("T")
 SESSION_SECS = 3.0
 ROUND_SECS = 0.002
 RETRY_SECS = 0.05
+ACCESS = ZooKeeperAccess(login="the:simulation")
 
 
 @frozen
@@ -107,7 +108,7 @@ class Session:
     hosts: str = "simulated"
     chroot: str = ""
     who: str = "the simulation"
-    access: ZooKeeperAccess = OWN_SERVER
+    access: ZooKeeperAccess = ACCESS
     ended: str | None = None
 
     @classmethod
@@ -138,6 +139,10 @@ class Session:
     def children(self, path: str) -> list[str]:
         """The names below ``path``."""
         return sorted(name[len(path) + 1 :] for name in self._round() if name.startswith(f"{path}/"))
+
+    def open_to_anyone(self, *_paths: str) -> dict[str, str]:
+        """Nobody else can change anything."""
+        return {}
 
     def ensure_path(self, path: str) -> None:
         """Parents are no matter here."""

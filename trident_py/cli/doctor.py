@@ -156,7 +156,7 @@ def _embedded_zookeeper() -> Finding:
             tempfile.TemporaryDirectory(prefix="trident-doctor-", ignore_cleanup_errors=True) as directory,
             EmbeddedZooKeeper.running(Path(directory)) as server,
         ):
-            list_topologies(hosts=server.hosts)
+            list_topologies(hosts=server.hosts, access=server.access)
     except TridentError as error:
         return Finding("zookeeper", False, "the embedded server does not start", str(error))
     return Finding("zookeeper", True, f"the embedded server starts in {time.monotonic() - begun:.1f} s")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
 
 from coordinators.errors import MetadataError
-from coordinators.zookeeper.administration import describe, reset
+from coordinators.zookeeper.administration import TopologyDescription, describe, reset
 from trident_py.cli.coordination import servers
 from trident_py.cli.usage import config_of
-from trident_py.interfaces.config import TridentConfig
 
 AFTERWARDS = """\
 The next start begins with transaction 1 and reads every source from its beginning. Tables of its states are set aside
@@ -19,20 +20,20 @@ count twice."""
 def run(arguments: Namespace) -> int:
     """Begin a new incarnation of a topology; returns 1 if the answer was no."""
     config = config_of(arguments)
-    with servers(config) as hosts:
-        print(_what_goes(arguments.name, hosts, config))
+    with servers(config) as (hosts, access):
+        print(_what_goes(arguments.name, partial(describe, hosts=hosts, root=config.root, access=access)))
         print(AFTERWARDS)
         if not arguments.yes and not _confirmed(arguments.name):
             print("nothing was changed")
             return 1
-        identity = reset(arguments.name, hosts=hosts, root=config.root, access=config.zookeeper_access)
+        identity = reset(arguments.name, hosts=hosts, root=config.root, access=access)
     print(f"topology {identity.name!r} starts over, as incarnation {identity.incarnation}")
     return 0
 
 
-def _what_goes(name: str, hosts: str, config: TridentConfig) -> str:
+def _what_goes(name: str, described: Callable[[str], TopologyDescription]) -> str:
     try:
-        description = describe(name, hosts=hosts, root=config.root, access=config.zookeeper_access)
+        description = described(name)
     except MetadataError as error:
         return f"This forgets the record of topology {name!r}, which can't be read: {error}"
     record = description.record

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -18,19 +20,18 @@ from coordinators.zookeeper.administration import TopologyDescription, describe,
 from trident_py.cli.coordination import servers
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.usage import config_of
-from trident_py.interfaces.config import TridentConfig
 
 
 def run(arguments: Namespace) -> int:
     """Show one topology, or all; returns 1 if the record of one can't be read."""
     config = config_of(arguments)
-    access = config.zookeeper_access
-    with servers(config) as hosts:
+    with servers(config) as (hosts, access):
+        described = partial(describe, hosts=hosts, root=config.root, access=access)
         if arguments.name is not None:
-            shown = [_facts(describe(arguments.name, hosts=hosts, root=config.root, access=access))]
+            shown = [_facts(described(arguments.name))]
         else:
             names = list_topologies(hosts=hosts, root=config.root, access=access)
-            shown = [_facts_or_error(name, hosts, config) for name in names]
+            shown = [_facts_or_error(name, described) for name in names]
     if arguments.json:
         print(json.dumps(shown[0] if arguments.name is not None else shown, indent=2))
     elif arguments.name is not None:
@@ -40,9 +41,9 @@ def run(arguments: Namespace) -> int:
     return 1 if any("error" in facts for facts in shown) else 0
 
 
-def _facts_or_error(name: str, hosts: str, config: TridentConfig) -> dict[str, Any]:
+def _facts_or_error(name: str, described: Callable[[str], TopologyDescription]) -> dict[str, Any]:
     try:
-        return _facts(describe(name, hosts=hosts, root=config.root, access=config.zookeeper_access))
+        return _facts(described(name))
     except MetadataError as error:
         return {"name": name, "error": str(error)}
 

@@ -13,7 +13,7 @@ from attrs import Attribute, field, frozen
 from attrs.converters import optional
 
 from coordinators.secret import Secret
-from coordinators.zookeeper.access import OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS, as_login
+from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS, as_login
 from trident_py.errors import ConfigError
 
 
@@ -141,9 +141,7 @@ class TridentConfig:
 
     @property
     def zookeeper_access(self) -> ZooKeeperAccess:
-        """How the servers let us in."""
-        if self.zookeeper is None:
-            return OWN_SERVER
+        """How the servers that `zookeeper` names let us in."""
         return ZooKeeperAccess(login=self.zookeeper_auth, tls=self.zookeeper_tls)
 
     @classmethod

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 from attrs import define
 
-from coordinators.errors import ConfigError, CoordinationLost
-from coordinators.record import CoordinatorRecord
+from coordinators.errors import ConfigError, CoordinationLost, FencedError
+from coordinators.record import CoordinatorRecord, decode
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
+from coordinators.zookeeper.administration import describe, reset
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import lead
+from coordinators.zookeeper.session import ZooKeeperSession
+from tests.golden.loading import encoded, restore_zookeeper
+from trident_py.cli import main
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.usefixtures("zookeeper_server")]  # skipped where that can't start
 
@@ -192,6 +200,78 @@ def test_a_port_on_which_another_server_answers_is_given_up(
     with EmbeddedZooKeeper.running(directory) as server:
         assert server.port != zookeeper_server.port
         lead("wordcount", hosts=server.hosts).close()
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_another_user_can_neither_lock_its_files_nor_read_or_change_what_is_in_it(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedZooKeeper.running(directory) as server:
+        assert (_mode(directory), _mode(directory / "login")) == (0o700, 0o600)
+        with closing(lead("wordcount", hosts=server.hosts, access=server.access)) as store:
+            assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+            for stranger in (ANONYMOUS, ZooKeeperAccess(login="trident:guessed")):
+                for use in (lead, describe, reset):
+                    with pytest.raises(ConfigError, match=r"refused /trident.*NoAuthError"):
+                        use("wordcount", hosts=server.hosts, access=stranger)
+            store.write(CoordinatorRecord(1, seq=1))
+        login = server.access
+    assert _has_ended(directory)
+    with EmbeddedZooKeeper.running(directory) as again:
+        assert again.access == login
+        (directory / "login").unlink()
+    with (
+        EmbeddedZooKeeper.running(directory) as others,
+        pytest.raises(ConfigError, match=r"NoAuthError.*put the file `login` back beside its data"),
+    ):
+        describe("wordcount", hosts=others.hosts, access=others.access)
+
+
+def test_what_a_release_without_a_login_has_made_is_closed_to_others_at_the_next_start(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = encoded("owed-success")
+    directory.mkdir(mode=0o755)
+    (directory / "users").touch(mode=0o644)
+    with EmbeddedZooKeeper.running(directory) as server:
+        restore_zookeeper("owed-success", server.hosts)
+        assert main(["status", "golden-owed-success", "--state-dir", str(directory.parent)]) == 0
+        with closing(lead("golden-owed-success", hosts=server.hosts, access=server.access)) as store:
+            assert store.read() == decode(stored.head, stored.blobs, where="the golden data")
+            session = ZooKeeperSession.connect(
+                server.hosts, who="the tests", session_timeout=30.0, access=server.access
+            )
+            nodes = list(_nodes(session, "/trident"))
+            assert {path.rpartition("/")[2] for path in nodes} >= {"trident", "identity", "record", "blobs", "leader"}
+            for path in nodes:
+                [acl] = session._client.get_acls(path)[0]
+                assert (acl.acl_list, acl.id.id.partition(":")[0]) == (["ALL"], "trident"), path
+            session.close()
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+        assert main(["reset", "golden-owed-success", "--yes", "--state-dir", str(directory.parent)]) == 0
+    assert _mode(directory) == 0o700
+
+
+def test_a_leader_without_a_login_is_not_locked_out_by_who_waits_for_it(directory: Path) -> None:
+    with EmbeddedZooKeeper.running(directory) as server:
+        with closing(lead("wordcount", hosts=server.hosts)) as store:
+            with pytest.raises(FencedError):
+                lead("wordcount", hosts=server.hosts, access=server.access, wait=0)
+            store.write(CoordinatorRecord(1, seq=1))
+        with closing(lead("wordcount", hosts=server.hosts, access=server.access)) as store:
+            assert store.read() == CoordinatorRecord(1, seq=1)
+
+
+def _nodes(session: ZooKeeperSession, path: str) -> Iterator[str]:
+    yield path
+    for name in session._client.get_children(path):
+        yield from _nodes(session, f"{path}/{name}")
 
 
 # --- what is missing --------------------------------------------------------------------------------------------------

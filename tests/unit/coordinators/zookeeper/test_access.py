@@ -10,7 +10,7 @@ import pytest
 
 from coordinators.errors import ConfigError
 from coordinators.secret import Secret
-from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from tests.servers.certificates import Authority
 
 
@@ -47,7 +47,7 @@ def test_who_has_an_identity() -> None:
     ours = ZooKeeperTLS(ca_file="ca.pem", cert_file="c.pem", key_file="k.pem")
     identities = [ZooKeeperAccess(login="a:b"), ZooKeeperAccess(tls=ours), ZooKeeperAccess(login="a:b", tls=ours)]
     assert [access.has_identity for access in identities] == [True] * 3
-    assert [access.has_identity for access in (ANONYMOUS, OWN_SERVER, ZooKeeperAccess(tls=tls))] == [False] * 3
+    assert [access.has_identity for access in (ANONYMOUS, ZooKeeperAccess(tls=tls))] == [False] * 2
     assert ANONYMOUS.acl_bytes == 0 < identities[0].acl_bytes < identities[1].acl_bytes < identities[2].acl_bytes
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from coordinators.zookeeper.access import ANONYMOUS, OWN_SERVER, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
 
@@ -178,7 +178,6 @@ def test_a_login_and_tls_are_for_the_servers_that_are_named() -> None:
     assert config.zookeeper_access == ZooKeeperAccess(login="anna:hush", tls=tls)
     assert "hush" not in f"{config!r} {config}"
     assert TridentConfig(zookeeper="a:1").zookeeper_access == ANONYMOUS
-    assert TridentConfig().zookeeper_access == OWN_SERVER
     for settings in ({"zookeeper_auth": "anna:hush"}, {"zookeeper_tls": tls}):
         with pytest.raises(ConfigError, match="for the servers that `zookeeper` names") as refused:
             TridentConfig(**settings)
