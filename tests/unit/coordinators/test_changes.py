@@ -17,6 +17,7 @@ from coordinators.declarations import Declaration, Declarations
 from coordinators.errors import TopologyError
 from coordinators.fingerprint import Fingerprint
 from coordinators.record import CommitPin, CoordinatorRecord, decode, encode
+from coordinators.takeover import Torn
 
 
 def spout(name: str = "lines", *, details: dict[str, Json] | None = None, **identity: Json) -> Declaration:
@@ -330,6 +331,56 @@ def test_a_window_that_nobody_named_is_known_by_what_leads_to_it() -> None:
     )
     assert lines(record, spout(), window("lines > map > window", is_named=True)) == []
     assert changed(record, spout(), window("lines > map > window"), accept=[offered(text)]).refusals == ()
+
+
+# --- transactions that only some states have --------------------------------------------------------------------------
+
+SUMS = (*USUAL, state("sums"))
+TORN = Torn(range(20, 22), ("counts",), ("sums",))
+
+
+def test_the_plan_that_began_a_torn_transaction_goes_on_with_it() -> None:
+    record = ran(NEW, *SUMS, upto=19)
+    mended = (*USUAL, evolve(state("sums"), details={"spouts": "lines", "workers": 4}))
+    for same in (SUMS, mended):
+        assert compared(record, Declarations(same), TORN).refusals == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (*USUAL,),
+        (*SUMS, spout("more")),
+        (*SUMS, state("products")),
+        (*USUAL, evolve(state("sums"), way="lines > filter > persistent_aggregate")),
+    ],
+)
+def test_another_plan_is_refused_while_only_some_states_have_a_transaction_and_both_ways_on_are_told(
+    other: Sequence[Declaration],
+) -> None:
+    record = ran(NEW, *SUMS, upto=19)
+    (text,) = compared(record, Declarations(other), TORN).refusals
+    assert text.startswith("transactions 20 to 21 are in counts and not in sums, since a crash came between their comm")
+    assert "Start the version that began them once more and stop() it, which commits them" in text
+    assert compared(record, Declarations(other)).refusals == ()
+    found = compared(record, Declarations(other, [offered(text)]), TORN)
+    assert found.refusals == ()
+    assert f"torn '20-21': goes on as accepted by {offered(text)}, from transaction 20 on" in found.lines
+    assert found.record.accepted == (offered(text),)
+
+
+def test_accepting_one_torn_transaction_says_nothing_of_the_next() -> None:
+    record, other = ran(NEW, *SUMS, upto=19), (*SUMS, spout("more"))
+    text = offered(compared(record, Declarations(other), TORN).refusals[0])
+    later = compared(record, Declarations(other, [text]), evolve(TORN, txids=range(20, 21)))
+    assert len(later.refusals) == 1
+
+
+def test_a_state_cannot_join_a_torn_transaction_of_a_release_that_kept_no_declarations() -> None:
+    record = evolve(NEW, current_txid=20, metadata={19: {"lines": 1}}, states={"counts": 1, "sums": 1})
+    assert compared(record, Declarations(SUMS), TORN).refusals == ()
+    (text,) = compared(record, Declarations((*SUMS, state("products"))), TORN).refusals
+    assert "transactions 20 to 21 are in counts and not in sums" in text
 
 
 # --- accepting --------------------------------------------------------------------------------------------------------
