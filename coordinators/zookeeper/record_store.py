@@ -44,7 +44,7 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
     blobs: dict[str, str] = {}
     asked: list[str] = []
     for _ in range(READ_TRIES):
-        newest, *nodes = session.read(paths.record, *map(paths.blob, asked))
+        *nodes, newest = session.read(*map(paths.blob, asked), paths.record)
         if newest is None:
             return None
         blobs |= {name: node.text for name, node in zip(asked, nodes, strict=True) if node}
@@ -52,7 +52,7 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
         for head in (newest, before):
             if head and not missing_blobs(head.text, blobs, where=where):
                 return _stored(head, blobs, where)
-        if newest == before:
+        if newest == before:  # its blobs were looked for after it was written, and before it was replaced
             return _stored(newest, blobs, where)  # which names what is missing or damaged
         before, asked = newest, missing_blobs(newest.text, blobs, where=where)
     raise Unanswered(f"{paths.record} was written again each time it was read")
