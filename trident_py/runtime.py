@@ -31,7 +31,7 @@ from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from trident_py.engine.assembly import everything, participant_of, states_of, torn_upto
+from trident_py.engine.assembly import ensure_stores, everything, participant_of, states_of, torn_upto
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
 from trident_py.engine.progress import Progress
@@ -56,10 +56,12 @@ from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.asking import life_of
 from trident_py.spark.failures import Diagnosis, Place, diagnosed
 from trident_py.spark.probe import ensure_workers
-from trident_py.spark.session import ship, topology_session, watched
+from trident_py.spark.session import ensure_session_possible, ship, topology_session, watched
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 log = logging.getLogger(__name__)
+steps = logging.getLogger("trident_py.starting")
+"""Says at INFO what a start is doing, for whoever shows it to somebody that waits."""
 
 RECOVER_AGAIN_SECS = 1.0
 SHUTDOWN_SECS_MAX = 3.0
@@ -91,19 +93,20 @@ def start_topology(
         StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
     """
     place = f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"
-    if not standby:
+    # First what takes no time to fail: Spark takes seconds to start.
+    ensure_session_possible(spark)
+    if not standby:  # which has time, if a leader or a store is in its way just now
         ensure_not_leading_here(name, place)
+        ensure_stores(plan.graph)
     with ExitStack() as resources:
-        # First what takes no time to fail: Spark takes seconds to start.
-        hosts, access = _zookeeper(config, resources)
-        if not standby:
-            ensure_answering(name, hosts, config.session_timeout, access)
+        hosts, access = _zookeeper(name, config, resources)
+        steps.info("topology %s: starting Spark", name)
         session = resources.enter_context(topology_session(name, spark))
         small = small_session(session)
         if code is not None:
             ship(code, session, small)
         plan = _checked(plan, session)
-        ensure_workers(session, name)
+        steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         assembly = _Assembly(
             name=name, plan=plan, config=config, session=session, small=small, hosts=hosts, access=access
         )
@@ -112,18 +115,22 @@ def start_topology(
     return assembly.run(owned, driver, place)
 
 
-def _zookeeper(config: TridentConfig, resources: ExitStack) -> tuple[str, ZooKeeperAccess]:
+def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> tuple[str, ZooKeeperAccess]:
     """Where it is, and how to be let in; the embedded server runs until ``resources`` are closed."""
-    if config.zookeeper is not None:
-        return config.zookeeper, config.zookeeper_access
-    server = resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
-    return server.hosts, server.access
+    steps.info("topology %s: %s", name, "connecting to ZooKeeper" if config.zookeeper else "starting ZooKeeper")
+    hosts, access = str(config.zookeeper), config.zookeeper_access
+    if config.zookeeper is None:
+        server = resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
+        hosts, access = server.hosts, server.access
+    ensure_answering(name, hosts, config.session_timeout, access)
+    return hosts, access
 
 
 def _checked(plan: Plan, session: SparkSession) -> Plan:
     checked = check(plan, session)
     for warning in warnings(checked.graph):
         log.warning("%s", warning)
+    ensure_workers(session, checked.graph.topology)
     return checked
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import socket
 import ssl
 from time import monotonic
 from typing import Any
@@ -85,6 +86,27 @@ def _silence(who: str, hosts: str, patience: float, failed: dict[tuple[str, int]
 
 def _causes(failed: dict[tuple[str, int], Exception]) -> str:
     return "; ".join(f"{host}:{port}: {error or type(error).__name__}" for (host, port), error in failed.items())
+
+
+def ensure_resolvable(client: Any, who: str, hosts: str) -> None:
+    """Return if at least one host of a kazoo client has an address: of those that have none kazoo tells nobody.
+
+    Raises:
+        CoordinationLost: none has; says of each why.
+    """
+    failed: dict[str, OSError] = {}
+    for host, port in client.hosts:
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            failed[host] = error
+        else:
+            return
+    causes = "; ".join(f"{host}: {error.strerror}" for host, error in failed.items())
+    raise CoordinationLost(
+        f"{who}: ZooKeeper at {hosts}: no such host ({causes}); correct the name, see to the name service, or leave "
+        f"`zookeeper` out of the configuration to use the embedded one"
+    )
 
 
 def servers_of(hosts: str, session_timeout: float) -> str:

@@ -25,7 +25,6 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -41,6 +40,7 @@ from attrs import frozen
 from coordinators.errors import ConfigError, CoordinationLost
 from coordinators.zookeeper import supervisor
 from coordinators.zookeeper.access import ZooKeeperAccess
+from coordinators.zookeeper.java import find_java
 
 START_SECONDS_MAX = 30.0
 LOCK_SECONDS_MAX = 45.0
@@ -217,23 +217,6 @@ def _answers(directory: Path, port: int) -> bool:
     return f"dataDir={directory / 'server'}{os.sep}" in reply.decode(errors="replace")
 
 
-def find_java() -> str:
-    """The path of the Java runtime that ZooKeeper and Spark will use.
-
-    Raises:
-        ConfigError: there is none; says how to get one.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
-    if java is None:
-        raise ConfigError(
-            (f"JAVA_HOME is {home!r}, where there is no bin/java" if home else "there is no Java on this machine")
-            + ", which ZooKeeper and Spark run on; install one (on Debian and Ubuntu: apt-get install "
-            "openjdk-17-jre-headless) or let JAVA_HOME name the one there is"
-        )
-    return java
-
-
 def find_jars() -> list[str]:
     """The jars that the server needs, out of those that PySpark or SPARK_HOME has; PySpark itself is not imported.
 
@@ -253,7 +236,8 @@ def find_jars() -> list[str]:
     if not any("zookeeper-3" in jar for jar in jars):
         raise ConfigError(
             f"there is no ZooKeeper among the jars of PySpark ({', '.join(map(str, folders)) or 'not installed'}); "
-            f"install the package pyspark (not pyspark-client), or name a ZooKeeper in the configuration (`zookeeper=`)"
+            "install the package pyspark (not pyspark-client) or name a ZooKeeper in the configuration (`zookeeper=`); "
+            "`trident doctor` checks everything that is needed"
         )
     return jars
 

@@ -46,7 +46,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from coordinators.errors import ConfigError, CoordinationLost
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION, Tries, quiet_kazoo, servers_of
+from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION, Tries, ensure_resolvable, quiet_kazoo, servers_of
 from coordinators.zookeeper.znodes import Step, Znode, ensure_fits
 
 log = logging.getLogger(__name__)
@@ -128,10 +128,11 @@ class ZooKeeperSession:
 
         Raises:
             ConfigError: ``hosts`` is no connection string, or a server could not prove to be who it should be.
-            CoordinationLost: no server answered.
+            CoordinationLost: no server answered, or no host has an address; that is said at once.
         """
         quiet_kazoo()
         client = _client(hosts, session_timeout, access)
+        ensure_resolvable(client, who, hosts)
         session = cls(who=who, hosts=hosts, seconds=session_timeout, access=access, client=client)
         client.add_listener(session._on_state)
         tries = Tries.of(client)

@@ -20,10 +20,10 @@ from attrs import asdict, frozen
 from coordinators.errors import TridentError
 from coordinators.zookeeper.administration import list_topologies
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.zookeeper.java import look_for_java
 from trident_py.cli.usage import config_of
 from trident_py.interfaces.config import TridentConfig
 
-JAVA_MIN = 17
 ANSWER_SECS_MAX = 60.0
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
 
@@ -76,18 +76,8 @@ def _python() -> Finding:
 
 
 def _java() -> Finding:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
-    remedy = (
-        f"install a Java runtime of at least {JAVA_MIN} (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
-        + (f", or correct JAVA_HOME, which is {home}" if home else "")
-    )
-    if java is None:
-        return Finding("java", False, "none", remedy)
-    said = _answer([java, "-version"])
-    match = re.search(r'version "(\d+)[^"]*"', said)
-    ok = match is not None and int(match[1]) >= JAVA_MIN
-    return Finding("java", ok, f"{match[0] if match else said or 'no answer'} ({java})", "" if ok else remedy)
+    java = look_for_java()
+    return Finding("java", not java.remedy, java.found, java.remedy)
 
 
 def _library(name: str) -> Finding:

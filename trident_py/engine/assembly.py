@@ -18,8 +18,9 @@ from trident_py.engine.states import (
 )
 from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
+from trident_py.graph.outputs import AggregateState, UpdatedState
 from trident_py.graph.queries import StateQuery, static_states
-from trident_py.graph.windowing import WindowUpdater
+from trident_py.graph.windowing import WindowState, WindowUpdater
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
@@ -30,6 +31,19 @@ from trident_py.planner.plan import Branch
 from trident_py.rows.schema import select, shown
 from trident_py.states.parts import PartitionedState, parts_of
 from trident_py.states.sql.reading import TableReader
+
+
+def ensure_stores(graph: Graph) -> None:
+    """Look whether the stores of all states are there, before anything is made or started.
+
+    Raises:
+        StateError: one isn't.
+    """
+    for node in graph.nodes:
+        operation = node.operation
+        if isinstance(operation, AggregateState | UpdatedState | WindowState):
+            with graph.declaring(f"state {operation.name!r}"):
+                operation.factory.ensure_usable()
 
 
 def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:

@@ -80,6 +80,13 @@ class StateFactory(Identified, ABC):
         """Whether it keeps typed columns and wasn't told their types, as ``persistent_aggregate`` does."""
         return False
 
+    def ensure_usable(self) -> None:
+        """Look whether the store is there and lets us in, and change nothing; called before Spark is started.
+
+        Raises:
+            StateError: it isn't or doesn't; says what to do.
+        """
+
     @abstractmethod
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
         """The state of one partition; called once per run, with partition 0 of 1."""

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.zookeeper.embedded import find_java
+from coordinators.zookeeper.java import find_java
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism, spark_context
@@ -77,8 +77,17 @@ def _built_application(session: SparkSession) -> str:
     return context.applicationId if context is not None and ours else ""
 
 
+def ensure_session_possible(spark: SparkSession | None) -> None:
+    """Return if there is a session to run in, or one can be built; asked before anything is started.
+
+    Raises:
+        ConfigError: there is no Java that Spark runs on, which PySpark itself tells nobody.
+    """
+    if spark is None and SparkSession.getActiveSession() is None:
+        find_java()
+
+
 def _build(name: str) -> SparkSession:
-    find_java()  # what PySpark says where there is none doesn't help anybody
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])

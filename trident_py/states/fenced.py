@@ -139,7 +139,8 @@ class Fence:
         if topology.uuid != owner.uuid and topology.name == owner.name:
             raise StateError(
                 f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one is "
-                f"{topology.uuid}): its record in ZooKeeper was lost or replaced; restore that, or take another table"
+                f"{topology.uuid}): its record in ZooKeeper was lost or replaced, or you are in another directory than "
+                "last time (state_dir .trident); restore the record or go back there, or take another table"
             )
         if topology.uuid != owner.uuid:
             raise StateError(

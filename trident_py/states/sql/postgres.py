@@ -82,6 +82,15 @@ class PostgresState(StateFactory):
 
         return ReadTable(self, self.table, partial(PostgresTableReader, Target(self.dsn), self.table))
 
+    def ensure_usable(self) -> None:
+        """Look whether the server answers and lets us in."""
+        from trident_py.states.sql.postgres_client import Target, starting
+
+        target = Target(self.dsn)
+        with starting(f"table {self.table!r} of {target.shown}", target):
+            connection, _ = target.connect()
+            connection.close()
+
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> PostgresMapState:

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from coordinators.secret import HIDDEN, Secret
-from trident_py.errors import StateError, StoreBusyException
+from trident_py.errors import FailedException, StateError, StoreBusyException
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -146,6 +146,20 @@ def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
         raise StateError(f"{where}: {said}; {_way_out(error)}") from None
     except UnicodeEncodeError as error:
         raise StateError(f"{where}: {error.object!r} is not Unicode text") from error
+
+
+@contextmanager
+def starting(where: str, target: Target) -> Iterator[None]:
+    """As `explained`, for a start: it has nobody who tries again, so what may pass is told with what to look at.
+
+    Raises:
+        StateError: whatever psycopg raised.
+    """
+    try:
+        with explained(where, target):
+            yield
+    except FailedException as error:
+        raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
 
 
 def _way_out(error: psycopg.Error) -> str:

@@ -15,7 +15,7 @@ import psycopg
 from attrs import evolve
 from pyspark.sql import DataFrame
 
-from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
@@ -23,7 +23,7 @@ from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
-from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained
+from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained, starting
 from trident_py.states.sql.postgres_staging import StagingTask
 from trident_py.states.sql.postgres_table import Staging, Table, rows_of
 
@@ -60,16 +60,13 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self.close()
         where = f"topology {topology.name!r}: {self._name}"
         self._connect_as(topology, epoch)
-        try:
-            with explained(where, self._target):
-                self._end_older_leaders(epoch)
-                self._prepare(where)
-                with self._commits.transaction(TAKEOVER_SECS) as connection:
-                    fence = self._take_over(connection, topology, epoch)
-                self._topology = topology.name
-                self._doomed |= self._staged_before(epoch)
-        except FailedException as error:
-            raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
+        with starting(where, self._target):
+            self._end_older_leaders(epoch)
+            self._prepare(where)
+            with self._commits.transaction(TAKEOVER_SECS) as connection:
+                fence = self._take_over(connection, topology, epoch)
+            self._topology = topology.name
+            self._doomed |= self._staged_before(epoch)
         self._clean()
         return fence.token
 

@@ -30,7 +30,7 @@ from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
 from trident_py.states.sql.reading import ReadTable
-from trident_py.states.sql.sqlite_errors import explained
+from trident_py.states.sql.sqlite_errors import ensure_usable, explained
 from trident_py.states.sql.sqlite_reading import SQLiteTableReader
 from trident_py.states.sql.sqlite_table import Table, check_name
 
@@ -101,6 +101,10 @@ class SQLiteState(StateFactory):
     def for_reading(self) -> ReadTable:
         """The table as it is, whichever topology fills it."""
         return ReadTable(self, self.table, partial(SQLiteTableReader, self.path, self.table))
+
+    def ensure_usable(self) -> None:
+        """Look whether the file can be read and written, or made."""
+        ensure_usable(self.path.absolute(), f"table {self.table!r} of {self.path.absolute()}")
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
@@ -303,8 +307,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         self._connection, self._file = connection, _identity(self._path)
 
     def _opened(self) -> sqlite3.Connection:
-        if not self._path.parent.is_dir():
-            raise StateError(f"{self._name}: there is no directory {self._path.parent}; make it")
+        ensure_usable(self._path, self._name)
         connection = sqlite3.connect(self._path, timeout=BUSY_SECS, isolation_level=None, check_same_thread=False)
         try:
             self._configure(connection)

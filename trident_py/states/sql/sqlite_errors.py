@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 from trident_py.errors import StateError, StoreBusyException
 
@@ -21,6 +23,27 @@ _WAYS_OUT = {
     sqlite3.SQLITE_IOERR: "see to the disk and start again",
     sqlite3.SQLITE_CONSTRAINT: "a value is beyond 64 bits, or not of its field's type",
 }
+
+
+def ensure_usable(path: Path, where: str) -> None:
+    """Return if there is a database at ``path`` that we may write, or one can be made; nothing is changed.
+
+    Raises:
+        StateError: there isn't, and none can.
+    """
+    if not path.parent.is_dir():
+        raise StateError(f"{where}: there is no directory {path.parent}; make it")
+    unwritable = [str(place) for place in (path.parent, path) if place.exists() and not os.access(place, os.W_OK)]
+    if unwritable:
+        raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; {_WRITABLE}")
+    if path.exists():
+        # A lock that somebody holds passes.
+        with suppress(StoreBusyException), explained(where), _existing(path) as connection:
+            connection.execute("PRAGMA schema_version")
+
+
+def _existing(path: Path) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True))
 
 
 @contextmanager
