@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from attrs import define, field
 
 from trident_py.spouts.files.content import UNREADABLE, check_reached, open_content
-from trident_py.spouts.files.cursor import START_BYTES, FileCursor
-from trident_py.spouts.files.identity import HASHED_BYTES, digest
+from trident_py.spouts.files.cursor import FileCursor
+from trident_py.spouts.files.identity import HASHED_BYTES, START_BYTES, digest
 
 _COMPARED_MAX = 8
 """So many files are read to compare; beyond, it is taken for granted, which costs the new file a moment's waiting."""

@@ -7,8 +7,8 @@ from attrs import define
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import Content, is_compressed
-from trident_py.spouts.files.extents import Extent
-from trident_py.spouts.files.identity import Identity, Stamp, stamp_of
+from trident_py.spouts.files.extents import Extent, parse_origin
+from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, stamp_of
 from trident_py.spouts.files.lines import last_line_end, line_end
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
@@ -17,8 +17,6 @@ STILL_SECS = 2.0
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """Longer lines are taken for a mistake: a task holds a line in memory several times."""
-
-START_BYTES = 64
 
 
 @define
@@ -46,6 +44,8 @@ class FileCursor:
         path: where it is.
         name: what its lines and its position have for a path: where it is, or was when the pattern still matched that.
         stored_name: the name that its position is stored under, if it is.
+        origin: the name by which the pattern had found it, if it was renamed to what the pattern doesn't match and a
+            new file was begun under that name: from then on it has the name that it is found under.
         position: every byte before it was given.
         seen: the largest size that was seen.
         identity: what tells it, up to ``position``, or up to ``seen`` if nothing was given. None: an old version stored
@@ -69,6 +69,7 @@ class FileCursor:
     start: bytes = b""
     copy_of: FileCursor | None = None
     stored_name: str = ""
+    origin: str = ""
     is_missed: bool = False
 
     @classmethod
@@ -79,14 +80,14 @@ class FileCursor:
                 return cls(path, path, cursor, cursor, resumed=False)
             case [int() as position, int() as seen]:
                 return cls(path, path, position, seen, resumed=False)
-            case [int() as position, int() as seen, stored]:
-                if identity := Identity.parse(stored, position):
-                    return cls(path, path, position, seen, identity, resumed=False)
+            case [int() as position, int() as seen, stored, *rest]:
+                if (identity := Identity.parse(stored, position)) and (origin := parse_origin(rest)) is not None:
+                    return cls(path, path, position, seen, identity, resumed=False, origin=origin)
         raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
 
     @property
     def is_outside(self) -> bool:
-        """Whether it was renamed to what the pattern doesn't match, and its position is stored under its old name."""
+        """Whether it was renamed to what the pattern doesn't match, and its lines still have its old name."""
         return self.name != self.path
 
     @property
@@ -151,7 +152,7 @@ class FileCursor:
         identity = self.identity if self.identity and self.identity.length == end else Identity.of(content, end)
         if end == self.position or identity is None:
             return None
-        return Extent(self.name, self.position, end, self.seen, identity)
+        return Extent(self.name, self.position, end, self.seen, identity, self.origin)
 
     def _is_read_from(self, content: Content, stamp: Stamp) -> bool:
         if self.sight and stamp == self.sight.stamp:
@@ -162,10 +163,15 @@ class FileCursor:
         """The lines of ``extent`` are given now."""
         self.position, self.identity, self.resumed = extent.end, extent.identity, False
 
-    def extent_of_name(self) -> Extent:
-        """No lines, but where the file stands under its name."""
+    def name_beside(self, other: FileCursor) -> tuple[str, str]:
+        """Its name and its origin once ``other`` is read: what left the pattern gives its name up to a new file."""
+        return (self.path, self.name) if self.name == other.name else (self.name, self.origin)
+
+    def extent_beside(self, other: FileCursor) -> Extent:
+        """No lines, but where the file stands, under the name that it has once ``other`` is read."""
         position = self.identity.length if self.identity else self.position
-        return Extent(self.name, position, position, self.seen, self.identity)
+        name, origin = self.name_beside(other)
+        return Extent(name, position, position, self.seen, self.identity, origin)
 
     def _line_end(self, content: Content, limit: int, is_still: bool) -> int:
         if limit == self.seen and is_still:

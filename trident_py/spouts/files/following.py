@@ -94,10 +94,9 @@ class FollowedFiles:
                 extent = cursor.next_extent(content, budget, now)
         if extent is None:
             return []
-        names = {cursor.name, *(each.name for each in renamed)}
+        moved = [each.extent_beside(cursor) for each in renamed] + [extent]
         left = {each.stored_name for each in (*renamed, cursor) if self._stored.get(each.stored_name) is each}
-        forgotten = [Extent(name, 0, 0, 0, None) for name in sorted(left - names)]
-        return [*forgotten, *(each.extent_of_name() for each in renamed), extent]
+        return [Extent(name, 0, 0, 0, None) for name in sorted(left - {each.path for each in moved})] + moved
 
     def advance(self, cursor: FileCursor, extents: list[Extent]) -> None:
         """A batch has these extents of `next_extents`."""
@@ -105,11 +104,12 @@ class FollowedFiles:
         for each in moved:
             if self._stored.get(each.stored_name) is each:
                 del self._stored[each.stored_name]
+        for overtaken in [each for each in self._outside if each is not cursor and each.name == cursor.name]:
+            if overtaken.position:  # else it is read later, still under this name
+                overtaken.name, overtaken.origin = overtaken.name_beside(cursor)
+                self._outside.remove(overtaken)
         for each in moved:
             self._stored[each.name], each.stored_name = each, each.name
-        for overtaken in [each for each in self._outside if each is not cursor and each.name == cursor.name]:
-            overtaken.name = overtaken.path
-            self._outside.remove(overtaken)
         cursor.advance(extents[-1])
 
     def _renamed(self, cursor: FileCursor) -> list[FileCursor] | None:
@@ -126,10 +126,10 @@ class FollowedFiles:
         while former and former not in (cursor, *renamed):
             if former in self._wanted:
                 return None
-            if former.is_outside or self._cursors.get(former.path) is not former:
+            if self._cursors.get(former.path) is not former:
                 break
             renamed.append(former)
-            former = self._stored.get(former.name)
+            former = self._stored.get(former.name_beside(cursor)[0])
         return renamed[::-1]
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -150,8 +150,12 @@ class FollowedFiles:
             del self._cursors[path]
             if cursor.seen:
                 self._wanted.append(cursor)
-        elif cursor.sight and not self._is_as_before(path, status):  # else a changed pattern has left it out
+        elif self._is_ours(cursor) and not self._is_as_before(path, status):
             strangers[path] = status
+
+    def _is_ours(self, cursor: FileCursor) -> bool:
+        """Whether a file that the pattern doesn't match was renamed to that; else a changed pattern has left it out."""
+        return cursor.sight is not None or (cursor.origin != "" and self.pattern.matches(cursor.origin))
 
     def _sight(self, path: str, stamp: Stamp, now: float) -> Sight:
         sight = self._sights.get(path) or Sight(stamp, now)
@@ -244,12 +248,15 @@ class FollowedFiles:
         return True
 
     def _name(self, cursor: FileCursor, *, is_outside: bool) -> None:
-        if is_outside and cursor not in self._outside:
-            self._outside.append(cursor)
-        elif not is_outside:
-            cursor.name = cursor.path
-            if cursor in self._outside:
-                self._outside.remove(cursor)
+        if is_outside and not cursor.origin:
+            if cursor not in self._outside:
+                self._outside.append(cursor)
+            return
+        cursor.name = cursor.path
+        if not is_outside:
+            cursor.origin = ""
+        if cursor in self._outside:
+            self._outside.remove(cursor)
 
     def _welcome(self, paths: Iterable[str], now: float) -> None:
         """Follow what nobody knows, from its beginning; hold back what may still be a copy that is being made."""

@@ -14,7 +14,11 @@ from trident_py.spouts.files.content import Content
 HASHED_BYTES = 1024
 """How much of the beginning, and of what is before a position, tells a file from others."""
 
+START_BYTES = 64
+"""Where a file is shorter than what was hashed, this much of its beginning tells whether it is the same so far."""
+
 _DIGEST_BYTES = 6
+_DIGEST_CHARS, _START_CHARS = 8, 4
 
 Hint = tuple[int, int]
 """Device and inode."""
@@ -48,6 +52,7 @@ class Identity:
         head: the hash of the first `HASHED_BYTES` before the position, or less where there is less.
         last: the hash of the last `HASHED_BYTES` before the position, or less.
         packed: how large it is on disk, if it is compressed: then as long as that and the hint stay, it isn't unpacked.
+        start: the hash of the first `START_BYTES`, if the position is beyond them.
     """
 
     hint: Hint
@@ -55,6 +60,7 @@ class Identity:
     head: str
     last: str
     packed: int = 0
+    start: str = ""
 
     @classmethod
     def of(cls, content: Content, length: int) -> Identity | None:
@@ -64,7 +70,8 @@ class Identity:
         last = content.read_at(length - size, size) if length > size else head
         if len(head) < size or len(last) < size:
             return None
-        return cls(hint_of(content.status), length, digest(head), digest(last), content.packed)
+        start = _start_of(head) if size > START_BYTES else ""
+        return cls(hint_of(content.status), length, digest(head), digest(last), content.packed, start)
 
     @property
     def head_bytes(self) -> int:
@@ -83,7 +90,9 @@ class Identity:
     def begins(self, content: Content) -> bool:
         """Whether an open file has the same beginning, as far as it goes. One of nothing yet has."""
         head = content.read_at(0, self.head_bytes)
-        return len(head) < self.head_bytes or digest(head) == self.head
+        if len(head) == self.head_bytes:
+            return digest(head) == self.head
+        return len(head) < START_BYTES or self.start in ("", _start_of(head))
 
     def found_in(self, content: Content) -> Identity:
         """The same where it was found now."""
@@ -96,18 +105,25 @@ class Identity:
     @property
     def stored(self) -> list[Json]:
         """As JSON, without the length."""
+        head = self.head + self.start
         if self.packed:
-            return [*self.hint, self.head, self.last, self.packed]
-        return [*self.hint, self.head] if self.length <= HASHED_BYTES else [*self.hint, self.head, self.last]
+            return [*self.hint, head, self.last, self.packed]
+        return [*self.hint, head] if self.length <= HASHED_BYTES else [*self.hint, head, self.last]
 
     @classmethod
     def parse(cls, stored: object, length: int) -> Identity | None:
         """From JSON; None: it is none."""
         match stored:
-            case [int() as device, int() as inode, str() as head]:
-                return cls((device, inode), length, head, head)
-            case [int() as device, int() as inode, str() as head, str() as last]:
-                return cls((device, inode), length, head, last)
-            case [int() as device, int() as inode, str() as head, str() as last, int() as packed]:
-                return cls((device, inode), length, head, last, packed)
-        return None
+            case [int() as device, int() as inode, str() as both]:
+                last, packed = both[:_DIGEST_CHARS], 0
+            case [int() as device, int() as inode, str() as both, str() as last]:
+                packed = 0
+            case [int() as device, int() as inode, str() as both, str() as last, int() as packed]:
+                pass
+            case _:
+                return None
+        return cls((device, inode), length, both[:_DIGEST_CHARS], last, packed, both[_DIGEST_CHARS:])
+
+
+def _start_of(head: bytes) -> str:
+    return digest(head[:START_BYTES])[:_START_CHARS]

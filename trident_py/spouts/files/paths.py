@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
 from pathlib import Path
 
@@ -68,6 +68,11 @@ class PathPattern:
                 f"{self.text!r} is a directory; for the files in it write {os.path.join(self.text, '*')!r}"
             )
 
+    def matches(self, path: str) -> bool:
+        """Whether `find` finds the file that has this path, if there is one."""
+        below = Path(path)
+        return below.is_relative_to(self.base) and _fits(below.relative_to(self.base).parts, self.parts)
+
     def find(self) -> dict[str, os.stat_result]:
         """Every regular file, with its size and times; links to files are files.
 
@@ -102,15 +107,24 @@ def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
         yield from _walk(path, rest)
 
 
+def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    if not (names and parts):
+        return not (names or parts)
+    if parts[0] == _ANY_DEPTH:
+        return _fits(names, parts[1:]) or (names[0][0] != "." and _fits(names[1:], parts))
+    return _name_matcher(parts[0])(names[0]) and _fits(names[1:], parts[1:])
+
+
 def _matching(directory: str, pattern: str) -> Sequence[str]:
-    matches = re.compile(translate(pattern)).match
+    matches = _name_matcher(pattern)
+    return [e.path for e in _entries(directory) if matches(e.name)]
+
+
+def _name_matcher(pattern: str) -> Callable[[str], bool]:
+    match = re.compile(translate(pattern)).match
     hidden_too = pattern.startswith(".")
     # A name that stands there as it is written, brackets and all, is meant as well.
-    return [
-        e.path
-        for e in _entries(directory)
-        if e.name == pattern or (matches(e.name) and (hidden_too or e.name[0] != "."))
-    ]
+    return lambda name: name == pattern or (match(name) is not None and (hidden_too or name[0] != "."))
 
 
 def _entries(directory: str) -> Sequence[os.DirEntry[str]]:

@@ -59,9 +59,10 @@ class Suspects:
             found += [self._other(cursor, identity, path) for path in self._alike(cursor, identity)]
             if copy := self._copies.get(cursor):
                 found.append(self._other(cursor, identity, copy.path))
-            if here is Here.OTHER or cursor.unread:
-                outside = (self._other(cursor, identity, path) for path in self._outside(cursor))
-                found += [other for other in outside if other and other.likeness is Likeness.EQUAL]
+            is_sought = here is Here.OTHER or cursor.unread > 0  # else it was packed, or nothing is missing
+            paths = (path for path in self._outside(cursor) if is_sought or is_compressed(path))
+            outside = (self._other(cursor, identity, path) for path in paths)
+            found += [other for other in outside if other and other.likeness is Likeness.EQUAL]
         # Where its device and inode have other bytes, it was cut: then a file that has its own is a copy of it.
         is_cut = bool(hinted) and not any(other and other.has_hint for other in found)
         return [evolve(other, is_evidence=is_cut or other.is_evidence) for other in found if other]

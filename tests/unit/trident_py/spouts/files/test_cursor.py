@@ -116,7 +116,9 @@ def test_a_taken_last_line_may_still_get_its_end(file: Path) -> None:
         found = looked_at(file, 3)
         assert next_end(found, OLD) is None
         assert found.position == 3 + len(end)
-        assert found.extent_of_name().cursor == [3, 3 + len(end), found.extent_of_name().cursor[2]]  # type: ignore[index]
+        stored = found.extent_beside(found).cursor
+        assert isinstance(stored, list)
+        assert stored[:2] == [3, 3 + len(end)]
 
 
 def test_half_of_a_line_end_is_waited_for(file: Path) -> None:

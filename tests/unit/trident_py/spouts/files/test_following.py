@@ -122,6 +122,73 @@ def test_what_was_renamed_out_of_the_pattern_is_read_to_its_end_first(log: Path,
     assert world.lines() == ["newer"]
 
 
+def test_what_is_added_to_a_file_that_left_the_pattern_is_read_after_the_new_one_was_begun(
+    log: Path, meanwhile: Between
+) -> None:
+    world = World(log)
+    world.lines()
+    log.rename(log.parent / "a.log.1")
+    write(log, b"new\n")
+    assert world.lines() == ["new"]
+    write(log.parent / "a.log.1", b"late\n")
+    meanwhile(world)
+    assert world.lines() == ["late"]
+    write(log.parent / "a.log.1", b"later\n")
+    (log.parent / "a.log.1").rename(log.parent / "a.log.2")
+    log.rename(log.parent / "a.log.1")
+    write(log, b"newer\n")
+    meanwhile(world)
+    assert sorted(world.lines()) == ["later", "newer"]
+    for name in ("a.log.1", "a.log.2"):
+        write(log.parent / name, b"%s\n" % name.encode())
+    meanwhile(world)
+    assert world.lines() == ["a.log.1", "a.log.2"]
+    write(log.parent / "a.log.2", b"latest\n")
+    pack(log.parent / "a.log.2")
+    meanwhile(world)
+    assert world.lines() == ["latest"]
+    meanwhile(world)
+    assert world.lines() == []
+
+
+def test_what_left_the_pattern_with_lines_that_are_gone_ends_the_query(log: Path, meanwhile: Between) -> None:
+    world = World(log, max_bytes_per_batch=1000)
+    world.lines()
+    log.rename(log.parent / "a.log.1")
+    write(log, b"new\n")
+    world.lines()
+    write(log.parent / "a.log.1", LONG)
+    world.define()
+    (log.parent / "a.log.1").unlink()
+    meanwhile(world)
+    with pytest.raises(SpoutError, match=r"a.log.1', of which \d+ bytes were read and \d+ were seen, is not there"):
+        world.lines()
+
+
+def test_what_left_a_pattern_that_is_another_one_now_is_left_alone(log: Path) -> None:
+    world = World(log)
+    world.lines()
+    log.rename(log.parent / "a.log.1")
+    write(log, b"new\n")
+    world.lines()
+    write(log.parent / "a.log.1", b"late\n")
+    world.glob = log.parent / "b.log"
+    world.restart()
+    assert world.lines() == []
+    world.glob = log.parent / "a.log*"
+    world.restart()
+    assert world.lines() == ["late"]
+
+
+def test_a_file_that_is_deleted_is_not_looked_for_in_one_that_is_shorter(log: Path, meanwhile: Between) -> None:
+    world = World(log.parent / "a.log*")
+    world.lines()
+    write(log.parent / "a.log.1", b"other\n" * 100)
+    log.write_bytes(b"")
+    meanwhile(world)
+    assert world.lines() == ["other"] * 100
+
+
 def test_a_file_that_is_cut_after_it_was_copied_goes_on_in_the_copy(log: Path, meanwhile: Between) -> None:
     world = World(log.parent / "a.log*")
     assert world.lines() == lines(LONG)

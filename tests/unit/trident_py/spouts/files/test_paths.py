@@ -63,6 +63,9 @@ def tree(tmp_path: Path) -> Path:
 )
 def test_a_pattern_finds_files_as_glob_does(tree: Path, pattern: str, names: list[str]) -> None:
     assert found(tree, pattern) == names
+    files = [path for path in tree.rglob("*") if path.is_file()]
+    matching = [path for path in files if PathPattern.of(tree / pattern).matches(str(path))]
+    assert sorted(str(path.relative_to(tree)) for path in matching) == names
 
 
 def test_directories_and_pipes_are_no_files(tmp_path: Path) -> None:
