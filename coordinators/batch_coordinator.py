@@ -40,7 +40,11 @@ class BatchCoordinator(ABC, Generic[M]):
 
     @abstractmethod
     def is_ready(self, txid: int) -> bool:
-        """Whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long."""
+        """Whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long.
+
+        In a new process the first question comes before `initialize_transaction` has told where the last batch ended.
+        Say True until it has: a batch may be empty.
+        """
 
     def has_pending_input(self) -> bool:
         """Whether some input is known that was not ready when `is_ready` said False, and soon will be of itself.

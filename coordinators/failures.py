@@ -144,8 +144,9 @@ class Failures:
         self._verdicts[attempt.txid] = cause
 
     def _poison(self, attempt: TransactionAttempt, cause: BaseException) -> PoisonBatchError:
+        tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
-            f"topology {self.topology!r}: transaction {attempt.txid} failed {self.retries.attempts} times, last as "
+            f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
             f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again"
         )
         poison.__cause__ = cause

@@ -63,11 +63,23 @@ class SinkTransaction:
 
 
 class TransactionalSink(Identified, ABC, Generic[R]):
-    """A sink that takes part in the protocol as a state does. All calls run in the driver's process."""
+    """A sink that takes part in the protocol as a state does. All calls run in the driver's process.
+
+    ``commit`` is where rows become visible, exactly once. Three things make it so, and each is the sink's to do:
+
+    - Data and token change in one atomic step, such as one rename or one database transaction, so that ``recover``
+      can tell after any crash what was committed.
+    - A transaction may come again after its commit: where the answer was lost, or a crash came before all other
+      states had it. It comes as another attempt, prepared anew, and ``commit`` must leave what is there alone if
+      ``tx.txid`` is not above that of the stored token.
+    - What a leader before this one has staged can't be committed any more once ``recover`` has returned.
+    """
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """A new leader takes over: refuse older epochs from now on, sweep what they staged.
+
+        The first call of every leader. Nobody calls ``abort`` for what was staged before a crash.
 
         Returns:
             The token of the last commit; None if nothing was ever committed here.
@@ -81,12 +93,22 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> R:
         """Processing phase: stage ``frame`` so that ``commit`` needs little; nothing may be visible yet.
 
-        Several attempts are prepared side by side, on threads of their own.
+        Several attempts are prepared side by side, on threads of their own. ``frame`` may be read as often as you
+        like, by any action. The order of its rows is not promised.
+
+        Returns:
+            A receipt: what ``commit`` or ``abort`` needs to find it.
         """
 
     @abstractmethod
     def commit(self, tx: SinkTransaction, receipt: R) -> None:
-        """Committing phase, in txid order: make it visible, with ``tx.token``, in one atomic step. Idempotent."""
+        """Committing phase, in txid order: make it visible, with ``tx.token``, in one atomic step.
+
+        What it raises fails the attempt, which is prepared and committed again under the next attempt id.
+
+        Raises:
+            FencedError: a newer epoch has been here.
+        """
 
     @abstractmethod
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:

@@ -165,7 +165,7 @@ def test_after_a_halt_a_start_tries_once_more_and_so_does_every_further_one() ->
     for number in (5, 6):
         world = World(coordination=world.coordination).start()
         assert world.settle() == [f"BATCH 1:{number}"]
-        with pytest.raises(PoisonBatchError, match=f"last as 1:{number}"):
+        with pytest.raises(PoisonBatchError, match=f"failed {number + 1} times, last as 1:{number}"):
             fail(world, f"1:{number}")
 
 
