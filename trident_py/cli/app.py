@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,17 @@ from coordinators.errors import TridentError
 from trident_py.cli.usage import UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
+
+COMMANDS = {
+    "run": "run a topology until it is interrupted",
+    "demo": "count the words of Python's own standard library",
+    "status": "where topologies are, and who leads them",
+    "script": "play a protocol trace",
+    "doctor": "check whether everything that is needed is here",
+    "explain": "show the plan of a topology",
+    "reset": "forget a topology's position, so that it starts over",
+}
+"""What each does; the module of its name does it."""
 
 STATUS_WORDS = (
     "The epoch counts the leaderships of a topology; whoever has an older one can write no more. Last attempts are "
@@ -33,8 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after ``trident``; None: those of this process.
     """
+    words = sys.argv[1:] if argv is None else list(argv)
+    if not words:
+        _parser().print_help(sys.stderr)
+        return USAGE
+    if meant := _meant(words[0]):
+        print(f"trident: there is no command {words[0]!r}; did you mean {meant}?", file=sys.stderr)
+        return USAGE
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_args(words)
     except SystemExit as end:  # argparse has said why
         return USAGE if end.code else SUCCESS
     _log(arguments.debug)
@@ -46,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILURE
+
+
+def _meant(word: str) -> str | None:
+    """The command that somebody who typed ``word`` may have meant; None if it is one, or like none."""
+    return None if word in COMMANDS else next(iter(get_close_matches(word, COMMANDS, 1)), None)
 
 
 class _StandardError(logging.Handler):
@@ -100,24 +124,25 @@ def _parser() -> argparse.ArgumentParser:
     pending = argparse.ArgumentParser(add_help=False)
     pending.add_argument("--max-spout-pending", type=int, metavar="N", help="transactions processed at once")
 
-    def add(name: str, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def add(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        text = COMMANDS[name]
         command = commands.add_parser(name, parents=[common, *parents], help=text, description=text)
         command.set_defaults(module=name)
         return command
 
-    target = "module:topology or file.py:topology"
-    run = add("run", "run a topology until it is interrupted", where, pending, report)
+    target = "module:topology or file.py:topology; without :topology where there is one only"
+    run = add("run", where, pending, report)
     _add_run_options(run, target)
-    demo = add("demo", "count the words of Python's own standard library", where, pending, report)
+    demo = add("demo", where, pending, report)
     demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
-    status = add("status", "where topologies are, and who leads them", where, report)
+    status = add("status", where, report)
     status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
     status.epilog = STATUS_WORDS
-    script = add("script", "play a protocol trace")
+    script = add("script")
     script.add_argument("file", metavar="FILE", help="a script; - for standard input")
-    add("doctor", "check whether everything that is needed is here", where, report)
-    add("explain", "show the plan of a topology").add_argument("target", metavar="TARGET", help=target)
-    reset = add("reset", "forget a topology's position, so that it starts over", where)
+    add("doctor", where, report)
+    add("explain").add_argument("target", metavar="TARGET", help=target)
+    reset = add("reset", where)
     reset.add_argument("name", metavar="NAME", help="of the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask")
     return parser

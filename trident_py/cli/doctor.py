@@ -25,6 +25,9 @@ from trident_py.cli.usage import config_of
 from trident_py.interfaces.config import TridentConfig
 
 ANSWER_SECS_MAX = 60.0
+FREE_BYTES_MIN = 128 * 2**20
+"""For the embedded ZooKeeper's log, of which it keeps several."""
+
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
 
 
@@ -131,11 +134,15 @@ def _workers() -> Finding:
 
 def _state_dir(directory: Path) -> Finding:
     place = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
-    ok = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-    free = f", {shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.is_dir() else ""
     note = "" if place == directory.absolute() else " (not there yet)"
-    remedy = "" if ok else f"make {place} a writable directory, or choose another with --state-dir"
-    return Finding("state directory", ok, f"{directory}{note}{free}", remedy)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".trident-doctor-", dir=place):  # to be allowed to isn't to be able to
+            free = shutil.disk_usage(place).free
+    except OSError as error:
+        remedy = f"make {place} a writable directory, or choose another with --state-dir"
+        return Finding("state directory", False, f"{directory}{note}: {error.strerror}", remedy)
+    remedy = "" if free >= FREE_BYTES_MIN else "free some space, or choose another disk with --state-dir"
+    return Finding("state directory", not remedy, f"{directory}{note}, {free / 2**30:.1f} GiB free", remedy)
 
 
 def _embedded_zookeeper() -> Finding:

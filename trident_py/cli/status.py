@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
@@ -19,6 +19,7 @@ from coordinators.transaction_time import MILLIS
 from coordinators.zookeeper.administration import TopologyDescription, describe, list_topologies
 from trident_py.cli.coordination import servers
 from trident_py.cli.failing import details, failing, headline
+from trident_py.cli.progress_line import FOLD_COLUMNS
 from trident_py.cli.usage import config_of
 
 
@@ -108,19 +109,33 @@ def _print_one(facts: dict[str, Any]) -> None:
     _print_failing(facts, "")
 
 
+def _row(facts: dict[str, Any]) -> dict[str, str]:
+    """By its head, what the table of all topologies says of this one beside its name."""
+    if "error" in facts:
+        return {"state": "unreadable", "leader": "", "epoch": "", "committed": "", "last attempts": facts["error"]}
+    return {
+        "state": _state(facts),
+        "leader": _leader(facts) if facts["leader"] else "",
+        "epoch": str(facts["epoch"]),
+        "committed": str(facts["committed"]),
+        "last attempts": " ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items()),
+    }
+
+
 def _print_all(shown: list[dict[str, Any]], where: str) -> None:
     if not shown:
         print(f"no topology was ever started under {where}")
         return
-    table = Table("topology", "state", "leader", "epoch", "committed", "last attempts", box=None, pad_edge=False)
-    for facts in shown:
-        if "error" in facts:
-            table.add_row(facts["name"], "unreadable", "", "", "", facts["error"])
-        else:
-            attempts = " ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
-            leader = _leader(facts) if facts["leader"] else ""
-            table.add_row(facts["name"], _state(facts), leader, str(facts["epoch"]), str(facts["committed"]), attempts)
-    Console().print(table)
+    console = Console()
+    if console.width < FOLD_COLUMNS:
+        for facts in shown:
+            print("\n  ".join([facts["name"], *(f"{head}: {text}" for head, text in _row(facts).items() if text)]))
+    else:
+        name = Column("topology", no_wrap=True, overflow="fold")
+        table = Table(name, *_row(shown[0]), box=None, pad_edge=False)
+        for facts in shown:
+            table.add_row(facts["name"], *_row(facts).values())
+        console.print(table)
     for facts in shown:
         if facts.get("failing"):
             print(f"\n{facts['name']}:")

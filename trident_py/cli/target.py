@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -28,22 +29,31 @@ class Target:
 
 
 def load(target: str) -> Target:
-    """The topology that ``target`` names.
+    """The topology that ``target`` names, or the only one there where it names a place alone.
 
     Raises:
         UsageError: there is no such file, module or topology; names the topologies that there are.
         TopologyError: the module can't be imported.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
+    place, colon, name = target.partition(":")
+    if not place or (colon and not name):
         raise UsageError(f"{target!r} names no topology; write module:topology or file.py:topology")
     module = _module(place)
-    topology = getattr(module, name, None)
-    if not isinstance(topology, TridentTopology):
-        there = sorted(key for key, value in vars(module).items() if isinstance(value, TridentTopology))
+    there = {key: value for key, value in vars(module).items() if isinstance(value, TridentTopology)}
+    if not colon:
+        return Target(_only(place, there), _code(module))
+    if name not in there:
         what = "is no TridentTopology" if hasattr(module, name) else "does not exist"
-        raise UsageError(f"{name!r} in {place} {what}; there is {', '.join(there) or 'no topology at all'}")
-    return Target(topology, _code(module))
+        raise UsageError(f"{name!r} in {place} {what}; there is {', '.join(sorted(there)) or 'no topology at all'}")
+    return Target(there[name], _code(module))
+
+
+def _only(place: str, there: dict[str, TridentTopology]) -> TridentTopology:
+    different = {id(topology): topology for topology in there.values()}
+    if len(different) != 1:
+        found = " or ".join(f"{place}:{name}" for name in sorted(there))
+        raise UsageError(f"say which topology of {place}: {found}" if found else f"there is no topology in {place}")
+    return next(iter(different.values()))
 
 
 def _module(place: str) -> ModuleType:
@@ -73,7 +83,17 @@ def _imported(name: str, place: str, folder: Path) -> ModuleType:
     except TridentError:
         raise
     except Exception as error:
-        raise TopologyError(f"{place} can't be imported: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}{_line(error, folder)}"
+        raise TopologyError(f"{place} can't be imported: {what}") from error
+
+
+def _line(error: Exception, folder: Path) -> str:
+    """The file and line below ``folder``, of the user's own, that ``error`` comes from; "" if it tells itself."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_relative_to(folder) and "site-packages" not in file.parts and not isinstance(error, SyntaxError):
+            return f" ({file.relative_to(folder)}, line {frame.lineno})"
+    return ""
 
 
 def _code(module: ModuleType) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,8 +20,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from trident_py.cli.jvm_noise import filtered
+from trident_py.cli.progress_line import RecentRate, fitted, parts
 from trident_py.errors import TridentError
-from trident_py.query import TridentQuery, counted
+from trident_py.query import TridentQuery
+from trident_py.runtime import steps
 
 REFRESH_SECS = 0.2
 LINE_SECS = 5.0
@@ -33,6 +38,35 @@ def _quiet_spark() -> None:
     """Have the JVM that is started next log nothing but what is fatal: our errors tell the rest, once."""
     quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
+
+
+class _Steps(logging.Handler):
+    """Hands on what a start says that it is doing."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(record.getMessage())
+
+
+@contextmanager
+def _showing_steps(console: Console) -> Iterator[None]:
+    """Show what a start is doing: beside a spinner, or a line for each step where there is no terminal."""
+    with console.status("starting") as spinner:
+        terminal = console.is_terminal
+        show = spinner.update if terminal else lambda text: console.print(text, soft_wrap=True, highlight=False)
+        handler, before = _Steps(show), (steps.level, steps.propagate)
+        steps.addHandler(handler)
+        steps.setLevel(logging.INFO)
+        steps.propagate = False
+        try:
+            yield
+        finally:
+            steps.removeHandler(handler)
+            steps.setLevel(before[0])
+            steps.propagate = before[1]
 
 
 @define(eq=False)
@@ -50,16 +84,20 @@ class Watch:
     asked_to_stop: int = field(default=0, init=False)
     _begun: float = field(factory=time.monotonic, init=False)
     _stopping: int = field(default=0, init=False)
+    _rate: RecentRate = field(factory=RecentRate, init=False)
     _said: tuple[Any, ...] = field(default=(), init=False)  # what the last line was about
     _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECS, init=False)
 
     @classmethod
     def starting(cls, start: Callable[[], TridentQuery], *, debug: bool) -> Watch:
         """Start a topology and watch it; with ``debug``, Spark's JVM may log."""
-        console = Console(stderr=True)
-        if not debug:
-            _quiet_spark()
-        with console.status("starting Spark and ZooKeeper"):
+        # While its file descriptor is a pipe, standard error doesn't look like the terminal that it is.
+        console = Console(stderr=True, force_terminal=sys.stderr.isatty() or None)
+        with ExitStack() as during:
+            if not debug:
+                _quiet_spark()
+                during.enter_context(filtered())
+            during.enter_context(_showing_steps(console))
             query = start()
         return cls(query, console)
 
@@ -76,6 +114,7 @@ class Watch:
             threading.Thread(target=self._stop_when_idle, name="trident-once", daemon=True).start()
         with self._interruptible(), self._live():
             while not self.query.await_termination(timeout=REFRESH_SECS):
+                self._rate.note(time.monotonic(), (self.query.last_progress or {}).get("total_input_rows", 0))
                 self._stop_as_asked()
                 self._print_now_and_then()
         return self._stopping < 2
@@ -96,13 +135,8 @@ class Watch:
 
     def line(self) -> str:
         """Where it is now, for people."""
-        done, status = self.summary(), self.query.status
-        in_flight = " ".join(_tried(attempt) for attempt in status["active"].values())
-        return (
-            f"{done['name']}  {counted(done['committed_transactions'], 'transaction')}  "
-            f"{counted(done['total_input_rows'], 'row')}  "
-            f"{done['rows_per_second']:,} rows/s  {done['seconds']:.0f} s  {status['message']}  {in_flight}"
-        ).rstrip()
+        said = parts(self.query.name, self.query.status, self.summary(), self._rate.per_second)
+        return fitted(said, self.console.width)
 
     def say(self, text: str) -> None:
         """Print a line above the display."""
@@ -156,7 +190,7 @@ class Watch:
             return nullcontext()
         return Live(
             console=self.console,
-            get_renderable=lambda: Text(self.line(), no_wrap=True, overflow="ellipsis"),
+            get_renderable=lambda: Text(self.line(), overflow="fold"),
             refresh_per_second=1 / REFRESH_SECS,
             transient=True,
         )
@@ -171,9 +205,3 @@ class Watch:
         if now != self._said or time.monotonic() >= self._next_line_at + QUIET_LINE_SECS - LINE_SECS:
             self._said, self._next_line_at = now, time.monotonic() + LINE_SECS
             self.say(self.line())
-
-
-def _tried(attempt: str) -> str:
-    """An attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
-    txid, _, attempt_id = attempt.partition(":")
-    return txid if attempt_id == "0" else f"{txid} (try {int(attempt_id) + 1})"

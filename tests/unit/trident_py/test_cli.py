@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS
-from trident_py.cli import main
+from trident_py.cli import doctor, main
 from trident_py.cli.app import _parser
 from trident_py.cli.doctor import _java, _numbers, _requirement, _satisfies, _state_dir, _workers
 from trident_py.cli.target import load
@@ -45,9 +45,16 @@ def declare(path: Path, *names: str) -> None:
 # --- the words --------------------------------------------------------------------------------------------------------
 
 
-def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_there_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "usage: trident" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert shown.startswith("usage: trident")
+    assert all(command in shown for command in COMMANDS)
+
+
+def test_a_command_that_is_mistyped_is_told_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rnu", "words.py"]) == 2
+    assert capsys.readouterr().err == "trident: there is no command 'rnu'; did you mean run?\n"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +164,7 @@ def test_a_package_needs_no_init_file(imports: Path) -> None:
     assert load("bare.orders:per_hour").code == imports / "bare"
 
 
-@pytest.mark.parametrize("target", ["words.py", "words", ":topology", "words.py:", ""])
+@pytest.mark.parametrize("target", [":topology", "words.py:", "words:", ""])
 def test_a_target_names_a_place_and_a_topology(target: str) -> None:
     with pytest.raises(UsageError, match=r"write module:topology or file\.py:topology"):
         load(target)
@@ -179,8 +186,32 @@ def test_a_topology_that_does_not_exist_is_named_with_those_that_do(imports: Pat
 
 def test_a_file_that_raises_is_named_with_its_error(imports: Path) -> None:
     (imports / "broken.py").write_text("1 / 0\n")
-    with pytest.raises(TopologyError, match=r"broken\.py can't be imported: ZeroDivisionError: division by zero"):
+    with pytest.raises(TopologyError) as error:
         load("broken.py:topology")
+    assert str(error.value) == "broken.py can't be imported: ZeroDivisionError: division by zero (broken.py, line 1)"
+
+
+def test_what_the_standard_library_raises_is_told_with_the_line_that_asked(imports: Path) -> None:
+    (imports / "setting.py").write_text("import os\n\nDSN = os.environ['THERE_IS_NO_SUCH_VARIABLE']\n")
+    with pytest.raises(TopologyError, match=r"KeyError: 'THERE_IS_NO_SUCH_VARIABLE' \(setting\.py, line 3\)"):
+        load("setting.py:topology")
+    (imports / "garbled.py").write_text("x = 1\ny = (\n")
+    with pytest.raises(TopologyError, match=r"SyntaxError: .* \(garbled\.py, line 2\)$"):
+        load("garbled.py")
+
+
+def test_the_only_topology_of_a_place_needs_no_name(imports: Path) -> None:
+    declare(imports / "alone.py", "words")
+    with (imports / "alone.py").open("a") as file:
+        file.write("the_same = words\n")
+    assert load("alone.py").topology.name == "words"
+    assert load("alone").topology.name == "words"
+    declare(imports / "several.py", "one", "two")
+    with pytest.raises(UsageError, match=r"say which topology of several\.py: several\.py:one or several\.py:two"):
+        load("several.py")
+    (imports / "nothing.py").touch()
+    with pytest.raises(UsageError, match=r"there is no topology in nothing\.py"):
+        load("nothing.py")
 
 
 def test_a_module_that_lacks_a_library_names_the_library(imports: Path) -> None:
@@ -222,7 +253,7 @@ def test_a_failure_is_one_line_and_a_traceback_only_on_request(
 ) -> None:
     (imports / "raising.py").write_text("raise KeyError('x')\n")
     assert main(["explain", "raising.py:topology"]) == 1
-    assert capsys.readouterr().err == "trident: raising.py can't be imported: KeyError: 'x'\n"
+    assert capsys.readouterr().err == "trident: raising.py can't be imported: KeyError: 'x' (raising.py, line 1)\n"
     assert main(["explain", "raising.py:topology", "--debug"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
@@ -306,6 +337,15 @@ def test_a_state_directory_may_be_made_but_not_be_a_file(tmp_path: Path) -> None
     finding = _state_dir(tmp_path / "file" / "b")
     assert not finding.ok
     assert f"make {tmp_path / 'file'} a writable directory" in finding.remedy
+
+
+def test_a_state_directory_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _state_dir(Path("/proc/x")).ok  # where even root, whom nothing is forbidden, can make none
+    monkeypatch.setattr(doctor, "FREE_BYTES_MIN", 2**80)
+    finding = _state_dir(tmp_path)
+    assert not finding.ok
+    assert "free some space" in finding.remedy
+    assert not list(tmp_path.iterdir())
 
 
 def test_doctor_reports_a_problem_with_exit_code_1(

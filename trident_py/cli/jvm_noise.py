@@ -1,0 +1,57 @@
+"""Keeps out of standard error what each JVM of Spark writes there at its start and no setting turns off."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+"""Of Spark's own start script, which has the JVM load that module."""
+
+STANDARD_ERROR = 2
+READ_BYTES = 64 * 1024
+LAST_WORDS_SECS = 1.0
+
+
+@contextmanager
+def filtered() -> Iterator[None]:
+    """Have standard error, of processes that are started inside for as long as they live, pass without `NOISE`."""
+    reading, writing = os.pipe()
+    before = os.dup(STANDARD_ERROR)
+    passing = threading.Thread(target=_pass_on, args=(reading, os.dup(before)), name="trident-stderr", daemon=True)
+    passing.start()
+    os.dup2(writing, STANDARD_ERROR)
+    os.close(writing)
+    try:
+        yield
+    except BaseException:
+        os.dup2(before, STANDARD_ERROR)
+        passing.join(LAST_WORDS_SECS)  # of a JVM that could not start
+        raise
+    finally:
+        os.dup2(before, STANDARD_ERROR)
+        os.close(before)
+
+
+def _pass_on(reading: int, to: int) -> None:
+    kept = b""
+    while piece := os.read(reading, READ_BYTES):
+        text = (kept + piece).replace(NOISE, b"")
+        kept = _beginning_of_noise(text)
+        _write(to, text[: len(text) - len(kept)])
+    _write(to, kept)
+    os.close(reading)
+    os.close(to)
+
+
+def _beginning_of_noise(text: bytes) -> bytes:
+    """The end of ``text`` that may be the noise's beginning; what comes next tells."""
+    lengths = range(min(len(text), len(NOISE) - 1), 0, -1)
+    return next((NOISE[:length] for length in lengths if text.endswith(NOISE[:length])), b"")
+
+
+def _write(to: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(to, text) :]

@@ -1,0 +1,59 @@
+"""What a line about a running topology says, in which order, and how it fits into a narrow terminal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from trident_py.query import counted
+
+RATE_SECS = 10.0
+FOLD_COLUMNS = 60
+"""A terminal that is narrower has a line for each part."""
+
+
+@define
+class RecentRate:
+    """Rows a second over the last ten seconds."""
+
+    _samples: deque[tuple[float, int]] = field(factory=deque)
+
+    def note(self, now: float, rows: int) -> None:
+        """So many rows were committed until ``now``, in monotonic seconds."""
+        self._samples.append((now, rows))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECS:
+            self._samples.popleft()
+
+    @property
+    def per_second(self) -> float:
+        """0 where nothing was committed in that time."""
+        (begin, before), (end, rows) = (self._samples[0], self._samples[-1]) if self._samples else ((0.0, 0),) * 2
+        return (rows - before) / (end - begin) if end > begin else 0.0
+
+
+def parts(name: str, status: Mapping[str, Any], done: Mapping[str, Any], rate: float) -> list[str]:
+    """What to say, the most important first: who, what is going on or wrong, how far; numbers last."""
+    in_flight = " ".join(tried(attempt) for attempt in status["active"].values())
+    return [
+        name,
+        status["message"],
+        *([in_flight] if in_flight else []),
+        counted(done["committed_transactions"], "transaction"),
+        counted(done["total_input_rows"], "row"),
+        *([f"{rate:,.0f} rows/s"] if rate else []),
+        f"{done['seconds']:.0f} s",
+    ]
+
+
+def fitted(said: Sequence[str], columns: int) -> str:
+    """The parts in one line, or in a line each where there are few columns."""
+    return ("\n" if columns < FOLD_COLUMNS else "  ").join(said)
+
+
+def tried(attempt: str) -> str:
+    """An attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
+    txid, _, attempt_id = attempt.partition(":")
+    return txid if attempt_id == "0" else f"{txid} (try {int(attempt_id) + 1})"
