@@ -191,6 +191,7 @@ class FollowedFiles:
             here=here,
             is_identified=cursor.identity is not None,
             is_unread=cursor.unread > 0,
+            is_cut=suspects.is_cut(cursor, others),
             was_missed=cursor.is_missed,
             others=others,
         )

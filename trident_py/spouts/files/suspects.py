@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from trident_py.spouts.files.content import UNREADABLE, check_reached, is_compressed, open_content
 from trident_py.spouts.files.cursor import FileCursor, Sight
@@ -63,9 +63,12 @@ class Suspects:
             paths = (path for path in self._outside(cursor) if is_sought or is_compressed(path))
             outside = (self._other(cursor, identity, path) for path in paths)
             found += [other for other in outside if other and other.likeness is Likeness.EQUAL]
-        # Where its device and inode have other bytes, it was cut: then a file that has its own is a copy of it.
-        is_cut = bool(hinted) and not any(other and other.has_hint for other in found)
-        return [evolve(other, is_evidence=is_cut or other.is_evidence) for other in found if other]
+        return [other for other in found if other]
+
+    def is_cut(self, cursor: FileCursor, others: Sequence[Other]) -> bool:
+        """Whether its device and inode have other bytes now, where ``others`` are like it: then they may be copies."""
+        hinted = bool(cursor.identity and self._hinted(cursor, cursor.identity.hint))
+        return hinted and not any(other.has_hint for other in others)
 
     def _hinted(self, cursor: FileCursor, hint: Hint) -> list[str]:
         path = self._by_hint.get(hint) or self._in_directory(cursor.path).get(hint[1])

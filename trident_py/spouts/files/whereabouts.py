@@ -50,6 +50,7 @@ class Sighting:
     Attributes:
         is_identified: there are hashes to look for; positions of old versions have none before the first look.
         is_unread: lines were seen that no batch has.
+        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted.
         was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
         others: the files that begin like it, the most likely first.
     """
@@ -57,6 +58,7 @@ class Sighting:
     here: Here
     is_identified: bool = True
     is_unread: bool = False
+    is_cut: bool = False
     was_missed: bool = False
     others: Sequence[Other] = ()
 
@@ -92,7 +94,7 @@ def find(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
     if hinted:
         return (Whereabouts.READ if hinted.is_followed else Whereabouts.MOVED), hinted
     is_replaced = sighting.here is Here.OTHER
-    is_sought = is_replaced or sighting.is_unread
+    is_sought = is_replaced or sighting.is_unread or sighting.is_cut
     for other in equal:
         if not other.is_followed and (is_sought or other.is_evidence):
             return Whereabouts.MOVED, other

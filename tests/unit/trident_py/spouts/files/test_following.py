@@ -180,6 +180,19 @@ def test_what_left_a_pattern_that_is_another_one_now_is_left_alone(log: Path) ->
     assert world.lines() == ["late"]
 
 
+def test_a_copy_that_may_lack_what_was_read_is_named_also_where_its_file_has_no_name_any_more(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.log", b"one\n")
+    world = World(tmp_path / "a.log*")
+    world.lines()
+    shutil.copyfile(log, tmp_path / "a.log.2")
+    write(log, b"two\n")
+    world.define()
+    log.write_bytes(b"new\n")
+    log.rename(tmp_path / "a.log.1")
+    with pytest.raises(SpoutError, match=r"'.*a.log.2' begins like it but ends before what was read of it"):
+        world.lines()
+
+
 def test_a_file_that_is_deleted_is_not_looked_for_in_one_that_is_shorter(log: Path, meanwhile: Between) -> None:
     world = World(log.parent / "a.log*")
     world.lines()

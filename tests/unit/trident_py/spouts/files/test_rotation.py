@@ -26,7 +26,9 @@ class Rotation(RuleBasedStateMachine):
     Attributes:
         deleted: lines that may be missing, since their file is deleted, or logrotate itself loses them.
         unknown: lines that may be missing, since the pattern hasn't shown their file.
-        is_doubtful: whether a copy was made that lacks lines which may have been read: then an end is right.
+        is_doubtful: whether a new file may be a copy of another one that lacks lines which were read: a copy was made
+            while lines came, or all begin with the same header. Then an end is right.
+        has_short_copy: whether there is such a copy: in place of its file it would be a new one.
     """
 
     def __init__(self) -> None:
@@ -41,12 +43,14 @@ class Rotation(RuleBasedStateMachine):
         self.deleted: set[str] = set()
         self.unknown: set[str] = set()
         self.is_doubtful = False
+        self.has_short_copy = False
         self.has_late_writer = False
         self.error = ""
 
     @initialize(header=st.sampled_from(HEADERS), most=st.sampled_from([1 << 20, 1100]))
     def begin(self, header: str, most: int) -> None:
         self.header = f"{header}\n".encode() if header else b""
+        self.is_doubtful = bool(header)
         self.log.write_bytes(self.header)
         self.world = World(self.pattern, max_bytes_per_batch=most)
 
@@ -88,14 +92,14 @@ class Rotation(RuleBasedStateMachine):
         self.look()
         if late:  # which logrotate loses
             self.append(late, 30)
-            self.is_doubtful = True
+            self.is_doubtful = self.has_short_copy = True
             self.deleted.update(self.written[-late:])
             self.batch()
         self.log.write_bytes(self.header)
         if refill:
             self.append(3, 500)
 
-    @precondition(lambda self: self.log.exists() and self.rotated.exists())
+    @precondition(lambda self: self.log.exists() and self.rotated.exists() and not self.has_short_copy)
     @rule()
     def swap(self) -> None:
         self.note_leaving()
