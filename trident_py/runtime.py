@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper.access import ZooKeeperAccess
-from coordinators.zookeeper.candidate import Candidate, Withdrawn
+from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
@@ -180,10 +180,14 @@ class _Assembly:
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
-        store = stand_by(candidate, **self._where())
-        with suppress(Withdrawn):
-            return self._recovered(store, resources, candidate) if store else None
-        return None
+
+        def take_over(store: ZooKeeperRecordStore) -> CoordinatorDriver:
+            with ExitStack() as tried:  # closed if leadership is lost in the middle; then there is another try
+                driver = self._recovered(store, tried, candidate)
+                resources.push(tried.pop_all())
+                return driver
+
+        return stand_by(candidate, take_over, **self._where())
 
     def _where(self) -> dict[str, Any]:
         config = self.config

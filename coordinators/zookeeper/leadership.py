@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 from uuid import uuid4
 
 from coordinators.errors import CoordinationLost, MetadataError
@@ -33,6 +34,8 @@ from coordinators.zookeeper.znodes import (
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 WAIT_BEYOND_SESSION_SECONDS = 5.0
 STANDBY_RETRY_SECONDS = 1.0
@@ -84,15 +87,18 @@ def ensure_answering(topology: str, hosts: str, session_timeout: float, access: 
 
 def stand_by(
     candidate: Candidate,
+    take_over: Callable[[ZooKeeperRecordStore], T],
     *,
     hosts: str,
     root: str = "/trident",
     session_timeout: float = 10.0,
     access: ZooKeeperAccess = ANONYMOUS,
-) -> ZooKeeperRecordStore | None:
+) -> T | None:
     """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
 
     A standby has nothing to lose: when ZooKeeper is out of reach for a while, it goes on waiting in a new session.
+    So it does when it was elected and loses its leadership again before ``take_over`` has returned, which is then
+    called again with another store; it closes the one it was given. What it returns is returned.
 
     Raises:
         CoordinationLost: no server answered the first time.
@@ -104,7 +110,7 @@ def stand_by(
     with suppress(Withdrawn):
         while True:
             try:
-                return _elected(candidate, session, root)
+                return take_over(_elected(candidate, session, root))
             except CoordinationLost as error:
                 log.warning("topology %s: standing by, but: %s", candidate.topology, error)
             session = _reconnected(candidate, connect)

@@ -15,13 +15,13 @@ from attrs import frozen
 from kazoo.security import ANYONE_ID_UNSAFE, make_acl
 
 from coordinators.errors import ConfigError, CoordinationLost, MetadataError
-from coordinators.record import CoordinatorRecord
+from coordinators.record import CoordinatorRecord, encode
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from coordinators.zookeeper.administration import describe, list_topologies, reset
 from coordinators.zookeeper.leadership import lead
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, ZooKeeperSession
-from coordinators.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step
+from coordinators.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step, TopologyPaths
 from tests.servers.certificates import Authority
 from tests.servers.zookeeper import Ensemble, ServerTLS
 from trident_py.cli import main
@@ -33,6 +33,7 @@ PASSWORD = "c4nary-of-the-login"  # noqa: S105
 KEY_PASSWORD = "c4nary-of-the-key"  # noqa: S105
 ANNA = ZooKeeperAccess(login=f"anna:{PASSWORD}")
 RECORD = CoordinatorRecord(1, seq=1, metadata={1: {"lines": "x" * 5_000}})
+[BLOB] = (TopologyPaths("").blob(name).rpartition("/")[2] for name in encode(RECORD).blobs)
 
 
 @frozen
@@ -124,9 +125,7 @@ def test_with_a_login_every_node_is_its_users_alone(session: ZooKeeperSession, h
     store = leading(hosts, ANNA)
     store.write(RECORD)
     nodes = list(_nodes(session, session.chroot))
-    assert {path.rpartition("/")[2].partition("=")[0] for path in nodes} >= {
-        *("trident", "leader", "record", "blobs", "metadata.lines.1")
-    }
+    assert {path.rpartition("/")[2] for path in nodes} >= {"trident", "leader", "record", "blobs", BLOB}
     for path in nodes:
         [acl] = session._client.get_acls(path)[0]
         assert (acl.acl_list, acl.id.scheme, acl.id.id.partition(":")[0]) == (["ALL"], "digest", "anna"), path
@@ -185,7 +184,7 @@ def test_nodes_that_anyone_may_change_are_refused_with_the_way_out(
 
 
 @pytest.mark.parametrize("right", ["create", "delete", "write", "admin"])
-@pytest.mark.parametrize("node", ["", "/wordcount", "/wordcount/epoch", "/wordcount/blobs/metadata.lines.1"])
+@pytest.mark.parametrize("node", ["", "/wordcount", "/wordcount/epoch", f"/wordcount/blobs/{BLOB}"])
 def test_each_right_of_anyone_on_each_node_is_one_too_many(
     session: ZooKeeperSession, hosts: str, leading: Lead, node: str, right: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,11 +32,16 @@ class Standbys:
     stack: ExitStack
     candidates: list[Candidate] = field(factory=list)
 
-    def add(self, hosts: str, session_timeout: float = 3.0) -> Future[ZooKeeperRecordStore | None]:
+    def add(
+        self,
+        hosts: str,
+        session_timeout: float = 3.0,
+        take_over: Callable[[ZooKeeperRecordStore], ZooKeeperRecordStore] = lambda store: store,
+    ) -> Future[ZooKeeperRecordStore | None]:
         candidate = Candidate("wordcount")
         self.candidates.append(candidate)
         self.stack.callback(candidate.withdraw)
-        return self.pool.submit(stand_by, candidate, hosts=hosts, session_timeout=session_timeout)
+        return self.pool.submit(stand_by, candidate, take_over, hosts=hosts, session_timeout=session_timeout)
 
     def await_waiting(self, number: int) -> None:
         """Return when a standby has seen whom it waits for."""
@@ -122,6 +127,24 @@ def test_a_standby_outlives_its_session(tmp_path: Path, standbys: Standbys) -> N
         assert store is not None
         assert store.epoch == 2
         store.close()
+
+
+def test_a_standby_that_loses_its_leadership_before_it_has_taken_over_stands_by_again(
+    zookeeper: str, standbys: Standbys
+) -> None:
+    elected: list[ZooKeeperRecordStore] = []
+
+    def take_over(store: ZooKeeperRecordStore) -> ZooKeeperRecordStore:
+        elected.append(store)
+        if store.epoch == 1:
+            store.close()
+        store.write(CoordinatorRecord(store.epoch))
+        return store
+
+    last = standbys.add(zookeeper, take_over=take_over).result(PATIENCE_SECONDS)
+    assert [store.epoch for store in elected] == [1, 2]
+    assert last is elected[1]
+    last.close()
 
 
 def test_a_standby_without_any_server_says_so(standbys: Standbys) -> None:

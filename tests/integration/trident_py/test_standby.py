@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sqlite3
 import threading
 from collections import Counter
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import Count, FeederBatchSpout, SQLiteState, TridentConfig, TridentError, TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -74,6 +77,47 @@ def test_a_standby_waits_for_a_store_that_is_locked(
     spout.feed([("one",)])
     assert query.status["is_leading"]
     query.stop()
+
+
+def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.states.sql.sqlite.BUSY_SECS", 0.1)
+    path, spout, tried, lost = tmp_path / "counts.db", Counted("word string"), threading.Event(), threading.Event()
+    handlers = {"trident_py.runtime": Announcing(tried), "coordinators.zookeeper.leadership": Announcing(lost)}
+    for name, handler in handlers.items():
+        logging.getLogger(name).addHandler(handler)
+    with closing(sqlite3.connect(path, isolation_level=None)) as zombie:
+        zombie.execute("PRAGMA journal_mode = WAL")
+        zombie.execute("BEGIN IMMEDIATE")
+        query = word_count(spout, path).start(
+            TridentConfig(state_dir=tmp_path, session_timeout=2), spark=spark, standby=True
+        )
+        assert tried.wait(PATIENCE_SECS)
+        with EmbeddedZooKeeper.running(tmp_path / "zookeeper") as server:
+            os.kill(server.pid, signal.SIGKILL)
+            lost.clear()
+            assert lost.wait(PATIENCE_SECS)
+        zombie.execute("ROLLBACK")
+    for name, handler in handlers.items():
+        logging.getLogger(name).removeHandler(handler)
+    with EmbeddedZooKeeper.running(tmp_path / "zookeeper"):
+        query.process_all_available(PATIENCE_SECS)
+    spout.feed([("one",)])
+    assert query.status["epoch"] == 2
+    query.stop()
+    assert spout.coordinators == 2
+    assert [thread.name for thread in threading.enumerate() if "trident-words" in thread.name] == []
+
+
+class Counted(FeederBatchSpout):
+    """Knows how many coordinators were made of it."""
+
+    coordinators = 0
+
+    def get_coordinator(self, *arguments: Any) -> Any:
+        self.coordinators += 1
+        return super().get_coordinator(*arguments)
 
 
 class Announcing(logging.Handler):
