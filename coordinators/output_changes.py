@@ -30,12 +30,18 @@ class OutputChanges:
         return self.findings.at
 
     def compare(self, record: CoordinatorRecord) -> CoordinatorRecord:
-        """Compare states, windows and sinks; returns ``record`` with where those begin that join now."""
+        """Compare states, windows and sinks; returns ``record`` with where those begin that join now.
+
+        One that leaves before anything was committed to it was never there.
+        """
         now, before = self.declarations.outputs, self.known.outputs
         joined = {**record.states, **{name: self._joined(each, before.get(name)) for name, each in now.items()}}
         for name, each in before.items():
             if name not in now and each.until is None:
-                self._stays(each)
+                if joined.get(name, self.at) < self.at:
+                    self._stays(each)
+                else:
+                    joined.pop(name, None)
             elif name in now and joined[name] < self.at:
                 self._changed_output(each, now[name])
         return evolve(record, states=joined)
@@ -56,11 +62,10 @@ class OutputChanges:
 
     def _stays(self, before: StoredDeclaration) -> None:
         self.left[before.name] = self.at - 1
-        if self.findings.record.states.get(before.name, self.at) < self.at:
-            self.findings.lines.append(
-                f"{before.kind or 'state'} {before.name!r} was fed until transaction {self.at - 1} and is not declared "
-                f"any more; it stays as it is"
-            )
+        self.findings.lines.append(
+            f"{before.kind or 'state'} {before.name!r} was fed until transaction {self.at - 1} and is not declared "
+            f"any more; it stays as it is"
+        )
 
     def _returns(self, until: int, now: Declaration) -> bool:
         """Whether an output that was left out comes back with a gap that is accepted."""

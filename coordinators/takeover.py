@@ -32,7 +32,7 @@ it or rolls it back (see `trident_py.states.fenced`). For a transaction t from C
     the pin of t is the attempt that every state has, and of the definition in the record
                          closed; cursors that it moves by having been emitted move now
     another pin          it was defined anew since: replayed, and rolled back where it is
-    a state that keeps no token, or a spout that takes part in commits
+    a state that keeps no token or is left out from now on, or a spout that takes part in commits
                          nobody knows whether they have it: replayed
     ===================  ===============================================================================
 """
@@ -48,6 +48,7 @@ from attrs import evolve, frozen
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.canonical import Json, canonical_json, content_hash
 from coordinators.cursors import Cursors
+from coordinators.declarations import Declared
 from coordinators.errors import StateError
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore, TopologyIdentity
@@ -134,7 +135,7 @@ def recover(
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
     _check(identity.name, kept, record)
     kept = {name: token for name, token in kept.items() if token or name in record.states}  # but for those that join
-    known = not (has_committer_spouts or _forgetting(states, record))
+    known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
         record = _closed(identity.name, record, kept, moved)
     record = adopt(record, _torn(record, kept, known=known))
@@ -160,6 +161,13 @@ def _written(
 def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
     """Whether one of those that committed before can't say what."""
     return any(state.name in record.states and not (state.remembers or state.is_volatile) for state in states)
+
+
+def _left_out(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
+    """Whether a state that was declared by the last leader is not asked, as it isn't declared any more."""
+    outputs = Declared.of(record.declared).outputs.values() if record.declared is not None else ()
+    asked = {state.name for state in states}
+    return any(each.until is None and each.name in record.states and each.name not in asked for each in outputs)
 
 
 def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> None:

@@ -22,12 +22,15 @@ LATE = {"commit lost": 1, "commit lands late": 1}
 THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
 """Two transactions meet in a job, and in a commit, while a third one is on its way."""
 
+TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
+"""Two transactions meet."""
+
 SCOPES = {
     scope.name: scope
     for scope in (
         Scope("two silences", {"timeout": 2}),
         Scope("a crash at any step", {"crash at a step": 1}),
-        Scope("two crashes at any steps", {"crash at a step": 2}, rows=1, lives=4),
+        Scope("two crashes at any steps", {"crash at a step": 2}, rows=1, max_spout_pending=1, processes=1, lives=3),
         Scope("a commit that lands late, and a silence", {**LATE, "timeout": 1}, rows=1),
         Scope("a write that lands late", {"write lost": 1}),
         Scope("a lost write, a lost reply and a kill", {"write lost": 1, "reply lost": 1, "kill": 1}, rows=1),
@@ -46,7 +49,7 @@ SCOPES = {
         Scope("shared: a crash at any step", {"crash at a step": 1}, **THREE),
         Scope("shared: a store that can't undo, and a crash", {"crash at a step": 1}, stores=(COMPARE,), **THREE),
         Scope("shared: a commit that lands late", {**LATE}, **THREE),
-        Scope("shared: a source more, and a crash", {"crash at a step": 1}, adds=True, processes=1, **THREE),
+        Scope("shared: a source more to two rows, and a crash", {"crash at a step": 1}, adds=True, processes=1, **TWO),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -55,6 +58,16 @@ SCOPES = {
 SEARCHED = {
     scope.name: scope
     for scope in (
+        Scope("shared: a source more, and a crash", {"crash at a step": 1}, adds=True, processes=1, **THREE),
+        Scope(
+            "a store left out that comes back, and a crash",
+            {"roll out": 2, "crash at a step": 1},
+            max_spout_pending=1,
+            stores=(UNDO, UNDO),
+            leaves=True,
+            processes=1,
+            lives=4,
+        ),
         Scope(
             "shared, in steps: a late turn, and a crash",
             {"crash at a step": 1},
@@ -96,6 +109,7 @@ GATE = {
     "known groups": "shared, in steps: a late turn, and a crash",
     "closed at a takeover": "shared: a source more, and a crash",
     "torn as declared": "shared: two stores, a source more, and a kill",
+    "accepted, then passed over": "a store left out that comes back, and a crash",
     "unknown is not done": "a commit that lands late, and a silence",
     "kept times": "a crash at any step",
 }

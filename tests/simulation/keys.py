@@ -28,6 +28,7 @@ def key_of(world: World) -> Any:
         _server(world),
         tuple(_store(store) for store in world.stores.values()),
         world.added is None,
+        world.version,
         tuple((s.available, s.succeeded, tuple(map(str, s.extents.items()))) for s in world.sources.values()),
         tuple(_process(world, process) for process in world.processes),
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
@@ -53,6 +54,7 @@ def _record(record: Any) -> Any:
         str(record.committing),
         record.success_upto,
         str(sorted(record.times.items())),
+        str(record.declared and (sorted(record.states.items()), record.declared, record.accepted)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
 
@@ -65,6 +67,7 @@ def _store(store: Store) -> Any:
         tuple(sorted(store.staged)),
         str(store.holder),
         store.highest_epoch,
+        store.lags,
     )
 
 
@@ -73,7 +76,8 @@ def _process(world: World, process: Process) -> Any:
     lives = session is not None and session.id in world.server.sessions
     if not process.is_alive:
         return (False, process.life, lives)
-    return (True, process.life, lives, session and session.ended, _driver(world, process), _plane(process))
+    leads = (session and session.ended, process.leaves_out, _driver(world, process))
+    return (True, process.life, lives, leads, _plane(process))
 
 
 def _driver(world: World, process: Process) -> Any:

@@ -17,7 +17,7 @@ from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
-from coordinators.takeover import Adopt, Moved, recover
+from coordinators.takeover import Adopt, Moved, Torn, recover
 from coordinators.transaction_time import TransactionTimes
 from coordinators.zookeeper.record_requests import RecordRequests, requests_for
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
@@ -191,6 +191,20 @@ DEFINITIONS: dict[str, type[Definitions]] = {
 }
 
 
+def _passing_over_first(store: ZooKeeperRecordStore, states: Sequence[Any], adopt: Adopt) -> Adopt:
+    """Pass over what is accepted before that is in the record."""
+
+    def adopting(record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        record = adopt(record, torn)
+        for state in states:
+            token = state.store.fence.token
+            if token and token.txid + 1 < record.current_txid == record.states.get(state.name):
+                state.pass_over(store.identity, store.epoch, range(token.txid + 1, record.current_txid))
+        return record
+
+    return adopting
+
+
 def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
     """Take from ``driver`` the rules that are off."""
     for rule in rules.off:
@@ -213,13 +227,14 @@ def recovered(
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
     if rules.has("reconciliation"):
+        adopting = adopt if rules.has("accepted, then passed over") else _passing_over_first(store, states, adopt)
         closes, tells = rules.has("closed at a takeover"), rules.has("torn as declared")
         return recover(
             store,
             states if rules.has("known groups") else [ByStep(state, store) for state in states],
             has_committer_spouts=not closes,
             moved=moved,
-            adopt=lambda record, torn: adopt(record, torn if closes and tells else None),
+            adopt=lambda record, torn: adopting(record, torn if closes and tells else None),
         )
     for state in states:
         state.recover(store.identity, store.epoch)

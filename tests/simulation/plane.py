@@ -93,7 +93,7 @@ class Plane:
         """Every spout, or every store."""
         world = self.process.world
         self.process.next_edge = 1
-        return len(world.sources) if stream is StreamId.BATCH else len(world.stores)
+        return len(world.sources) if stream is StreamId.BATCH else len(self.process.stores)
 
     def ask(self, spout: str, ask: Ask) -> None:
         """Answered on the spout's own thread."""
@@ -113,7 +113,7 @@ class Plane:
         """One after the other, on the thread for commits; in one step of each store."""
         self.process.may_crash("before emit_commit")
         world = self.process.world
-        works, names = [self.works[attempt] for attempt in run], list(world.stores)
+        works, names = [self.works[attempt] for attempt in run], list(self.process.stores)
         for work in works:
             if set(names) - work.prepared:
                 unprepared = set(names) - work.prepared
@@ -169,10 +169,10 @@ class Plane:
             return
         # One edge from each spout to each store's job.
         number = list(world.sources).index(spout)
-        made = tuple(1 << 8 + 4 * number + branch for branch in range(len(world.stores)))
+        made = tuple(1 << 8 + 4 * number + branch for branch in range(len(self.process.stores)))
         self.report(Acked(attempt, StreamId.BATCH, edge, made))
         if len(work.rows) == len(world.sources):
-            for branch in range(len(world.stores)):
+            for branch in range(len(self.process.stores)):
                 work.running += 1
                 self._start(work, branch)
 
@@ -221,7 +221,7 @@ class Plane:
 
     def _end_job(self, work: Work, branch: int, rows: Rows, *, alone: bool) -> None:
         world, tx = self.process.world, self.transaction(work.attempt)
-        name, store = list(world.stores.items())[branch]
+        name, store = list(self.process.stores.items())[branch]
         work.running -= 1
         if work.cancelled and not world.chance.happens("job goes on"):
             return
@@ -290,7 +290,7 @@ class Plane:
         for work in commit.works:
             self.process.deliver(Acked(work.attempt, StreamId.COMMIT, commit.edges[work.attempt].pop(0)))
         if not commit.stores and commit.waiting:
-            commit.begin_step(list(self.process.world.stores), self.process.world.large_rows)
+            commit.begin_step(list(self.process.stores), self.process.world.large_rows)
         if commit.stores:
             self.process.post("commit", COMMIT_SECS)
         else:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from coordinators.attempt import CommitToken
+from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
-from coordinators.errors import TridentError
+from coordinators.errors import TopologyError, TridentError
 from coordinators.notices import Notice, NotReady
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
@@ -25,11 +25,14 @@ from tests.simulation.mutants import SplittingRecordStore, recovered, weaken
 from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
 from tests.simulation.sources import SourceCoordinator
+from tests.simulation.versions import adopted
 from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
+from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.spouts.partition_executor import PartitionTasksEmitter
 
 if TYPE_CHECKING:
+    from tests.simulation.stores import Store
     from tests.simulation.world import World
 
 STANDBY_SECS = 0.5
@@ -65,6 +68,7 @@ class Process:
         life: counts starts; what was under way in an earlier life is gone.
         is_paused: SIGSTOP: nothing happens in it, and its session isn't renewed.
         is_cut: no packet comes from or to ZooKeeper.
+        leaves_out: the store that the version it runs leaves out; none: "".
         is_next: whether its last takeover was one that the next version may make.
         errors: what ended its lives, by name.
     """
@@ -83,6 +87,7 @@ class Process:
     coordinators: dict[str, TridentSpoutCoordinator] = field(factory=dict)
     emitters: dict[str, PartitionTasksEmitter] = field(factory=dict)
     inbox: list[Notice] = field(factory=list)
+    leaves_out: str = ""
     is_next: bool = False
     next_edge: int = 1
     turns: int = 0
@@ -97,6 +102,11 @@ class Process:
     def wall(self) -> float:
         """The time of day, as this life of the process sees it."""
         return self.world.now + 10**6 - BEHIND_SECS * self.life + self.number
+
+    @property
+    def stores(self) -> dict[str, Store]:
+        """Those that the version it runs has."""
+        return {name: store for name, store in self.world.stores.items() if name != self.leaves_out}
 
     # --- life and death -----------------------------------------------------------------------------------------------
 
@@ -157,9 +167,10 @@ class Process:
     def on_lead(self) -> None:
         """Try to lead, and take over."""
         try:
-            self.session = Session.connect(self.world, self)
+            session = self.session = Session.connect(self.world, self)
+            self.leaves_out = self.world.left_out
             candidate = Waiting("simulated")
-            self.record_store = leadership._elected(candidate, self.session, "/trident")  # type: ignore[arg-type]
+            self.record_store = leadership._elected(candidate, session, "/trident")  # type: ignore[arg-type]
             if self.world.splits:
                 self.record_store.__class__ = SplittingRecordStore
             record = recovered(
@@ -168,6 +179,14 @@ class Process:
         except (StillLed, StoreBusyException):
             self.world.timer(self, "lead", STANDBY_SECS)
             return
+        except TopologyError as error:
+            self.world.say(f"{self.name}: {error}")
+            self.world.roll_back()
+            self.world.server.end(session.id)
+            self.die("the version before has to commit what is torn")
+            return
+        for store in self.stores.values():
+            store.lags = False
         self.world.oracle.took_over(self)
         self._add_source(record)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
@@ -209,6 +228,11 @@ class Process:
 
     def _adopt(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
         self.is_next = bool(record.seq) and not torn
+        if not self.world.leaves:
+            return record
+        record = adopted(record, torn, tuple(self.world.sources), tuple(self.stores))
+        for name, store in self.world.stores.items():
+            store.lags = store.lags or name not in self.stores
         return record
 
     def _add_source(self, record: CoordinatorRecord) -> None:
@@ -220,7 +244,7 @@ class Process:
             world.sources[world.added.name], world.added = world.added, None
 
     def _recoverables(self) -> list[Any]:
-        return [Recovering(self, store) for store in self.world.stores.values()]
+        return [Recovering(self, store) for store in self.stores.values()]
 
     def on_turn(self, number: int) -> None:
         """One turn of the driver, with everything that has come in; the next is due at the latest when it says."""
@@ -287,3 +311,13 @@ class Recovering:
         last: CommitToken | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
         self.process.may_crash("after a fence")
         return last
+
+    def pass_over(self, topology: Any, epoch: int, txids: range) -> None:
+        """One by one, as a state that takes no runs does; each step may be the last."""
+        for txid in txids:
+            self.process.may_crash("before passing over")
+            attempt = TransactionAttempt(txid, 0)
+            self.store.pass_over(
+                SinkTransaction(TransactionKey(topology.uuid, topology.incarnation, txid), attempt, epoch)
+            )
+        self.process.may_crash("after passing over")

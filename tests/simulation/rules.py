@@ -45,6 +45,7 @@ RULES = {
     "known groups": "each step of a group knows where the group began, and a takeover how far its steps may have come",
     "closed at a takeover": "what all states have never comes again",
     "torn as declared": "what only some states have is replayed by the plan that it was made by",
+    "accepted, then passed over": "that a state goes on with a gap is durable before it takes it for committed",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

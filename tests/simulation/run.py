@@ -66,6 +66,9 @@ def world_of(dice: Dice, rules: Rules) -> World:
         added=Source("added", True, 5) if random.Random(f"{dice.seed} added").random() < 0.3 else None,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
+    leaving = [store.name for store in stores[1:] if store.remembers and not world.pins]
+    if leaving and random.Random(f"{dice.seed} leaves").random() < 0.6:
+        world.leaves, world.added = leaving[0], None
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 
@@ -93,6 +96,10 @@ def plan_faults(world: World, dice: Dice) -> None:
         moment = chance.random() * FAULTY_SECS
         world.nemesis("back up", moment * chance.uniform(0.5, 1.0))
         world.nemesis("damage", moment, chance.choice(list(DAMAGES)[:4]))
+    if world.leaves:
+        versions = random.Random(f"{dice.seed} versions")
+        for _ in range(4):
+            world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECS))
     plan_growth(world, dice)
 
 

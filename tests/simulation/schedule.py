@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from coordinators.notices import Failed, FailureKind
 from tests.simulation.oracle import BASE
+from tests.simulation.process import Process
 from tests.simulation.scope import Scope, choices_of
 from tests.simulation.world import Event, World
 
@@ -50,6 +51,17 @@ def _mishaps(world: World) -> Iterator[Event]:
     living = {process.session.id for process in world.processes if process.is_alive and process.session}
     for session in sorted(set(world.server.sessions) - living):
         yield Event("expire", None, 0, (session,), "")
+    if budgets.get("roll out", 0) and world.may_roll_out() and not any(map(_has_rows, world.processes)):
+        yield Event("roll out", None, 0, (), "")
+    yield from _mishaps_of_leaders(world, budgets)
+
+
+def _has_rows(process: Process) -> bool:
+    """Whether a batch is on its way, after which another version would find no more than after a crash."""
+    return process.is_alive and any(work.rows for work in process.plane.works.values())
+
+
+def _mishaps_of_leaders(world: World, budgets: Mapping[str, int]) -> Iterator[Event]:
     for process in world.processes:
         if not process.is_alive or process.driver is None or process.session is None:
             continue
@@ -79,8 +91,8 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
-        case "kill":
-            budgets["kill"] -= 1
+        case "kill" | "roll out":
+            budgets[event.kind] -= 1
             world.happen(event)
         case "expire":
             world.server.end(event.arguments[0])

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from coordinators.declarations import Declared
 from coordinators.zookeeper.session import Conflict
 from coordinators.zookeeper.znodes import Step
 from tests.simulation.chance import Chance
@@ -44,6 +45,8 @@ class World:
         shares: whether attempts share jobs.
         large_rows: a batch of so many rows commits in a step of its own.
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
+        leaves: a store that every second version leaves out; none: "".
+        version: which one processes run from their next takeover on; counted from 0.
         splits: whether a record takes several writes.
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
@@ -61,6 +64,8 @@ class World:
     splits: bool = False
     large_rows: int = 10**9
     added: Source | None = None
+    leaves: str = ""
+    version: int = 0
     real_time: bool = True
     reads_are_stale: bool = False
     now: float = 0.0
@@ -84,6 +89,11 @@ class World:
     def run_max(self) -> int:
         """How many transactions may commit together, by the rule of the runtime."""
         return self.max_spout_pending if self.shares and not self.pins else 1
+
+    @property
+    def left_out(self) -> str:
+        """The store that the version which is rolled out leaves out; none: ""."""
+        return self.leaves if self.version % 2 else ""
 
     def has(self, rule: str) -> bool:
         """Whether a rule holds here."""
@@ -175,6 +185,27 @@ class World:
         """There is more input."""
         self.sources[name].available += rows
 
+    # --- versions -----------------------------------------------------------------------------------------------------
+
+    def may_roll_out(self) -> bool:
+        """Once the version before has led."""
+        record = self.oracle.record
+        if not self.leaves or record is None or record.declared is None:
+            return False
+        until = Declared.of(record.declared).outputs[self.leaves].until
+        return bool(self.left_out) == (until is not None)
+
+    def on_roll_out(self) -> None:
+        """All processes are stopped at once, and start again with the next version."""
+        if self.may_roll_out():
+            self.version += 1
+            self.say(f"version {self.version} is rolled out")
+            self._stop_everything("stopped for the next version")
+
+    def roll_back(self) -> None:
+        """The version before goes on, until the next one is rolled out once more."""
+        self.version -= 1
+
     # --- what the nemesis does ----------------------------------------------------------------------------------------
 
     def on_kill(self, number: int) -> None:
@@ -225,7 +256,7 @@ class World:
         if kind == "record damaged" and RECORD not in self.server.nodes:
             return  # nobody has written one yet
         nodes, name, store = self.backup or (self.server.nodes, "", None)
-        self._stop_everything()
+        self._stop_everything("stopped for maintenance")
         if kind == "ZooKeeper restored from the past":
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
         elif kind == "a store restored from the past" and store is not None:
@@ -239,11 +270,11 @@ class World:
         self.say(kind)
         self.oracle.was_damaged(kind)
 
-    def _stop_everything(self) -> None:
+    def _stop_everything(self, why: str) -> None:
         for process in self.processes:
             self.on_heal(process.number)
             if process.is_alive:
-                process.die("stopped for maintenance")
+                process.die(why)
         for session in list(self.server.sessions):
             self.server.end(session)
         self.server.past.clear()

@@ -287,6 +287,15 @@ def test_a_state_that_comes_back_before_anything_was_committed_misses_nothing() 
     assert lines(record, *USUAL) == []
 
 
+def test_a_state_that_is_left_out_before_anything_was_committed_to_it_is_new_when_it_comes_back() -> None:
+    record = changed(ran(NEW, *USUAL, upto=3), *USUAL, state("sums")).record
+    record = ran(record, *USUAL, upto=9)
+    assert record.states == {"counts": 1}
+    assert lines(record, *USUAL, state("sums")) == [
+        "state 'sums' is new: it begins with transaction 10, what the 9 before it did is not in it"
+    ]
+
+
 def test_another_aggregator_is_refused_and_can_be_accepted() -> None:
     record = ran(NEW, *USUAL, upto=19)
     now = (spout(), state(aggregator=["Max"]))

@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
 from coordinators.cursors import Cursors
+from coordinators.declarations import Declared, StoredDeclaration
 from coordinators.errors import FencedError, StateError
 from coordinators.fingerprint import Fingerprint
 from coordinators.record import CommitPin, CoordinatorRecord, Failure
@@ -223,6 +224,19 @@ def test_a_state_that_was_left_out_for_a_while_cannot_come_back() -> None:
     later.write(evolve(record, current_txid=50))
     with pytest.raises(StateError, match=r"ends with transaction 41, .* ran without it; .* another table"):
         recover(coordination.acquire(), [Remembered(committed=41)])
+
+
+@pytest.mark.parametrize(("until", "current"), [(None, 42), (30, 43)])
+def test_nothing_is_closed_while_a_state_that_may_lack_it_is_not_asked(until: int | None, current: int) -> None:
+    outputs = {name: StoredDeclaration(name=name) for name in ("counts", "others")}
+    outputs["others"] = evolve(outputs["others"], until=until)
+    coordination = stored(
+        current_txid=42,
+        states={"counts": 1, "others": 1},
+        attempt_ids={42: 0},
+        declared=Declared("", {}, outputs).json,
+    )
+    assert recover(coordination.acquire(), [Remembered(committed=42)]).current_txid == current
 
 
 def test_what_remembers_nothing_is_not_compared() -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.attempt import TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py import Count, SQLiteState, TridentConfig
 from trident_py.engine.states import PORTION_ROWS, AggregateParticipant, portions
-from trident_py.errors import StateError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.rows.schema import schema_of
@@ -51,28 +50,6 @@ def test_keys_that_have_no_order_come_as_they_are() -> None:
 def test_a_small_change_is_one_portion() -> None:
     change = pa.table({"key": [2, 1], "count": [1, 1]})
     assert portions(change, 1) == [change]
-
-
-def test_a_state_passes_over_transactions_that_it_never_gets(tmp_path: Path) -> None:
-    factory = SQLiteState(tmp_path / "s.db", table="counts")
-    made = factory.for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
-    participant = AggregateParticipant(
-        name="counts", state=made.make_state(TridentConfig(), Metrics(), 0, 1), aggregator=Count(), keys=1
-    )
-    identity = TopologyIdentity("wordcount", "8d1f", 1)
-    one = pa.table({"word": ["a"], "count": [1]})
-
-    def transaction(txid: int) -> SinkTransaction:
-        return SinkTransaction(TransactionKey(identity.uuid, 1, txid), TransactionAttempt(txid, 0), 2)
-
-    with closing(participant):
-        participant.recover(identity, 2)
-        participant.commit(transaction(1), one)
-        with pytest.raises(StateError, match="so 2 comes next"):
-            participant.commit(transaction(9), one)
-        participant.pass_over(identity, 2, range(2, 9))
-        participant.commit(transaction(9), one)
-        assert participant.recover(identity, 3) == CommitToken(9, 2, 0)
 
 
 def test_all_portions_are_one_transaction(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Versions of a topology with other stores, compared as the product does, and accepted as a user would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from coordinators.changes import compared
+from coordinators.declarations import Declaration, Declarations
+from coordinators.record import CoordinatorRecord
+from coordinators.takeover import Torn
+
+
+def adopted(
+    record: CoordinatorRecord, torn: Torn | None, sources: Sequence[str], stores: Sequence[str]
+) -> CoordinatorRecord:
+    """``record`` with what is declared now; that a store which comes back has a gap is accepted.
+
+    Raises:
+        TopologyError: another version began a transaction that only some stores have.
+    """
+    entries = [Declaration(kind="spout", name=name) for name in sources]
+    entries += [Declaration(kind="state", name=name) for name in stores]
+    refused = compared(record, Declarations(entries), torn).refusals
+    accept = [found[1] for text in refused if (found := re.search(r"accept=\['(state:[^']+)'\]", text))]
+    comparison = compared(record, Declarations(entries, accept), torn)
+    comparison.check("simulated")
+    return comparison.record
