@@ -49,13 +49,15 @@ class JsonFiles(TransactionalSink[Path]):
             raise SinkError(
                 f"{self.path} was written by another topology than {topology.name!r}; take another directory"
             )
-        if any(int(drafts.name.removeprefix("_drafts-")) > epoch for drafts in self.path.glob("_drafts-*")):
-            raise FencedError(f"a newer leader writes to {self.path}")
+        self.drafts(epoch).mkdir(exist_ok=True)
         for drafts in self.path.glob("_drafts-*"):
-            drafts.rename(self.path / f"_swept{drafts.name}")
+            other = int(drafts.name.removeprefix("_drafts-"))
+            if other > epoch:
+                raise FencedError(f"a newer leader writes to {self.path}")
+            if other < epoch:
+                drafts.rename(self.path / f"_swept{drafts.name}")
         for swept in self.path.glob("_swept*"):
             shutil.rmtree(swept)
-        self.drafts(epoch).mkdir()
         self.last = max((token_of(file) for file in self.path.glob("*-*-*.json")), default=None)
         return self.last
 
@@ -66,7 +68,8 @@ class JsonFiles(TransactionalSink[Path]):
 
     def commit(self, tx: SinkTransaction, receipt: Path) -> None:
         if self.last is not None and tx.txid <= self.last.txid:
-            return  # it was committed before, and the answer was lost
+            receipt.unlink(missing_ok=True)  # it was committed before, and comes again since the answer was lost
+            return
         try:
             receipt.rename(self.path / receipt.name)
         except FileNotFoundError as error:

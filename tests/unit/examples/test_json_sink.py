@@ -66,6 +66,7 @@ def test_what_is_committed_already_is_left_alone_when_it_comes_again(tmp_path: P
     sink.recover(TOPOLOGY, 1)
     commit(sink, transaction(1), "a")
     commit(sink, transaction(1, 1), "a")
+    assert list(sink.drafts(1).iterdir()) == []
     restarted = JsonFiles(tmp_path)
     assert restarted.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
     commit(restarted, transaction(1, 2, epoch=2), "a")
