@@ -174,7 +174,7 @@ class FollowedFiles:
                 wanted.pop()
             if missing:
                 suspects = Suspects(self._cursors, strangers, self._sights, self._held, now)
-                missing.sort(key=suspects.is_unhinted, reverse=True)
+                missing.sort(key=suspects.certainty)  # the last is found first
             while missing:
                 kept.update(self._find(missing[-1], suspects, found, strangers, now))
                 missing.pop()

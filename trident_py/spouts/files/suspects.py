@@ -44,9 +44,15 @@ class Suspects:
         self._by_hint = {hint_of(status): path for path, status in self.strangers.items()}
         self._copies = {cursor.copy_of: cursor for cursor in self.followed.values() if cursor.copy_of}
 
-    def is_unhinted(self, cursor: FileCursor) -> bool:
-        """Whether nothing among the strangers has the file's device and inode."""
-        return cursor.identity is None or cursor.identity.hint not in self._by_hint
+    def certainty(self, cursor: FileCursor) -> tuple[bool, int]:
+        """Whether a file has its device, inode and hashes, and how many bytes these tell it by: for sorting."""
+        if cursor.identity is None:
+            return False, 0
+        found = [
+            self._other(cursor, cursor.identity, path, has_hint=True)
+            for path in self._hinted(cursor, cursor.identity.hint)
+        ]
+        return any(other and other.likeness is Likeness.EQUAL for other in found), cursor.identity.length
 
     def of(self, cursor: FileCursor, here: Here) -> list[Other]:
         """The files that begin like ``cursor``'s, the most likely first."""

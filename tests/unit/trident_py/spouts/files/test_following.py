@@ -193,6 +193,21 @@ def test_a_copy_that_may_lack_what_was_read_is_named_also_where_its_file_has_no_
         world.lines()
 
 
+def test_a_file_of_which_only_a_common_header_was_read_does_not_take_another_ones_place(tmp_path: Path) -> None:
+    header, rows = b"# header\n" * 12, [b"%d\n" % number * 100 for number in range(2)]
+    first = write(tmp_path / "b.log", header + rows[0])
+    second = write(tmp_path / "a.log", header + rows[1])
+    world = World(tmp_path / "?.log", max_bytes_per_batch=len(header))
+    while len(world.cursors) < 2:
+        world.define()
+    world.restart()
+    second.rename(tmp_path / "c.log")
+    first.write_bytes(header[:50])
+    first.rename(tmp_path / "d.log")  # another one that has its inode now
+    with pytest.raises(SpoutError, match=r"b.log', of which \d+ bytes were read and 308 were seen, is not there"):
+        world.all()
+
+
 def test_a_file_that_is_deleted_is_not_looked_for_in_one_that_is_shorter(log: Path, meanwhile: Between) -> None:
     world = World(log.parent / "a.log*")
     world.lines()
