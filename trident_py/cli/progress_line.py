@@ -43,7 +43,7 @@ def parts(name: str, status: Mapping[str, Any], done: Mapping[str, Any], rate: f
         *([in_flight] if in_flight else []),
         counted(done["committed_transactions"], "transaction"),
         counted(done["total_input_rows"], "row"),
-        *([f"{rate:,.0f} rows/s"] if rate else []),
+        *([f"{rate:,.0f} rows/s"] if rate >= 0.5 else []),
         f"{done['seconds']:.0f} s",
     ]
 

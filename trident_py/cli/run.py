@@ -8,6 +8,7 @@ from argparse import Namespace
 from trident_py.cli.target import load
 from trident_py.cli.usage import config_of
 from trident_py.cli.watch import Watch
+from trident_py.query import counted
 
 
 def run(arguments: Namespace) -> int:
@@ -23,7 +24,8 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(done, indent=2))
     else:
         print(
-            f"{done['name']}: {done['committed_transactions']} transactions, {done['total_input_rows']:,} rows in "
-            f"{done['seconds']} s; the next transaction is {done['next_txid']}"
+            f"{done['name']}: {counted(done['committed_transactions'], 'transaction')}, "
+            f"{counted(done['total_input_rows'], 'row')} in {done['seconds']} s; "
+            f"the next transaction is {done['next_txid']}"
         )
     return 0 if drained else 1
