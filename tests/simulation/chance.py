@@ -45,6 +45,7 @@ FAULTS = {
     "pause before commit": 0.04,
     "coordinator fails": 0.03,
     "store restarts": 0.03,
+    "source away": 0.03,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
@@ -64,10 +65,8 @@ class Dice:
     def __attrs_post_init__(self) -> None:
         """Draw the faults of this world."""
         self.random = random.Random(self.seed)
-        self.rates = {
-            fault: highest * self.random.random() ** 2 if self.random.random() < 0.5 else 0.0
-            for fault, highest in FAULTS.items()
-        }
+        apart = {"source away": random.Random(f"{self.seed} away")}  # so that seeds stay the worlds that they were
+        self.rates = {fault: _rate(highest, apart.get(fault, self.random)) for fault, highest in FAULTS.items()}
 
     def happens(self, fault: str) -> bool:
         """Whether ``fault`` happens here; none does in the quiet phase."""
@@ -82,3 +81,7 @@ class Dice:
         """Mostly about ``mean``, sometimes far from it; nothing hangs for ever, as connections have time-outs."""
         stretch = 10.0 if self.random.random() < 0.02 and not self.quiet else 1.0
         return min(DELAY_SECS_MAX, self.random.expovariate(1.0) * mean * stretch)
+
+
+def _rate(highest: float, chance: random.Random) -> float:
+    return highest * chance.random() ** 2 if chance.random() < 0.5 else 0.0

@@ -77,6 +77,8 @@ class Explorer:
             sources={"spout": Source("spout", scope.exact, scope.rows, learns=scope.learns)},
             max_spout_pending=scope.max_spout_pending,
             backoff=0.0,
+            attempts=2 if scope.poison else 1000,
+            poison=scope.poison,
             pins=scope.learns or not scope.exact,
             shares=scope.shares,
             splits=scope.splits,

@@ -17,6 +17,7 @@ from tests.simulation.scope import Scope
 from tests.simulation.stores import StoreKind
 
 UNDO, COMPARE = StoreKind.UNDO, StoreKind.COMPARE
+AWAY = {"coordinator fails": 1, "source away": 1}
 LATE = {"commit lost": 1, "commit lands late": 1}
 
 THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
@@ -42,6 +43,8 @@ SCOPES = {
         Scope("opaque: a silence", {"timeout": 1}, exact=False),
         Scope("opaque: a crash at any step", {"crash at a step": 1}, exact=False),
         Scope("opaque: a commit that lands late", {**LATE}, exact=False),
+        Scope("a batch that always fails, and a crash", {"crash at a step": 1}, poison=2, processes=1, lives=3),
+        Scope("a source that is away, and a crash", {"crash at a step": 1, **AWAY}, rows=1, processes=1),
         Scope("several notices in a turn, and a crash", {"crash at a step": 1}, max_spout_pending=1, gathers=True),
         Scope("several writes for a record, and a crash", {"crash at a step": 1}, rows=1, learns=True, splits=True),
         Scope("learned: a crash at any step", {"crash at a step": 1}, learns=True),
@@ -110,6 +113,9 @@ GATE = {
     "closed at a takeover": "shared: a source more, and a crash",
     "torn as declared": "shared: two stores, a source more, and a kill",
     "accepted, then passed over": "a store left out that comes back, and a crash",
+    "given up in its turn": "a batch that always fails, and a crash",
+    "cause, then the end": "a batch that always fails, and a crash",
+    "kept counts": "a batch that always fails, and a crash",
     "unknown is not done": "a commit that lands late, and a silence",
     "kept times": "a crash at any step",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import asdict
 
+from coordinators.failures import Failures
 from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
 from coordinators.spout_coordinator import Ask
 from coordinators.zookeeper.znodes import Create, Put, Step
@@ -33,6 +34,7 @@ def key_of(world: World) -> Any:
         tuple(_process(world, process) for process in world.processes),
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
+        oracle.gave_up,
     )
 
 
@@ -54,6 +56,7 @@ def _record(record: Any) -> Any:
         str(record.committing),
         record.success_upto,
         str(sorted(record.times.items())),
+        tuple((t, f.count, f.spout) for t, f in sorted(record.failures.items()) if f.count or f.spout),
         str(record.declared and (sorted(record.states.items()), record.declared, record.accepted)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
@@ -102,10 +105,19 @@ def _driver(world: World, process: Process) -> Any:
         ),
         tuple(sorted(driver._owed.items())),
         driver._success_upto,
+        _failures(driver.failures),
         str(driver._followups),
         tuple(_notice(notice, asked) for notice in process.inbox),
         tuple(getattr(c.coordinator, "handed_out", None) for c in process.coordinators.values()),
         tuple(str((e._positions, e._upto, sorted(e._extents.items()))) for e in process.emitters.values()),
+    )
+
+
+def _failures(failures: Failures) -> Any:
+    return (
+        tuple(sorted((txid, failure.count) for txid, failure in failures.retries.known.items() if failure.count)),
+        tuple(sorted(failures._verdicts)),
+        tuple(sorted((spout, wait.txid, wait.is_asking) for spout, wait in failures.patience.waits.items())),
     )
 
 

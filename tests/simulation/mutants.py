@@ -89,6 +89,38 @@ class Forgetful(CoordinatorDriver):
         super().start(now, wall)
 
 
+class GivingUpAtOnce(CoordinatorDriver):
+    """Ends by a transaction that is given up although others before it are not committed."""
+
+    __slots__ = ()
+
+    def _end_if_given_up(self) -> None:
+        for verdict in self.failures._verdicts.values():
+            self._write(None)
+            raise verdict
+
+
+class EndingWithoutAWord(CoordinatorDriver):
+    """Ends, and leaves no reason in the record."""
+
+    __slots__ = ()
+
+    def _end_if_given_up(self) -> None:
+        verdict = self.failures.verdict(self.machine.current_txid)
+        if verdict is not None:
+            raise verdict
+
+
+class StartingAfresh(CoordinatorDriver):
+    """Counts failures from 0."""
+
+    __slots__ = ()
+
+    def start(self, now: float, wall: float) -> None:
+        self.failures.retries.known.clear()
+        super().start(now, wall)
+
+
 class FailingAlone(MasterBatchCoordinator):
     """Leaves the transactions after a failed one as they are."""
 
@@ -182,6 +214,9 @@ DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
     "written successes": CountingAhead,
+    "given up in its turn": GivingUpAtOnce,
+    "cause, then the end": EndingWithoutAWord,
+    "kept counts": StartingAfresh,
 }
 
 DEFINITIONS: dict[str, type[Definitions]] = {

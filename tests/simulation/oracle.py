@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.errors import CoordinationLost, FencedError, MetadataError, StateError, TridentError
+from coordinators.errors import CoordinationLost, FencedError, MetadataError, PoisonBatchError, StateError, TridentError
 from coordinators.record import CoordinatorRecord, decode
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Entry, Store, check_agreement
@@ -39,6 +39,7 @@ class Oracle:
         highest_attempt: of every transaction that was ever announced, and is not committed.
         times: of every transaction that was ever announced.
         damaged: what was done to the world that no protocol can repair.
+        gave_up: the topology has stopped, as the transaction that always fails has failed too often.
         stopped: the topology has stopped by an error that names the damage.
     """
 
@@ -48,6 +49,7 @@ class Oracle:
     takeovers: int = 0
     damaged: str | None = None
     stopped: bool = False
+    gave_up: bool = False
     highest_attempt: dict[int, tuple[int, int]] = field(factory=dict)
     times: dict[int, int] = field(factory=dict)
 
@@ -95,6 +97,10 @@ class Oracle:
         self.require(
             step <= self.world.run_max, "S4", f"the record went from {before.current_txid} to {after.current_txid}"
         )
+        for txid, failure in before.failures.items():
+            due = min(failure.count, self.world.attempts - 1)  # after a halt it is tried once more
+            kept = txid < after.current_txid or (txid in after.failures and after.failures[txid].count >= due)
+            self.require(kept or not due, "S15", f"{failure.count} failures of {txid} are forgotten")
         for pin in before.committing:
             kept = pin.attempt.txid < after.current_txid or any(
                 p.attempt.txid == pin.attempt.txid for p in after.committing
@@ -158,6 +164,9 @@ class Oracle:
 
     def ended(self, process: Process, error: TridentError) -> None:
         """Nobody stops without need."""
+        if isinstance(error, PoisonBatchError):
+            self._given_up()
+            return
         if "can't undo" in str(error):
             self.was_damaged("a sink that can't undo")
         if self.damaged is not None:
@@ -171,6 +180,15 @@ class Oracle:
         overtaken = isinstance(error, FencedError) and (store is None or store.epoch < self.epoch)
         needed = overtaken or isinstance(error, CoordinationLost)
         self.require(needed, "L2", f"{process.name} ended without need: {error!r}")
+
+    def _given_up(self) -> None:
+        """S15: in its turn, and with the reason in the record."""
+        poison, record = self.world.poison, self.record
+        self.require(self.committed == poison - 1, "S15", f"{poison} is given up after {self.committed}")
+        failure = record.failures.get(poison) if record else None
+        count = failure.count if failure else 0
+        self.require(count >= self.world.attempts, "S15", f"{poison} is given up, and the record has {count} failures")
+        self.gave_up = True
 
     def somebody_leads(self) -> None:
         """L2: some time after the last fault there is a leader."""
@@ -190,6 +208,9 @@ class Oracle:
         """Liveness, after a quiet phase: all input is committed, every success delivered, nothing is left behind."""
         world = self.world
         if self.stopped:
+            return
+        if world.poison:
+            self.require(self.gave_up, "L1", f"{world.poison} is not given up")
             return
         available = {name: rows for source in world.sources.values() for name, rows in source.inputs.items()}
         for store in world.stores.values():

@@ -157,8 +157,11 @@ class Plane:
         world, work = self.process.world, self.works.get(attempt)
         if work is None:
             return
+        if world.chance.happens("source away"):
+            self.report(Failed(attempt, OSError("out of reach"), FailureKind.UNREACHABLE, (spout,)))
+            return
         try:
-            if world.chance.happens("user code fails"):
+            if world.chance.happens("user code fails") or attempt.txid == world.poison:
                 raise ValueError("user code")
             work.rows[spout] = self._emitted(work, world.sources[spout], extent)
         except Violation:

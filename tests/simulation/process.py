@@ -205,7 +205,7 @@ class Process:
             idle_turn=0.5,
             pin_commits=self.world.pins,
             run_max=self.world.run_max,
-            retries=Retries(1000, self.world.backoff, 2.0),
+            retries=Retries(self.world.attempts, self.world.backoff, 2.0),
             observe=self.observe,
         )
         weaken(self.driver, self.world.rules)

@@ -46,6 +46,9 @@ RULES = {
     "closed at a takeover": "what all states have never comes again",
     "torn as declared": "what only some states have is replayed by the plan that it was made by",
     "accepted, then passed over": "that a state goes on with a gap is durable before it takes it for committed",
+    "given up in its turn": "a transaction that fails too often ends the topology when all before it are committed",
+    "cause, then the end": "why a topology ends is in the record before it does",
+    "kept counts": "how often a transaction has failed is known after a takeover",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -29,6 +29,7 @@ class Scope:
         large_rows: a batch of so many rows commits in a step of its own.
         adds: whether the second life is of a version with a source more.
         leaves: whether the last store is left out by a version, and comes back with the next one.
+        poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
         lives: how often processes may be started, all in all.
     """
@@ -49,6 +50,7 @@ class Scope:
     large_rows: int = 10**9
     adds: bool = False
     leaves: bool = False
+    poison: int = 0
     processes: int = 2
     lives: int = 2
 

@@ -45,6 +45,8 @@ class World:
         shares: whether attempts share jobs.
         large_rows: a batch of so many rows commits in a step of its own.
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
+        attempts: so often a batch may fail by its own code.
+        poison: the transaction that always does; 0: none.
         leaves: a store that every second version leaves out; none: "".
         version: which one processes run from their next takeover on; counted from 0.
         splits: whether a record takes several writes.
@@ -59,6 +61,8 @@ class World:
     sources: dict[str, Source]
     max_spout_pending: int
     backoff: float = 0.05
+    attempts: int = 1000
+    poison: int = 0
     pins: bool = False
     shares: bool = False
     splits: bool = False
