@@ -17,6 +17,7 @@ RUN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)

@@ -371,7 +371,7 @@ def test_a_spout_that_emits_the_wrong_shape_ends_the_query_at_once_by_name(
 
     topology = TridentTopology("wrong")
     topology.new_stream("lines", Wrong())
-    complaint = rf"'wrong', spout 'lines', attempt 1:0: .*{complaint}"
+    complaint = rf"'wrong', spout 'lines', attempt 1:0, definition None.*{complaint}"
     query = topology.start(TridentConfig(zookeeper=zookeeper), spark=spark)
     with query, pytest.raises(SpoutError, match=complaint):
         query.process_all_available(PATIENCE_SECS)
