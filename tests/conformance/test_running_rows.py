@@ -164,8 +164,8 @@ def run(spark: SparkSession, zookeeper_server: EmbeddedZooKeeper, tmp_path_facto
     persisted, combined, reduced = Kept(), Kept(), Kept()
     words = topology.new_stream("words", Spout(calls))
     words.partition_persist(persisted, persisted, ["n"])
-    words.persistent_aggregate(combined, Sum("n"), "total")
-    words.persistent_aggregate(reduced, Total(), "total bigint")
+    words.name("combined").persistent_aggregate(combined, Sum("n"), "total")
+    words.name("reduced").persistent_aggregate(reduced, Total(), "total bigint")
     path = tmp_path_factory.mktemp("recorded") / "counts.db"
     counts = words.group_by("word").persistent_aggregate(SQLiteState(path, table="counts"), Count(), "count")
     topology.new_drpc_stream("grouped").group_by("args").state_query(counts, "args", MapGet(), "n bigint")

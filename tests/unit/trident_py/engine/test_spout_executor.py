@@ -1,17 +1,31 @@
-"""What an emitter of the driver emits wrongly, told so that it can be found."""
+"""The wrapper around a user's emitter: which attempt it commits, and what is told of rows that are wrong."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.spouts import Emitter
+from trident_py.interfaces.spouts import CommitterEmitter, Emitter
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.arrow_collector import SHOWN_CHARS_MAX
+
+
+@define
+class Numbers(CommitterEmitter[int]):
+    commits: list[TransactionAttempt] = field(factory=list)
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Any, collector: TridentCollector) -> None:
+        collector.emit((metadata,))
+
+    def commit(self, attempt: TransactionAttempt) -> None:
+        self.commits.append(attempt)
 
 
 class Orders(Emitter[list[int]]):
@@ -46,3 +60,19 @@ def test_a_long_row_is_shown_in_part() -> None:
     with pytest.raises(SpoutError) as raised:
         spout.emit_batch(TransactionAttempt(1, 0), [0, 1])
     assert len(str(raised.value)) < 3 * SHOWN_CHARS_MAX
+
+
+def test_a_commit_of_another_attempt_than_the_emitted_one_fails() -> None:
+    emitter = Numbers()
+    executor = TridentSpoutExecutor("t", "s", schema_of("n bigint"), emitter, Metrics())
+    older, newer = TransactionAttempt(1, 0), TransactionAttempt(1, 1)
+    executor.emit_batch(older, 7)
+    executor.emit_batch(newer, 7)
+    for attempt in (older, TransactionAttempt(2, 0)):
+        with pytest.raises(FailedException, match=f"different transaction attempt: {attempt}"):
+            executor.commit(attempt)
+    executor.commit(newer)
+    assert emitter.commits == [newer]
+    executor.success(newer)
+    with pytest.raises(FailedException):
+        executor.commit(newer)
