@@ -8,6 +8,7 @@ from attrs import define, field
 
 from coordinators.canonical import Json
 from coordinators.cursors import Cursors
+from coordinators.definition import Definition, SpoutPart, Stage
 from coordinators.errors import SpoutError
 from coordinators.fingerprint import Fingerprint
 from coordinators.notices import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
@@ -27,7 +28,6 @@ class SpoutInquiry:
     """Where the asking of one spout for the frontier stands."""
 
     asked: Ask | None = None
-    answer: Defined | None = None
     refused: int = 0  # number of the last ask answered by NotReady
     ask_again_at: float = 0.0
     wait: float = POLL_MIN
@@ -39,40 +39,28 @@ class SpoutInquiry:
 class Definitions:
     """What is known about every transaction, and whom to ask next. Pure: time is an argument.
 
-    The txid being asked for is the frontier; everything below it, from the window's start on, is defined or active. A
-    transaction is ready when any spout is; then the others define it too, perhaps as nothing.
+    A transaction is ready when any spout is; then the others define it too, perhaps as nothing.
 
     Attributes:
-        known: metadata by txid, then by spout: stored, or just defined.
-        cursors: positions by spout: of those that define what a batch consists of, after the last admitted transaction;
-            of those that learn it by emitting, after the last closed one.
-        fingerprints: by txid, then by spout, what the rows of an attempt were.
-        moved_upto: the last admitted transaction.
         exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
+        cursors: positions by spout: of those that define what a batch consists of, after the last transaction that was
+            attempted; of those that learn it by emitting, after the last closed one.
+        frontier: the transaction that is asked for: the lowest that is open.
+        known: definitions by txid, from the one before the lowest that is not committed.
     """
 
     spouts: tuple[str, ...]
     exact: frozenset[str]
-    known: dict[int, dict[str, Json]]
     cursors: dict[str, Cursors]
     frontier: int
-    fingerprints: dict[int, dict[str, Fingerprint]] = field(factory=dict)
-    moved_upto: int = field(init=False)
-    _defined: dict[int, dict[str, Defined]] = field(factory=dict, init=False)
-    _ahead: dict[int, dict[str, Defined]] = field(factory=dict, init=False)  # exact ones, not attempted yet
-    _learned: dict[int, dict[str, ExtentsLearned]] = field(factory=dict, init=False)
+    known: dict[int, Definition] = field(factory=dict)
     _inquiries: dict[str, SpoutInquiry] = field(init=False)
-    _moved: dict[str, int] = field(init=False)  # the last admitted transaction that a spout had a part in
-    _numbers: int = field(default=0, init=False)
+    _asked: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing is asked yet; what is known at the start was stored, so its cursors have moved."""
-        self.moved_upto = max([*self.known, self.frontier - 1])
+        """Nothing is asked yet."""
         self._inquiries = {spout: SpoutInquiry() for spout in self.spouts}
-        self._moved = {
-            spout: max([txid for txid, known in self.known.items() if spout in known], default=self.frontier - 1)
-            for spout in self.spouts
-        }
+        self._check_all()
 
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
@@ -80,89 +68,121 @@ class Definitions:
         return cls(
             spouts,
             exact,
-            {txid: dict(metadata) for txid, metadata in record.metadata.items()},
             dict(record.cursors),
             record.current_txid,
-            {txid: dict(seen) for txid, seen in record.fingerprints.items()},
+            {
+                txid: _restored(metadata, record.fingerprints.get(txid, {}), is_closed=txid < record.current_txid)
+                for txid, metadata in record.metadata.items()
+            },
         )
-
-    @property
-    def admitted(self) -> dict[int, dict[str, Json]]:
-        """The metadata of the transactions that were attempted: what has to be durable."""
-        return {
-            txid: {spout: definition for spout, definition in known.items() if txid <= self._moved.get(spout, txid)}
-            for txid, known in self.known.items()
-            if txid <= self.moved_upto
-        }
-
-    @property
-    def defined(self) -> frozenset[int]:
-        """The txids that may be emitted now, as far as the spouts are concerned."""
-        return frozenset(self._defined)
 
     @property
     def asked(self) -> int:
         """How many asks there have been."""
-        return self._numbers
+        return self._asked
 
-    def is_fresh(self, txid: int) -> bool:
-        """Whether no spout has ever defined ``txid``."""
-        return not self.known.get(txid)
+    def is_new(self, txid: int) -> bool:
+        """Whether no attempt of ``txid`` was ever made."""
+        return txid not in self.known or self.known[txid].is_new
+
+    def is_defined(self, txid: int) -> bool:
+        """Whether an attempt of ``txid`` may start now, as far as the spouts are concerned."""
+        return txid in self.known and self.known[txid].stage is Stage.DEFINED
+
+    def metadata(self, txid: int) -> dict[str, Json]:
+        """What ``txid`` consists of, by spout."""
+        return self.known[txid].metadata
+
+    # --- what is durable ----------------------------------------------------------------------------------------------
+
+    @property
+    def stored_metadata(self) -> dict[int, dict[str, Json]]:
+        """The metadata of all that was attempted, by txid, then by spout."""
+        return {
+            txid: {spout: part.metadata for spout, part in each.parts.items() if part.was_attempted}
+            for txid, each in self.known.items()
+            if not each.is_new
+        }
+
+    @property
+    def stored_fingerprints(self) -> dict[int, dict[str, Fingerprint]]:
+        """What the rows of attempts were of transactions that are not closed, by txid, then by spout."""
+        seen = {
+            txid: {spout: part.fingerprint for spout, part in each.parts.items() if part.fingerprint is not None}
+            for txid, each in self.known.items()
+            if each.stage is not Stage.CLOSED
+        }
+        return {txid: parts for txid, parts in seen.items() if parts}
+
+    # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
         """Whom to ask at this moment, for the frontier, and new ones behind it; each spout has at most one open ask."""
-        is_fresh = self.is_fresh(self.frontier)
-        definite = not is_fresh or any(entry.answer for entry in self._inquiries.values())
+        definite = bool(self._parts(self.frontier))
         for spout, inquiry in self._inquiries.items():
             held = inquiry.ask_again_at > now and (inquiry.backing_off or not definite)
-            if inquiry.asked or inquiry.answer or held:
+            if inquiry.asked or self._has_answered(spout) or held:
                 continue
-            self._numbers += 1
+            self._asked += 1
             inquiry.asked = Ask(
-                self._numbers,
+                self._asked,
                 self.frontier,
-                self.known.get(self.frontier - 1, {}).get(spout),
-                self.known.get(self.frontier, {}).get(spout),
+                self._metadata(self.frontier - 1, spout),
+                self._metadata(self.frontier, spout),
                 definite,
-                # Only what stands once it is defined, and only where nothing was before.
-                upto if is_fresh and spout in self.exact else self.frontier,
+                upto if self._may_go_ahead(spout) else self.frontier,
             )
             yield spout, inquiry.asked
 
+    def _may_go_ahead(self, spout: str) -> bool:
+        # Only what stands once it is defined, and only where nothing was before.
+        is_known = any(spout in each.parts for txid, each in self.known.items() if txid >= self.frontier)
+        return spout in self.exact and not is_known
+
+    def _has_answered(self, spout: str) -> bool:
+        part = self._parts(self.frontier).get(spout)
+        return part is not None and part.stands
+
     def next_ask_at(self) -> float | None:
         """When a spout that was not ready is due to be asked again; None if all asks are open or answered."""
-        waiting = [entry.ask_again_at for entry in self._inquiries.values() if not (entry.asked or entry.answer)]
+        inquiries = self._inquiries.items()
+        waiting = [each.ask_again_at for spout, each in inquiries if not (each.asked or self._has_answered(spout))]
         return min(waiting, default=None)
+
+    def refused_since(self, number: int) -> bool:
+        """Whether every spout, asked after ask ``number``, was not ready for the frontier, and none is being asked."""
+        return all(entry.refused > number and not self._has_answered(spout) for spout, entry in self._inquiries.items())
+
+    def ask_now(self) -> None:
+        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
+        for entry in self._inquiries.values():
+            if not entry.backing_off:
+                entry.ask_again_at = 0.0
 
     def take_defined(self, notice: Defined) -> None:
         """A spout has answered; the transaction is defined when all have."""
-        inquiry = self._inquiries[notice.spout]
-        is_stale = inquiry.is_stale
-        awaited = inquiry.asked is not None and inquiry.asked.number == notice.ask
+        inquiry, txid, spout = self._inquiries[notice.spout], notice.txid, notice.spout
+        is_awaited = inquiry.asked is not None and inquiry.asked.number == notice.ask and not inquiry.is_stale
         if not notice.more:
             self._close(inquiry, notice.ask)
-        if awaited and notice.txid == self.frontier and not is_stale:
-            inquiry.answer = notice
-            self._complete()
-        else:
-            self._keep_ahead(notice)
+        parts = self.known.setdefault(txid, Definition()).parts
+        before = parts.get(spout)
+        is_answer = is_awaited and txid == self.frontier
+        if is_answer or before is None:  # where nobody waits for it, the spout has used input up for it all the same
+            parts[spout] = SpoutPart(
+                metadata=notice.metadata,
+                bytes=notice.bytes,
+                moves=None if before and before.was_attempted else notice.moved,
+                stands=is_answer or spout in self.exact,
+                fingerprint=before.fingerprint if before else None,
+            )
+        self._complete()
+        self._check(txid)
 
     def _complete(self) -> None:
-        answers = self._answers()
-        while len(answers) == len(self.spouts):
-            self._defined[self.frontier] = answers
-            self.known[self.frontier] = {spout: answer.metadata for spout, answer in answers.items()}
+        while self.frontier in self.known and self.known[self.frontier].stands_for(self.spouts):
+            self.known[self.frontier].stage = Stage.DEFINED
             self._turn_to(self.frontier + 1)
-            answers = self._answers()
-
-    def _answers(self) -> dict[str, Defined]:
-        return {spout: entry.answer for spout, entry in self._inquiries.items() if entry.answer}
-
-    def _keep_ahead(self, answer: Defined) -> None:
-        # The spout has used input up for it, so it is never forgotten, although it isn't asked for now.
-        self.known.setdefault(answer.txid, {}).setdefault(answer.spout, answer.metadata)
-        if answer.spout in self.exact and answer.txid > self.moved_upto:
-            self._ahead.setdefault(answer.txid, {})[answer.spout] = answer
 
     def take_not_ready(self, notice: NotReady, now: float) -> None:
         """A spout has nothing yet; it is asked again a little later."""
@@ -180,6 +200,27 @@ class Definitions:
             inquiry.ask_again_at = retry_at
             inquiry.backing_off = True
 
+    def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
+        if inquiry.asked is None or inquiry.asked.number != number:
+            return False
+        inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
+        return True
+
+    def _turn_to(self, txid: int) -> None:
+        self.frontier = txid
+        for entry in self._inquiries.values():
+            # An ask that is still open keeps its number, so that its answer is recognised when it comes.
+            entry.refused, entry.wait, entry.ask_again_at, entry.backing_off = 0, POLL_MIN, 0.0, False
+
+    def _metadata(self, txid: int, spout: str) -> Json:
+        part = self._parts(txid).get(spout)
+        return part.metadata if part else None
+
+    def _parts(self, txid: int) -> Mapping[str, SpoutPart]:
+        return self.known[txid].parts if txid in self.known else {}
+
+    # --- attempts -----------------------------------------------------------------------------------------------------
+
     def startable(self, now: float, held_until: Callable[[int], float], *, one_new: bool) -> Iterator[int]:
         """The transactions that may be admitted now, in order: as many new ones as fit into one write, at least one.
 
@@ -189,11 +230,11 @@ class Definitions:
             one_new: at most one that is new.
         """
         admitted, size = 0, 0
-        for txid in sorted(self._defined):
+        for txid in sorted(txid for txid, each in self.known.items() if each.stage is Stage.DEFINED):
             if now < held_until(txid):
                 return
-            if txid > self.moved_upto:
-                size += sum(answer.bytes for answer in self._defined[txid].values())
+            if self.is_new(txid):
+                size += self.known[txid].bytes
                 if admitted and (one_new or size > ADMITTED_BYTES_MAX):
                     return
                 admitted += 1
@@ -201,12 +242,14 @@ class Definitions:
 
     def admit(self, txid: int) -> None:
         """An attempt of ``txid`` starts with its definition; the next attempt must be asked for again."""
-        self.moved_upto = max(self.moved_upto, txid)
-        for spout, answer in self._defined.pop(txid).items():
-            # In a replay cursors have moved before, but for those of a spout that is new since.
-            if txid > self._moved[spout]:
-                self._moved[spout] = txid
-                self._move_cursors(spout, answer.moved)
+        definition = self.known[txid]
+        assert definition.stage is Stage.DEFINED, f"an attempt of {txid} starts without a definition: {definition}"
+        definition.stage = Stage.ATTEMPTED
+        for spout, part in definition.parts.items():
+            if part.moves is not None:  # in a replay they have moved before, but for those of a spout that is new since
+                self._move_cursors(spout, part.moves)
+                part.moves = None
+        self._check(txid)
 
     def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
         """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.
@@ -215,69 +258,68 @@ class Definitions:
             SpoutError: the rows are others than before, and the spout has promised the same.
         """
         txid, spout = notice.attempt.txid, notice.spout
+        part = self.known[txid].parts[spout]
         if isinstance(notice, ExtentsLearned):
-            self.known[txid][spout] = notice.metadata
-            self._learned.setdefault(txid, {})[spout] = notice
+            part.metadata, part.learned = notice.metadata, notice.moved
         elif spout in self.exact:
-            seen = self.fingerprints.setdefault(txid, {})
-            _check_same(topology, notice, seen.get(spout, notice.fingerprint))
-            seen[spout] = notice.fingerprint
-
-    def close_before(self, txid: int) -> None:
-        """The transactions below ``txid`` are committed: what their emission moved has moved for good."""
-        for closed in sorted(learned for learned in self._learned if learned < txid):
-            for spout, notice in self._learned.pop(closed).items():
-                self._move_cursors(spout, notice.moved)
+            _check_same(topology, notice, part.fingerprint or notice.fingerprint)
+            part.fingerprint = notice.fingerprint
+        self._check(txid)
 
     def go_back(self, txid: int) -> None:
         """``txid`` and every later one must be defined again, with what is known about them.
 
         What an exact spout defined for a transaction that was never attempted stands as it is.
         """
-        later = [answers for known, answers in self._defined.items() if known >= txid]
-        for answers in [*later, self._answers()]:
-            for answer in answers.values():
-                self._keep_ahead(answer)
-        self._defined = {known: answers for known, answers in self._defined.items() if known < txid}
-        self._learned = {known: notices for known, notices in self._learned.items() if known < txid}
+        for known, definition in self.known.items():
+            if known >= txid:
+                definition.reopen(self.exact)
         for spout, entry in self._inquiries.items():
             entry.is_stale = entry.asked is not None and spout not in self.exact
         self._turn_to(min(txid, self.frontier))
         self._complete()
+        self._check_all()
+
+    def close_before(self, txid: int) -> None:
+        """The transactions below ``txid`` are committed: what their emission moved has moved for good."""
+        for closed in sorted(known for known in self.known if known < txid):
+            definition = self.known[closed]
+            assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"
+            for spout, part in definition.parts.items():
+                self._move_cursors(spout, part.learned)
+                part.learned = {}
+            definition.stage = Stage.CLOSED
+            self._check(closed)
 
     def forget_before(self, txid: int) -> None:
         """Drop what is known about transactions below ``txid``."""
         for known in [known for known in self.known if known < txid]:
             del self.known[known]
-            self.fingerprints.pop(known, None)
-
-    def refused_since(self, number: int) -> bool:
-        """Whether every spout, asked after ask ``number``, was not ready for the frontier, and none is being asked."""
-        return all(entry.refused > number and not entry.answer for entry in self._inquiries.values())
-
-    def ask_now(self) -> None:
-        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
-        for entry in self._inquiries.values():
-            if not entry.backing_off:
-                entry.ask_again_at = 0.0
 
     def _move_cursors(self, spout: str, moved: Mapping[str, Json]) -> None:
         if moved:
             self.cursors[spout] = self.cursors.get(spout, Cursors()).updated(moved)
 
-    def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
-        if inquiry.asked is None or inquiry.asked.number != number:
-            return False
-        inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
-        return True
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
-    def _turn_to(self, txid: int) -> None:
-        self.frontier = txid
-        ahead = self._ahead.pop(txid, {})
-        for spout, entry in self._inquiries.items():
-            # An ask that is still open keeps its number, so that its answer is recognised when it comes.
-            entry.answer, entry.refused, entry.wait = ahead.get(spout), 0, POLL_MIN
-            entry.ask_again_at, entry.backing_off = 0.0, False
+    def _check_all(self) -> None:
+        for txid in self.known:
+            self._check(txid)
+
+    def _check(self, txid: int) -> None:
+        """Assert what holds for ``txid`` between any two transitions."""
+        definition, before = self.known[txid], self.known.get(txid - 1)
+        definition.check(self.spouts, self.exact)
+        assert (definition.stage is Stage.OPEN) == (txid >= self.frontier), f"{txid} at {self.frontier}: {definition}"
+        if before is not None:
+            assert before.stage >= definition.stage, f"{txid} is ahead of the one before it: {before}, {definition}"
+            is_next = before.stage is Stage.CLOSED or not before.is_new or definition.is_new
+            assert is_next, f"{txid} was attempted, and the one before it never: {before}, {definition}"
+
+
+def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, is_closed: bool) -> Definition:
+    parts = {spout: SpoutPart(metadata=each, fingerprint=seen.get(spout)) for spout, each in metadata.items()}
+    return Definition(parts, Stage.CLOSED if is_closed else Stage.OPEN)
 
 
 def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> None:

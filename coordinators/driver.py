@@ -169,7 +169,7 @@ class CoordinatorDriver:
         moments = [now + self.idle_turn, self.phases.next_rotation_at]
         if not self.machine.paused:
             first_idle = self.machine.current_txid + len(self.machine.active)
-            if first_idle in self.machine.window and first_idle in self.definitions.defined:
+            if first_idle in self.machine.window and self.definitions.is_defined(first_idle):
                 moments.append(self._held_until(first_idle))
             ask_at = self.definitions.next_ask_at()
             if ask_at is not None and self._may_define(self.definitions.frontier):
@@ -222,7 +222,7 @@ class CoordinatorDriver:
     def _admit(self, attempt: TransactionAttempt, now: float) -> None:
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self.streams.holds_rows()
         self.times.fix(attempt.txid, now, self._wall, is_held=is_held)
-        if attempt.txid > self.definitions.moved_upto:
+        if self.definitions.is_new(attempt.txid):
             self._next_batch_at = now + self.batch_interval
         self.definitions.admit(attempt.txid)
 
@@ -240,7 +240,7 @@ class CoordinatorDriver:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
                 txid = attempt.txid
-                self.streams.emit_batch(attempt, self.definitions.known[txid], self.times.known[txid], edges)
+                self.streams.emit_batch(attempt, self.definitions.metadata(txid), self.times.known[txid], edges)
             case EmitSuccess(attempt):
                 self.failures.forget(attempt.txid)
                 self.streams.emit_success(attempt)
@@ -310,8 +310,8 @@ class CoordinatorDriver:
 
     def _held_until(self, txid: int) -> float:
         """The moment before which ``txid`` is neither asked for nor emitted; the interval holds new batches only."""
-        is_new = txid > self.definitions.moved_upto
-        return max(self.failures.held_until(txid), self._next_batch_at if is_new else 0.0)
+        next_batch_at = self._next_batch_at if self.definitions.is_new(txid) else 0.0
+        return max(self.failures.held_until(txid), next_batch_at)
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
@@ -328,11 +328,11 @@ class CoordinatorDriver:
             seq=self.record.seq + 1,
             current_txid=current,
             attempt_ids={**attempts, **live},
-            metadata=self.definitions.admitted,
+            metadata=self.definitions.stored_metadata,
             committing=tuple(self._pin(attempt) for attempt in committing),
             cursors=dict(self.definitions.cursors),
             success_upto=self._success_upto,
-            fingerprints={txid: dict(seen) for txid, seen in self.definitions.fingerprints.items() if txid >= current},
+            fingerprints=self.definitions.stored_fingerprints,
             failures=self.failures.durable(current),
             times=self.times.from_txid(current - 1),
         )
@@ -341,8 +341,7 @@ class CoordinatorDriver:
 
     def _pin(self, attempt: TransactionAttempt) -> CommitPin:
         earlier = next((pin for pin in self.record.committing if pin.attempt == attempt), None)
-        definition = self.definitions.known.get(attempt.txid, {})
-        return earlier or CommitPin(attempt, content_hash(canonical_json(dict(definition))))
+        return earlier or CommitPin(attempt, content_hash(canonical_json(self.definitions.metadata(attempt.txid))))
 
     def _delivered(self, txid: int) -> None:
         self._owed.pop(txid, None)

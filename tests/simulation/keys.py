@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import asdict
 
+from coordinators.definition import SpoutPart
 from coordinators.failures import Failures
 from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
 from coordinators.spout_coordinator import Ask
@@ -89,7 +90,7 @@ def _driver(world: World, process: Process) -> Any:
         return None
     head = world.server.nodes.get(f"{BASE}/record")
     behind = head.version - store._stored.version if head and store._stored else None
-    machine, asked = driver.machine, driver.definitions._numbers
+    machine, asked = driver.machine, driver.definitions.asked
     return (
         store.epoch,
         behind,
@@ -122,27 +123,26 @@ def _failures(failures: Failures) -> Any:
 
 
 def _definitions(definitions: Any) -> Any:
-    asked = definitions._numbers
+    asked = definitions.asked
     return (
         definitions.frontier,
-        definitions.moved_upto,
-        str(sorted(definitions.known.items())),
-        str([(txid, sorted(map(str, notices.values()))) for txid, notices in definitions._learned.items()]),
-        str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._defined.items()]),
-        str([(txid, sorted(_notice(d, asked) for d in book.values())) for txid, book in definitions._ahead.items()]),
         str(
             [
-                (
-                    i.asked and _ask(i.asked, asked),
-                    i.answer and _notice(i.answer, asked),
-                    i.refused and i.refused - asked,
-                    i.backing_off,
-                    i.is_stale,
-                )
+                (txid, each.stage, [(spout, _part(part)) for spout, part in sorted(each.parts.items())])
+                for txid, each in sorted(definitions.known.items())
+            ]
+        ),
+        str(
+            [
+                (i.asked and _ask(i.asked, asked), i.refused and i.refused - asked, i.backing_off, i.is_stale)
                 for i in definitions._inquiries.values()
             ]
         ),
     )
+
+
+def _part(part: SpoutPart) -> Any:
+    return part.metadata, part.stands, part.was_attempted, part.learned
 
 
 def _ask(ask: Ask, asked: int) -> str:
@@ -189,7 +189,7 @@ def _event(world: World, event: Event) -> str:
     asked = 0
     if event.process is not None:
         driver = world.processes[event.process].driver
-        asked = driver.definitions._numbers if driver else 0
+        asked = driver.definitions.asked if driver else 0
     shown = "" if event.kind == "turn" else [_argument(argument, asked) for argument in event.arguments]
     return f"{event.kind} {event.process} {shown} {event.lane}"
 

@@ -157,9 +157,10 @@ class ForgettingExtents(Definitions):
     __slots__ = ()
 
     def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
-        before = dict(self.known[notice.attempt.txid])
+        part = self.known[notice.attempt.txid].parts[notice.spout]
+        before = part.metadata
         super().take_emission(topology, notice)
-        self.known[notice.attempt.txid] = before
+        part.metadata = before
 
 
 class LeavingCursors(Definitions):
@@ -168,7 +169,10 @@ class LeavingCursors(Definitions):
     __slots__ = ()
 
     def close_before(self, txid: int) -> None:
-        self._learned.clear()
+        for definition in self.known.values():
+            for part in definition.parts.values():
+                part.learned = {}
+        super().close_before(txid)
 
 
 class CountingAhead(CoordinatorDriver):
