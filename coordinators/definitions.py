@@ -117,27 +117,39 @@ class Definitions:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
-        """Whom to ask at this moment, for the frontier, and new ones behind it; each spout has at most one open ask."""
+        """Whom to ask at this moment, for the frontier and those behind it; each spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
         for spout, inquiry in self._inquiries.items():
             held = inquiry.ask_again_at > now and (inquiry.backing_off or not definite)
             if inquiry.asked or self._has_answered(spout) or held:
                 continue
-            self._asked += 1
-            inquiry.asked = Ask(
-                self._asked,
-                self.frontier,
-                self._metadata(self.frontier - 1, spout),
-                self._metadata(self.frontier, spout),
-                definite,
-                upto if self._may_go_ahead(spout) else self.frontier,
-            )
+            # Ahead goes only what stands once it is defined.
+            inquiry.asked = self._ask(spout, upto if spout in self.exact else self.frontier, definite=definite)
             yield spout, inquiry.asked
 
-    def _may_go_ahead(self, spout: str) -> bool:
-        # Only what stands once it is defined, and only where nothing was before.
-        is_known = any(spout in each.parts for txid, each in self.known.items() if txid >= self.frontier)
-        return spout in self.exact and not is_known
+    def _ask(self, spout: str, upto: int, *, definite: bool) -> Ask:
+        self._asked += 1
+        before = self._parts(self.frontier - 1).get(spout)
+        said = list(self._to_repeat(spout, upto))
+        behind = self.frontier + max(1, len(said))
+        goes_on = not any(spout in each.parts for txid, each in self.known.items() if txid >= behind)
+        return Ask(
+            self._asked,
+            self.frontier,
+            before.metadata if before else None,
+            said[0] if said else None,
+            definite,
+            upto if goes_on else behind - 1,
+            tuple(said[1:]),
+        )
+
+    def _to_repeat(self, spout: str, upto: int) -> Iterator[Json]:
+        """What ``spout`` has said of the frontier and those right behind it, and has to say again."""
+        for txid in range(self.frontier, upto + 1):
+            part = self._parts(txid).get(spout)
+            if part is None or part.stands:
+                return
+            yield part.metadata
 
     def _has_answered(self, spout: str) -> bool:
         part = self._parts(self.frontier).get(spout)
@@ -211,10 +223,6 @@ class Definitions:
         for entry in self._inquiries.values():
             # An ask that is still open keeps its number, so that its answer is recognised when it comes.
             entry.refused, entry.wait, entry.ask_again_at, entry.backing_off = 0, POLL_MIN, 0.0, False
-
-    def _metadata(self, txid: int, spout: str) -> Json:
-        part = self._parts(txid).get(spout)
-        return part.metadata if part else None
 
     def _parts(self, txid: int) -> Mapping[str, SpoutPart]:
         return self.known[txid].parts if txid in self.known else {}

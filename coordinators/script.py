@@ -1,44 +1,34 @@
-"""Protocol traces as text: a script of steps drives the real machine, and what it emits is the trace.
+"""Protocol traces as text: a script of steps drives the real coordinator, and what it emits is the trace.
 
-The driver behind ``trident script``: the real `MasterBatchCoordinator`, the real `Acker` and the in-memory store, and
-nothing else: no threads, no clock, no spout, no sink. Every stream has one consumer, the script itself, unless it says
-that nobody listens; then the acker completes what is emitted there at once.
+Behind ``trident script`` are the real `CoordinatorDriver` and takeover on an in-memory store, and a data plane that is
+the script itself: its one spout defines what is ready, and every stream has one consumer, unless the script says that
+nobody listens; then what is emitted there is done at once. No threads, no clock, no rows.
 
 One step is its own event, what follows from it, one tick in which new batches may start, and what follows from that.
+The driver ticks in every turn; so the spout gives its definitions in one turn of each step only.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 
 from attrs import define, field, frozen
 
-from coordinators.acker import Acker, Completed, Outcome
 from coordinators.attempt import TransactionAttempt
+from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
-from coordinators.master import MasterBatchCoordinator
-from coordinators.protocol import (
-    AttemptFailed,
-    CancelAttempt,
-    Command,
-    EmitBatch,
-    EmitCommit,
-    EmitSuccess,
-    Event,
-    Paused,
-    PhaseAcked,
-    Resumed,
-    StoreRecord,
-    StreamId,
-    Ticked,
-)
+from coordinators.notices import Failed, FailureKind, Notice, PauseRequested, ResumeRequested
+from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
+from coordinators.script_plane import SPOUT, ScriptOutside, ScriptPlane
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore
+from coordinators.takeover import recover
+from coordinators.transaction_time import LeaderClock
 
-EDGE = 1
-"""One consumer a stream means one edge a ledger, and one edge needs no randomness."""
+TURN_SECS = 60.0
+"""From one turn to the next: whatever waits for its time, as a replay, has waited long enough."""
 
 
 class ScriptError(TridentError):
@@ -112,7 +102,13 @@ class Show:
 
 @frozen
 class Crash:
-    """Lose the process, keep the store. Starts nothing."""
+    """Lose the process, keep the store. Starts nothing.
+
+    Attributes:
+        after_write: lose it right after it writes to the store the next time, before anything is announced.
+    """
+
+    after_write: bool = False
 
 
 Step = Start | Next | Ack | Fail | SetReady | Pause | Resume | SetMax | SetConsumers | Show | Crash
@@ -141,7 +137,7 @@ _STEPS: dict[str, tuple[str, str, Callable[..., Step]]] = {
         lambda stream, word: SetConsumers(StreamId[stream.upper()], word == "on"),
     ),
     "show": ("show", r"", Show),
-    "crash": ("crash", r"", Crash),
+    "crash": ("crash [after write]", r"(after write)?", lambda words: Crash(after_write=words is not None)),
 }
 
 
@@ -169,67 +165,48 @@ def parse(text: str) -> list[Step]:
 # --- the driver -------------------------------------------------------------------------------------------------------
 
 
-def _stored(store: InMemoryRecordStore) -> CoordinatorRecord:
-    return store.read() or CoordinatorRecord(epoch=store.epoch)
+class _Lost(Exception):
+    """The process ends here."""
+
+
+@define
+class _Store(InMemoryRecordStore):
+    """Ends the process after a write, where the script says so."""
+
+    crashes: bool = False
+
+    def write(self, record: CoordinatorRecord) -> None:
+        super().write(record)
+        if self.crashes:
+            raise _Lost
 
 
 @define
 class _Process:
-    """What a crash loses: the machine, its ledgers, and the events that wait."""
+    """What a crash loses: one leadership."""
 
-    store: InMemoryRecordStore
-    machine: MasterBatchCoordinator
-    seq: int
-    acker: Acker = field(factory=Acker)
-    events: deque[Event] = field(factory=deque)
+    store: _Store
+    plane: ScriptPlane
+    driver: CoordinatorDriver
 
     @classmethod
-    def on(cls, store: InMemoryRecordStore, max_spout_pending: int) -> _Process:
-        """A machine that goes on from what is stored."""
-        record = _stored(store)
-        machine = MasterBatchCoordinator(
-            max_spout_pending=max_spout_pending,
-            current_txid=record.current_txid,
-            attempt_ids=dict(record.attempt_ids),
+    def start(cls, coordination: InMemoryCoordination, outside: ScriptOutside, now: float) -> _Process:
+        """Take over, and go on from what is stored."""
+        store, plane = _Store(coordination, coordination.acquire().epoch), ScriptPlane(outside)
+        driver = CoordinatorDriver(
+            topology="script",
+            store=store,
+            record=recover(store, []),
+            streams=plane,
+            spouts=(SPOUT,),
+            exact=frozenset([SPOUT]),
+            clock=LeaderClock(0, 0.0),
+            draw_edge=lambda: 1,  # one edge a ledger needs no randomness
+            max_spout_pending=outside.max_spout_pending,
+            message_timeout=inf,
         )
-        return cls(store, machine, seq=record.seq)
-
-    def ack(self, attempt: TransactionAttempt) -> None:
-        """The script handled ``attempt`` in the phase that is pending; without one, nothing happens."""
-        for stream in (StreamId.BATCH, StreamId.COMMIT):
-            root = self._root(attempt, stream)
-            if self.acker.is_pending(root):
-                self._heard(attempt, stream, self.acker.ack(root, EDGE))
-
-    def emit(self, attempt: TransactionAttempt, stream: StreamId, *, listening: bool) -> None:
-        """Open the ledger of an emission."""
-        edges = [EDGE] if listening else []
-        self._heard(attempt, stream, self.acker.init(self._root(attempt, stream), edges))
-
-    def cancel(self, attempt: TransactionAttempt) -> None:
-        """Nobody will hear of ``attempt`` again."""
-        for stream in (StreamId.BATCH, StreamId.COMMIT):
-            self.acker.forget(self._root(attempt, stream))
-
-    def write(self, wish: StoreRecord) -> None:
-        """Make ``wish`` durable. No crash comes between a write and what it announces, so no success is ever owed."""
-        self.seq += 1
-        self.store.write(
-            CoordinatorRecord(
-                epoch=self.store.epoch,
-                seq=self.seq,
-                current_txid=wish.current_txid,
-                attempt_ids=wish.attempt_ids,
-                success_upto=wish.current_txid - 1,
-            )
-        )
-
-    def _root(self, attempt: TransactionAttempt, stream: StreamId) -> tuple[int, TransactionAttempt, StreamId]:
-        return self.store.epoch, attempt, stream
-
-    def _heard(self, attempt: TransactionAttempt, stream: StreamId, outcome: Outcome | None) -> None:
-        if isinstance(outcome, Completed):
-            self.events.append(PhaseAcked(attempt, stream))
+        driver.start(now, now)
+        return cls(store, plane, driver)
 
 
 @define
@@ -237,11 +214,9 @@ class ScriptDriver:
     """Plays steps. The settings and the store outlive a crash, as they would outside the process."""
 
     coordination: InMemoryCoordination = field(factory=InMemoryCoordination)
-    _max_spout_pending: int = 1
-    _listening: dict[StreamId, bool] = field(factory=dict, init=False)
-    _ready: bool = field(default=True, init=False)
-    _ready_of: dict[int, bool] = field(factory=dict, init=False)
+    _outside: ScriptOutside = field(factory=ScriptOutside, init=False)
     _process: _Process | None = field(default=None, init=False)
+    _now: float = field(default=0.0, init=False)
 
     def play(self, steps: Iterable[Step]) -> Iterator[str]:
         """One line for each thing that is emitted or shown, as it happens."""
@@ -250,11 +225,11 @@ class ScriptDriver:
                 case SetMax(max_spout_pending):
                     self._set_max(max_spout_pending)
                 case SetConsumers(stream, listening):
-                    self._listening[stream] = listening
+                    self._outside.listening[stream] = listening
                 case Show():
                     yield self._shown()
-                case Crash():
-                    self._process = None
+                case Crash(after_write):
+                    self._crash(after_write=after_write)
                 case _:
                     yield from self._take(step)
 
@@ -262,63 +237,65 @@ class ScriptDriver:
         self._prepare(step)
         if self._process is None:
             return
-        process = self._process
-        match step:
-            case Ack(attempt):
-                process.ack(attempt)
-            case Fail(attempt):
-                process.events.append(AttemptFailed(attempt))
-            case Pause():
-                process.events.append(Paused())
-            case Resume():
-                process.events.append(Resumed())
-        yield from self._settle(process)
-        process.events.append(Ticked(frozenset(txid for txid in process.machine.window if self._is_ready(txid))))
-        yield from self._settle(process)
+        process, plane = self._process, self._process.plane
+        try:
+            yield from self._settle(process, self._notices(plane, step))
+            yield from self._turn(process, plane.refuse())
+            yield from self._turn(process, [])  # so all is asked for that has a place now
+            yield from self._settle(process, plane.define(process.driver.machine.window))
+        except _Lost:
+            self._process = None
 
     def _prepare(self, step: Step) -> None:
         """What a step does outside the process, so also while there is none."""
         match step:
             case Start():
-                self._process = _Process.on(self.coordination.acquire(), self._max_spout_pending)
+                self._process = _Process.start(self.coordination, self._outside, self._now)
             case SetReady(None, ready):
-                self._ready = ready
-                self._ready_of.clear()
+                self._outside.ready = ready
+                self._outside.ready_of.clear()
             case SetReady(int(txid), ready):
-                self._ready_of[txid] = ready
+                self._outside.ready_of[txid] = ready
 
-    def _settle(self, process: _Process) -> Iterator[str]:
-        """Take events until none waits; the commands of one are carried out before the next is taken."""
-        while process.events:
-            for command in process.machine.handle(process.events.popleft()):
-                yield from self._carry_out(process, command)
+    def _notices(self, plane: ScriptPlane, step: Step) -> list[Notice]:
+        match step:
+            case Ack(attempt):
+                return plane.ack(attempt)
+            case Fail(attempt):
+                return [Failed(attempt, TridentError("the script says so"), FailureKind.INTERRUPTED)]
+            case Pause():
+                return [PauseRequested()]
+            case Resume():
+                return [ResumeRequested()]
+        return []
 
-    def _carry_out(self, process: _Process, command: Command) -> Iterator[str]:
-        match command:
-            case StoreRecord():
-                process.write(command)
-            case CancelAttempt(attempt):
-                process.cancel(attempt)
-            case EmitBatch(attempt):
-                yield f"BATCH {attempt}"
-                process.emit(attempt, StreamId.BATCH, listening=self._listening.get(StreamId.BATCH, True))
-            case EmitCommit(attempt):
-                yield f"COMMIT {attempt}"
-                process.emit(attempt, StreamId.COMMIT, listening=self._listening.get(StreamId.COMMIT, True))
-            case EmitSuccess(attempt):
-                yield f"SUCCESS {attempt}"
+    def _settle(self, process: _Process, notices: list[Notice]) -> Iterator[str]:
+        """Turns until nothing follows any more."""
+        yield from self._turn(process, notices)
+        while process.plane.inbox or process.driver.next_turn_at(self._now) <= self._now:
+            yield from self._turn(process, [])
+
+    def _turn(self, process: _Process, notices: list[Notice]) -> Iterator[str]:
+        self._now += TURN_SECS
+        process.driver.turn([*process.plane.taken(), *notices], self._now, self._now)
+        said, process.plane.said = process.plane.said, []
+        yield from said
+
+    def _crash(self, *, after_write: bool) -> None:
+        if not after_write:
+            self._process = None
+        elif self._process is not None:
+            self._process.store.crashes = True
 
     def _set_max(self, max_spout_pending: int) -> None:
-        self._max_spout_pending = max_spout_pending
+        self._outside.max_spout_pending = max_spout_pending
         if self._process is not None:
-            self._process.machine.max_spout_pending = max_spout_pending
-
-    def _is_ready(self, txid: int) -> bool:
-        return self._ready_of.get(txid, self._ready)
+            self._process.driver.machine.max_spout_pending = max_spout_pending
 
     def _shown(self) -> str:
-        record = _stored(InMemoryRecordStore(self.coordination, self.coordination.epoch))
-        window = range(record.current_txid, record.current_txid + self._max_spout_pending)
+        stored = InMemoryRecordStore(self.coordination, self.coordination.epoch).read()
+        record = stored or CoordinatorRecord(epoch=self.coordination.epoch)
+        window = range(record.current_txid, record.current_txid + self._outside.max_spout_pending)
         attempts = ",".join(f"{txid}:{last}" for txid, last in sorted(record.attempt_ids.items()) if txid in window)
         return f"currtx={record.current_txid} attempts={{{attempts}}}"
 

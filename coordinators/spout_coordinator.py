@@ -23,6 +23,7 @@ class Ask:
         definite: define it whatever ``is_ready`` says: it has been defined before, or another spout has something.
         upto: the last of the transactions to define with it, one by one, as long as there is something: so that small
             ones don't wait for a turn each.
+        then: ``curr_metadata`` of the transactions right behind it that have been defined before, too.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Ask:
     curr_metadata: Json
     definite: bool
     upto: int
+    then: tuple[Json, ...] = ()
 
 
 @define
@@ -61,7 +63,14 @@ class TridentSpoutCoordinator:
             yield notice
             if not (isinstance(notice, Defined) and notice.more):
                 return
-            ask = evolve(ask, txid=ask.txid + 1, prev_metadata=notice.metadata, curr_metadata=None, definite=False)
+            ask = evolve(
+                ask,
+                txid=ask.txid + 1,
+                prev_metadata=notice.metadata,
+                curr_metadata=ask.then[0] if ask.then else None,
+                definite=bool(ask.then),
+                then=ask.then[1:],
+            )
 
     def _answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
         try:

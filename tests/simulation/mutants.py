@@ -148,7 +148,7 @@ class DefiningAnew(Definitions):
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
         for spout, ask in super().asks(now, upto):
-            yield spout, evolve(ask, curr_metadata=None)
+            yield spout, evolve(ask, curr_metadata=None, then=(None,) * len(ask.then))
 
 
 class ForgettingExtents(Definitions):

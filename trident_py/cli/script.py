@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -16,8 +17,14 @@ def run(arguments: Namespace) -> int:
         lines = run_script(_read(arguments.file))
     except ScriptError as error:
         raise UsageError(str(error), stands_alone=True) from error
-    for line in lines:
-        print(line)
+    log = logging.getLogger("coordinators")
+    level = log.level
+    log.setLevel(logging.ERROR)  # a failure is a step here
+    try:
+        for line in lines:
+            print(line)
+    finally:
+        log.setLevel(level)
     return 0
 
 

@@ -22,7 +22,7 @@ def empty(exact: Collection[str] = SPOUTS) -> Definitions:
 
 
 def asked(definitions: Definitions, upto: int = 0) -> dict[str, Ask]:
-    return dict(definitions.asks(0.0, upto))
+    return dict(definitions.asks(0.0, upto or definitions.frontier))
 
 
 def answer(definitions: Definitions, spout: str, ask: Ask, *, txid: int = 0, more: bool = False) -> None:
@@ -81,12 +81,11 @@ def test_a_failure_has_all_attempted_ones_asked_for_again_and_the_others_only_of
 
 def test_a_restart_asks_for_all_and_tells_what_it_was_and_what_came_before() -> None:
     definitions = Definitions.restored(RECORD, SPOUTS, frozenset(SPOUTS))
-    asks = asked(definitions, upto=6)
+    asks = asked(definitions)
     assert {spout: (ask.txid, ask.prev_metadata, ask.curr_metadata) for spout, ask in asks.items()} == {
         "a": (4, "a3", "a4"),
         "b": (4, None, None),
     }
-    assert {spout: ask.upto for spout, ask in asks.items()} == {"a": 4, "b": 6}
 
 
 def test_what_a_new_exact_spout_defines_for_several_under_way_stands() -> None:
@@ -133,3 +132,9 @@ def test_an_attempt_before_an_earlier_one_is_a_defect_of_ours() -> None:
     with pytest.raises(AssertionError, match="2 is ahead of the one before it"):
         definitions.admit(2)
     assert not issubclass(AssertionError, TridentError)  # so nothing takes it for a failure of the topology
+
+
+def test_what_was_under_way_is_asked_for_again_with_one_question() -> None:
+    definitions = Definitions.restored(RECORD, ("a",), frozenset("a"))
+    ask = asked(definitions, upto=8)["a"]
+    assert (ask.txid, ask.curr_metadata, ask.then, ask.upto) == (4, "a4", ("a5",), 8)
