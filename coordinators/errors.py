@@ -55,3 +55,8 @@ class PoisonBatchError(TridentError):
 
 class StateError(TridentError):
     """A state is gone, damaged, read-only, behind or somebody else's."""
+
+
+def our_bug(what: str) -> str:
+    """The message of an assertion: what is broken, and whose turn it is."""
+    return f"a defect of trident_py, please report it: {what}"

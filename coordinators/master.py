@@ -19,17 +19,21 @@ Where it leaves Storm's ``MasterBatchCoordinator`` on purpose: what is durable i
 announces success first); emission stops at the first txid that is not ready (Storm goes on past it, and hands out the
 same input twice); a failure of an attempt that is no longer the live one changes nothing (Storm drops the live one);
 no attempt id is forgotten at a restart (Storm's window is off by one).
+
+What must hold after every event is asserted before a command leaves the machine (`_check`): should it ever have a
+defect, the leadership ends there, and nothing wrong is stored or announced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice, takewhile
 
 from attrs import define, field
 
 from coordinators.attempt import FIRST_ATTEMPT_ID, INITIAL_TXID, TransactionAttempt
+from coordinators.errors import our_bug
 from coordinators.protocol import (
     AttemptFailed,
     CancelAttempt,
@@ -88,6 +92,13 @@ class MasterBatchCoordinator:
     committing: tuple[TransactionAttempt, ...] = ()
     paused: bool = False
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
+    # What the next step is checked against: the record as it was stored last, and the last txid that began to commit.
+    _stored: StoreRecord = field(init=False, eq=False, repr=False)
+    _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """What it begins with is what is stored."""
+        self._stored = self._store()
 
     @property
     def active(self) -> Mapping[int, ActiveTransaction]:
@@ -103,7 +114,16 @@ class MasterBatchCoordinator:
         """Take one event and answer with the commands that follow from it, to be carried out in this order.
 
         Late and stale events change nothing. Anything that is not an `Event` is our bug and raises TypeError.
+
+        Raises:
+            AssertionError: the machine has a defect, which is named.
         """
+        is_due, active = self._is_due(event), len(self._active)
+        commands = self._answer(event)
+        self._check(event, commands, is_due=is_due, active=active)
+        return commands
+
+    def _answer(self, event: Event) -> list[Command]:
         match event:
             case Ticked(ready):
                 return list(self._admit(ready))
@@ -190,3 +210,100 @@ class MasterBatchCoordinator:
 
     def _store(self) -> StoreRecord:
         return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing)
+
+    # --- what must hold after every event -----------------------------------------------------------------------------
+
+    def _is_due(self, event: Event) -> bool:
+        """Whether anything has to follow from ``event``; never, once it is taken."""
+        match event:
+            case Ticked(ready):
+                idle = self.current_txid + len(self._active)
+                return not self.paused and idle in ready and idle in self.window
+            case PhaseAcked(attempt, StreamId.BATCH):
+                return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
+            case PhaseAcked(attempt, _):
+                return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.COMMITTING
+            case AttemptFailed(attempt):
+                return self.is_live(attempt)
+        return False
+
+    def _check(self, event: Event, commands: list[Command], *, is_due: bool, active: int) -> None:
+        """Assert it, by what has changed.
+
+        Args:
+            event: what was taken.
+            commands: the answer.
+            is_due: whether anything had to follow.
+            active: how many transactions were active before.
+        """
+        assert is_due or not commands, self._bug(event, "something follows from what changes nothing")
+        tried = self._stored.attempt_ids
+        for command in commands:
+            match command:
+                case StoreRecord():
+                    self._check_record(event, command)
+                case EmitBatch(attempt):
+                    self._check_batch(event, attempt, tried)
+                    active += 1
+                case EmitCommit(attempt):
+                    pinned = not self.pin_commits or attempt in self._stored.committing
+                    assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
+                case EmitSuccess(attempt):
+                    closed = isinstance(event, PhaseAcked) and self._stored.current_txid == attempt.txid + 1
+                    assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
+                    active -= 1
+                case CancelAttempt(attempt):
+                    assert isinstance(event, AttemptFailed), self._bug(event, f"{attempt} is cancelled, none failed")
+                    active -= 1
+        self._check_commits(event, [command.attempt for command in commands if isinstance(command, EmitCommit)])
+        if commands and isinstance(event, AttemptFailed):
+            self._check_cancelled(event)
+        self._check_state(event, active)
+
+    def _check_record(self, event: Event, record: StoreRecord) -> None:
+        pins = {pin.txid for pin in self._stored.committing if pin.txid >= record.current_txid}
+        assert record.current_txid >= self._stored.current_txid, self._bug(event, "the position goes back")
+        assert pins <= {pin.txid for pin in record.committing}, self._bug(event, "a pin goes before its commit closes")
+        self._stored = record
+
+    def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
+        may = isinstance(event, Ticked) and attempt.txid in event.ready and not self.paused
+        last = tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
+        stored = self._stored.attempt_ids.get(attempt.txid)
+        assert may, self._bug(event, f"{attempt} starts and may not")
+        assert len(self._active) <= self.max_spout_pending, self._bug(event, f"{attempt} starts beyond the window")
+        assert attempt.attempt_id > last, self._bug(event, f"{attempt} starts after attempt {last}")
+        assert attempt.attempt_id == stored, self._bug(event, f"{attempt} starts before it is stored")
+
+    def _check_commits(self, event: Event, group: Sequence[TransactionAttempt]) -> None:
+        if not group:
+            return
+        due = range(self.current_txid, self.current_txid + len(group))
+        in_turn = isinstance(event, PhaseAcked) and self._begun_upto < due.start and all(map(self.is_live, group))
+        behind = self._active.get(due.stop)
+        is_full = len(group) == self.run_max or behind is None or behind.status is AttemptStatus.PROCESSING
+        assert [attempt.txid for attempt in group] == [*due], self._bug(event, "commits are out of order")
+        assert in_turn, self._bug(event, "a commit begins while another is open")
+        assert len(group) <= self.run_max, self._bug(event, "too many commit together")
+        assert is_full, self._bug(event, f"{due.stop} is processed, and doesn't commit with those before it")
+        self._begun_upto = due[-1]
+
+    def _check_cancelled(self, event: AttemptFailed) -> None:
+        failed, current = event.attempt.txid, self.current_txid
+        first = current if failed <= self._begun_upto else failed  # a group fails as one
+        assert len(self._active) == first - current, self._bug(event, f"what is cancelled does not begin at {first}")
+        self._begun_upto = min(self._begun_upto, first - 1)
+
+    def _check_state(self, event: Event, active: int) -> None:
+        current, txids = self.current_txid, self._active
+        ends = next(iter(txids), current), next(reversed(txids), current - 1)
+        lowest = self._active[current].status if current in txids else AttemptStatus.PROCESSING
+        position = StoreRecord(current, self.attempt_ids, self.committing)
+        assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
+        assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
+        assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")
+        assert position == self._stored, self._bug(event, "what is durable has changed, and is not stored")
+        assert not self._is_due(event), self._bug(event, "not all was done that follows")
+
+    def _bug(self, event: Event, what: str) -> str:
+        return our_bug(f"{what}, after {event} with {self}")

@@ -17,7 +17,7 @@ from attrs import define, field
 from tests.simulation.copies import restored, snapshot
 from tests.simulation.keys import key_of
 from tests.simulation.process import Process
-from tests.simulation.rules import Rules, Violation
+from tests.simulation.rules import Rules
 from tests.simulation.schedule import enabled, finish, take
 from tests.simulation.scope import Choices, Scope, choices_of
 from tests.simulation.sources import Source
@@ -42,7 +42,7 @@ class Explorer:
     steps: int = 0
     is_complete: bool = False
 
-    def run(self) -> Violation | None:
+    def run(self) -> AssertionError | None:
         """The first violation that is found, with the shortest history."""
         queue = deque([self._start()])
         while queue:
@@ -59,7 +59,7 @@ class Explorer:
                     queue.append((copy, (what, story)))
                     if len(self.seen) % self.finish_every == 0:
                         finish(restored(copy))
-            except Violation as violation:
+            except AssertionError as violation:
                 violation.add_note("after " + ", ".join(reversed(_unrolled(story))))
                 return violation
         self.is_complete = True
@@ -106,7 +106,7 @@ class Explorer:
                 self.steps += 1
                 try:
                     take(world, event)
-                except Violation as violation:
+                except AssertionError as violation:
                     violation.add_note(f"in {_shown(event)} {planned}")
                     raise
                 planned = _next(planned, chance.made)

@@ -308,6 +308,8 @@ class Explorer:
         )
         for txid, attempt_id, status in world.active:
             machine._active[txid] = ActiveTransaction(TransactionAttempt(txid, attempt_id), status)
+            if status in IN_COMMIT:
+                machine._begun_upto = txid
         current, attempt_ids, committing = world.stored
         return Step(
             self.scope,

@@ -1,16 +1,34 @@
-"""Every reachable state of the machine at small scope, and proof that each invariant would be seen to fail."""
+"""Every reachable state of the machine at small scope, and proof that each invariant would be seen to fail.
+
+Once by the exploration, which looks from outside; and once by the product itself, by what it asserts of each step.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import traceback
 from collections.abc import Iterator
 from itertools import islice, product
 
 import pytest
 from attrs import evolve
 
+from coordinators import master
 from coordinators.attempt import TransactionAttempt
 from coordinators.master import AttemptStatus, MasterBatchCoordinator
-from coordinators.protocol import CancelAttempt, Command, EmitCommit, EmitSuccess, Event, Paused, StoreRecord, StreamId
+from coordinators.protocol import (
+    CancelAttempt,
+    Command,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    Paused,
+    PhaseAcked,
+    StoreRecord,
+    StreamId,
+    Ticked,
+)
 from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, restore
 
 COMMITTING = AttemptStatus.COMMITTING
@@ -267,6 +285,55 @@ class ChangesWhatIsDurableInSilence(MasterBatchCoordinator):
         self.attempt_ids.update({txid: attempt_id + 1 for txid, attempt_id in self.attempt_ids.items()})
 
 
+class StoresAnEarlierPosition(MasterBatchCoordinator):
+    def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
+        for command in super()._admit(ready):
+            earlier = self.current_txid - 1
+            yield evolve(command, current_txid=earlier) if isinstance(command, StoreRecord) else command
+
+
+class UnpinsWhenItStartsABatch(MasterBatchCoordinator):
+    def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
+        for command in super()._admit(ready):
+            self.committing = ()
+            yield evolve(command, committing=()) if isinstance(command, StoreRecord) else command
+
+
+class StartsTheNextWhenItCloses(MasterBatchCoordinator):
+    """Storm's ``ack`` calls ``sync``: what is ready now was not asked."""
+
+    def _advance(self, attempt: TransactionAttempt, stream: StreamId) -> Iterator[Command]:
+        commands = list(super()._advance(attempt, stream))
+        yield from commands
+        if commands and stream is StreamId.COMMIT:
+            yield from self._admit(frozenset(self.window))
+
+
+class CancelsAtATick(MasterBatchCoordinator):
+    def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
+        commands = list(super()._admit(ready))
+        yield from commands
+        if commands:
+            yield CancelAttempt(self._active.popitem()[1].attempt)
+
+
+class AnnouncesACommitTwice(MasterBatchCoordinator):
+    def _advance(self, attempt: TransactionAttempt, stream: StreamId) -> Iterator[Command]:
+        lowest = self._active.get(self.current_txid)
+        is_batch = stream is StreamId.BATCH and self._is_due(PhaseAcked(attempt, stream))
+        if is_batch and lowest and lowest.status is COMMITTING:
+            yield EmitCommit(lowest.attempt)
+        yield from super()._advance(attempt, stream)
+
+
+class CommitsMoreThanARunMayHave(MasterBatchCoordinator):
+    def _commit_lowest(self) -> Iterator[Command]:
+        self.run_max += 1
+        commands = list(super()._commit_lowest())
+        self.run_max -= 1
+        yield from commands
+
+
 def restore_without_attempt_ids(
     machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord
 ) -> MasterBatchCoordinator:
@@ -328,11 +395,25 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     LosesTheLowestInAPause: "contiguous",
     ForgetsAnAckThatComesEarly: "as announced",
     ChangesWhatIsDurableInSilence: "durable",
+    StoresAnEarlierPosition: "durable",
+    UnpinsWhenItStartsABatch: "pinned",
+    StartsTheNextWhenItCloses: "admission",
+    CancelsAtATick: "cancelled",
+    AnnouncesACommitTwice: "commit order",
+    CommitsMoreThanARunMayHave: "full run",
     restore_without_attempt_ids: "new attempt",
     restore_storms_window: "new attempt",
     restore_without_pins: "pinned",
     restore_what_is_closed: "durable",
 }
+
+
+GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True, run_max=2)
+
+
+def unchecked(mutation: type[MasterBatchCoordinator]) -> type[MasterBatchCoordinator]:
+    """The same without the assertions of the product, which would be the first to tell."""
+    return type(mutation.__name__, (mutation,), {"_check": lambda *_, **__: None})
 
 
 @pytest.mark.parametrize(
@@ -341,10 +422,9 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 def test_a_mutation_is_caught_by_its_invariant_alone(
     mutation: type[MasterBatchCoordinator] | Restore, invariant: str
 ) -> None:
-    scope = Scope(max_spout_pending=2, txid_max=3, attempt_max=1, pin_commits=True, run_max=2)
-    explorer = Explorer(scope, watched=frozenset({invariant}))
+    explorer = Explorer(GATE, watched=frozenset({invariant}))
     if isinstance(mutation, type):
-        explorer.machine_type = mutation
+        explorer.machine_type = unchecked(mutation)
     else:
         explorer.restore = mutation
     with pytest.raises(Violation, match=f"^{invariant}: "):
@@ -353,3 +433,32 @@ def test_a_mutation_is_caught_by_its_invariant_alone(
 
 def test_each_invariant_has_been_seen_to_fail() -> None:
     assert set(MUTATIONS.values()) == set(INVARIANTS)
+
+
+# --- what the product asserts by itself -------------------------------------------------------------------------------
+
+DEFECTS = [mutation for mutation in MUTATIONS if isinstance(mutation, type)]
+
+
+def caught(machine: type[MasterBatchCoordinator]) -> AssertionError:
+    """What the machine itself says of the first wrong step, where nobody else looks."""
+    with pytest.raises(AssertionError, match=r"^a defect of trident_py, please report it: .*, after .* with ") as found:
+        Explorer(GATE, watched=frozenset(), machine_type=machine).run()
+    return found.value
+
+
+@pytest.mark.parametrize("machine", DEFECTS, ids=lambda machine: machine.__name__)
+def test_the_product_catches_each_defect_of_its_machine_by_itself(machine: type[MasterBatchCoordinator]) -> None:
+    assert not isinstance(caught(machine), Violation)
+
+
+def test_each_assertion_of_the_machine_has_been_seen_to_fail() -> None:
+    tree = ast.parse(inspect.getsource(master))
+    lines = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)}
+    assert {traceback.extract_tb(caught(machine).__traceback__)[-1].lineno for machine in DEFECTS} == lines
+
+
+def test_no_command_leaves_a_machine_that_has_a_defect() -> None:
+    machine = UsesAnAttemptIdAgain(attempt_ids={1: 0})
+    with pytest.raises(AssertionError, match=r"please report it: 1:0 starts after attempt 0, after Ticked.*Again"):
+        machine.handle(Ticked(frozenset({1})))
