@@ -26,6 +26,7 @@ ONE_DOOR = {
     "tenacity": {"coordinators.zookeeper.session"},
     "psycopg": {
         "trident_py.states.sql.postgres_client",
+        "trident_py.states.sql.postgres_leftovers",
         "trident_py.states.sql.postgres_state",
         "trident_py.states.sql.postgres_table",
     },

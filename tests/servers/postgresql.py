@@ -62,13 +62,13 @@ class PostgresServer:
     def dsn(self, dbname: str = "postgres", **more: str) -> str:
         """How to connect as the superuser, password and all."""
         parts: dict[str, str | int] = {"host": "127.0.0.1", "port": self.port, "user": "postgres"}
-        return psycopg.conninfo.make_conninfo("", **parts, dbname=dbname, password=PASSWORD, **more)
+        return psycopg.conninfo.make_conninfo("", **{**parts, "dbname": dbname, "password": PASSWORD, **more})
 
     def start(self) -> None:
         """Start it, and make its data where there are none; it answers when this returns."""
         if not (self.data / "PG_VERSION").exists():
             self._init()
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         settings = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
@@ -124,7 +124,8 @@ class PostgresServer:
         assert done.returncode == 0, said.read_text()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

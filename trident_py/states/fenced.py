@@ -131,6 +131,24 @@ class Fence:
                 f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on"
             )
 
+    def check_kept(self, known: Fence, where: str) -> None:
+        """Refuse to go on with a store that has lost what was durable in it: what its leader knows is ``known``.
+
+        Raises:
+            StateError: it has lost the last commit, or that the leader took over.
+        """
+        ours = (self.topology.uuid, self.topology.incarnation) == (known.topology.uuid, known.topology.incarnation)
+        if not ours or self.epoch > known.epoch:
+            return  # a newer leader has been here, and `decide` says so
+        has_lost = known.token is not None and (self.token is None or self.token < known.token)
+        if has_lost or self.epoch < known.epoch:
+            raise StateError(
+                f"{where} was at {known.token or 'no transaction'} and epoch {known.epoch}, and is at "
+                f"{self.token or 'no transaction'} and epoch {self.epoch}: its server has lost commits that it had "
+                f"confirmed, as in a crash without fsync or a failover to a replica that lagged, or was restored from "
+                f"the past; bring back the data that have them, or `trident reset {known.topology.name}`"
+            )
+
     def _where(self, tx: SinkTransaction, state: str) -> str:
         return f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"
 

@@ -31,8 +31,9 @@ class PostgresState(StateFactory):
     Spark's tasks copy the change of a batch into a table of the attempt, on connections of their own; the driver merges
     it in one transaction, with the commit token. So the workers have to reach the database as the driver does, and the
     role needs CREATE on the schema. The DSN travels to them: where no password may, name a ``service`` or a
-    ``passfile`` in it. Behind a pooler, use one that keeps a session on its connection. All leaders of a topology have
-    the same role: a new one ends the connections of those before it, also of one that was paused in mid-transaction.
+    ``passfile`` in it. A pooler that doesn't keep a session on one connection, as PgBouncer with
+    ``pool_mode=transaction``, is refused. All leaders of a topology have the same role: a new one ends the connections
+    of those before it, also of one that was paused in mid-transaction.
 
     Args:
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.
@@ -83,13 +84,12 @@ class PostgresState(StateFactory):
         return ReadTable(self, self.table, partial(PostgresTableReader, Target(self.dsn), self.table))
 
     def ensure_usable(self) -> None:
-        """Look whether the server answers and lets us in."""
+        """Look whether the server answers, lets us in, and leaves each session its connection."""
         from trident_py.states.sql.postgres_client import Target, starting
 
         target = Target(self.dsn)
         with starting(f"table {self.table!r} of {target.shown}", target):
-            connection, _ = target.connect()
-            connection.close()
+            target.check()
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int

@@ -57,6 +57,9 @@ _DURABLE = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
 
+_BACKEND = "SELECT pg_backend_pid()"
+_POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
+
 GONE = psycopg.errors.UndefinedTable.sqlstate or ""
 """A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
 
@@ -71,6 +74,24 @@ _WAYS_OUT = {
     "54000": "a key is too long for PostgreSQL's index, of 2700 bytes; group by something shorter, as a hash",
     "25006": "this server is read-only: name the primary, or add target_session_attrs=read-write to the DSN",
 }
+
+
+class PooledError(psycopg.NotSupportedError):
+    """A pooler between us and the server gives the transactions of one session to several of its connections."""
+
+
+@frozen
+class Session:
+    """A connection that is set up.
+
+    Attributes:
+        backend: the server's process at its other end.
+        schema: in which its tables are found first; None: there is none.
+    """
+
+    connection: Connection
+    backend: int
+    schema: str | None
 
 
 @frozen
@@ -100,20 +121,40 @@ class Target:
                 "'postgresql://user@host/dbname'"
             ) from None
 
-    def connect(self) -> tuple[Connection, str | None]:
-        """A new connection, set up, and the schema in which its tables are found first."""
-        ours = {"client_encoding": "utf8", "application_name": self.application}
-        connection = psycopg.connect(**{**_CONNECTING, **self._parts(), **ours}, autocommit=True)
+    def connect(self) -> Session:
+        """A new connection, set up."""
+        connection = self._connection()
         try:
-            schema = connection.execute("SELECT current_schema()").fetchone()
-            names = ", ".join(["set_config(%s, %s, false)"] * len(_SESSION))
-            settings = [part for setting in _SESSION.items() for part in setting]
-            connection.execute(f"SELECT {names}", settings)
-            connection.execute(_DURABLE)
+            with connection.transaction():  # so that all of it happens to one of the server's processes
+                connection.execute("RESET search_path")  # a pooler may leave us ours of an earlier session
+                ((backend, schema),) = connection.execute(f"{_BACKEND}, current_schema()").fetchall()
+                names = ", ".join(["set_config(%s, %s, false)"] * len(_SESSION))
+                settings = [part for setting in _SESSION.items() for part in setting]
+                connection.execute(f"SELECT {names}", settings)
+                connection.execute(_DURABLE)
         except BaseException:
             connection.close()
             raise
-        return connection, schema[0] if schema else None
+        return Session(connection, backend, schema)
+
+    def check(self) -> None:
+        """Look whether the server lets us in and each of our connections has a process of the server to itself.
+
+        Sets nothing: what a session sets where others get the same connection, they have as well.
+
+        Raises:
+            PooledError: it hasn't.
+            psycopg.Error: there is no connection.
+        """
+        with self._connection() as one, self._connection() as other:
+            # In this order also where a pooler goes round its connections, however many they are.
+            first, second, again, last = (each.execute(_BACKEND).fetchone() for each in (one, other, other, one))
+        if first == second or second != again or first != last:
+            raise PooledError(_POOLED)
+
+    def _connection(self) -> Connection:
+        ours = {"client_encoding": "utf8", "application_name": self.application}
+        return psycopg.connect(**{**_CONNECTING, **self._parts(), **ours}, autocommit=True)
 
     def redacted(self, text: object) -> str:
         """``text`` in one line, without the password."""
@@ -163,6 +204,11 @@ def starting(where: str, target: Target) -> Iterator[None]:
 
 
 def _way_out(error: psycopg.Error) -> str:
+    if isinstance(error, PooledError):
+        return (
+            "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
+            "(PgBouncer: pool_mode=session)"
+        )
     # A NUL is refused by psycopg itself, which gives no code.
     code = "22021" if error.sqlstate is None and isinstance(error, psycopg.DataError) else error.sqlstate
     return _WAYS_OUT.get(code or "", "nothing was committed")
@@ -179,16 +225,23 @@ def is_passing(error: psycopg.Error) -> bool:
 class Link:
     """One connection that is made when it is first needed, and again after it broke. One transaction at a time.
 
+    Each transaction makes sure that it is where the session was set up: a setting that isn't there would neither make
+    a commit durable nor end a wait.
+
     Attributes:
         target: where to; may be replaced by one with the same DSN, which needs no other connection.
-        schema: in which its tables are found first; known once it has connected.
+        session: the one that it has, if it has one.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._connection: Connection | None = None
+        self.session: Session | None = None
         self._lock = threading.RLock()
-        self.schema: str | None = None
+
+    @property
+    def schema(self) -> str | None:
+        """In which its tables are found first; known while it is connected."""
+        return self.session.schema if self.session else None
 
     @contextmanager
     def transaction(self, lock_secs: float = LOCK_SECS) -> Iterator[Connection]:
@@ -213,20 +266,26 @@ class Link:
     def _begun(self, setting: str) -> Connection:
         self.rollback()
         for last in (False, True):
-            connection = self._connected()
+            session = self._connected()
             try:
-                connection.execute(f"BEGIN; {setting}", prepare=False)
-                return connection
+                cursor = session.connection.execute(f"BEGIN; {setting}; {_BACKEND}", prepare=False)
             except psycopg.Error:
                 # It broke while nobody used it, or else so will the new one.
                 self.close()
                 if last:
                     raise
+                continue
+            while cursor.nextset():
+                pass  # the last one answers
+            if cursor.fetchone() != (session.backend,):
+                self.close()
+                raise PooledError(_POOLED)
+            return session.connection
         raise AssertionError("unreachable")
 
     def rollback(self) -> None:
         """Give up the open transaction, if there is one; the connection too, if it doesn't answer."""
-        connection = self._connection
+        connection = self.session.connection if self.session else None
         if connection is None or connection.info.transaction_status is TransactionStatus.IDLE:
             return
         try:
@@ -236,16 +295,18 @@ class Link:
 
     def close(self) -> None:
         """Close the connection; the server ends what it had begun."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        session, self.session = self.session, None
+        if session is not None:
             with suppress(psycopg.Error):
-                connection.close()
+                session.connection.close()
 
-    def _connected(self) -> Connection:
-        if self._connection is not None and self._connection.closed:
+    def _connected(self) -> Session:
+        if self.session is not None and self.session.connection.closed:
             self.close()
-        if self._connection is None:
-            self._connection, self.schema = self.target.connect()
-        elif self._connection.info.parameter_status("application_name") != self.target.application:
-            self._connection.execute("SELECT set_config('application_name', %s, false)", [self.target.application])
-        return self._connection
+        if self.session is None:
+            self.session = self.target.connect()
+            return self.session
+        connection = self.session.connection
+        if connection.info.parameter_status("application_name") != self.target.application:
+            connection.execute("SELECT set_config('application_name', %s, false)", [self.target.application])
+        return self.session

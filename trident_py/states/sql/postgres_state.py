@@ -23,14 +23,23 @@ from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
-from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Connection, Link, Target, explained, starting
+from trident_py.states.sql.postgres_client import (
+    GONE,
+    TAKEOVER_SECS,
+    Connection,
+    Link,
+    Session,
+    Target,
+    explained,
+    starting,
+)
+from trident_py.states.sql.postgres_leftovers import DROP_SECS, Leftovers
 from trident_py.states.sql.postgres_staging import StagingTask
-from trident_py.states.sql.postgres_table import Staging, Table, rows_of
+from trident_py.states.sql.postgres_table import HAS_COLUMN, HAS_TABLE, Staging, Table, rows_of
 
 log = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
-_DROP_SECS = 0.2  # a cancelled task may go on copying for a while; its table can be dropped later
 
 # A takeover keeps everybody out. A commit keeps out takeovers and other commits; what is staged meanwhile waits for
 # a takeover only.
@@ -51,7 +60,9 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._run: Sequence[SinkTransaction] = ()
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._staged: set[str] = set()
-        self._doomed: set[str] = set()
+        self._leftovers = Leftovers()
+        self._known: Fence | None = None  # as this leader last saw it
+        self._checked: Session | None = None
 
     # --- takeover -----------------------------------------------------------------------------------------------------
 
@@ -61,12 +72,13 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         where = f"topology {topology.name!r}: {self._name}"
         self._connect_as(topology, epoch)
         with starting(where, self._target):
+            self._target.check()
             self._end_older_leaders(epoch)
             self._prepare(where)
             with self._commits.transaction(TAKEOVER_SECS) as connection:
                 fence = self._take_over(connection, topology, epoch)
-            self._topology = topology.name
-            self._doomed |= self._staged_before(epoch)
+            self._topology, self._known = topology.name, fence
+            self._leftovers.add_older(self._others, self._table, epoch)
         self._clean()
         return fence.token
 
@@ -101,15 +113,9 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
             connection.execute(self._table.create_books)
-            if not self._has_runs(connection):  # asked first, since widening waits for everybody who uses the books
+            has_runs = connection.execute(HAS_COLUMN, [self._table.schema, "_trident", "run_first"]).fetchone()
+            if not has_runs:  # asked first, since widening waits for everybody who uses the books
                 connection.execute(self._table.widen_books)
-
-    def _has_runs(self, connection: Connection) -> bool:
-        query = (
-            "SELECT 1 FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = '_trident' AND column_name = 'run_first'"
-        )
-        return connection.execute(query, [self._table.schema]).fetchone() is not None
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         table = self._table
@@ -117,26 +123,14 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         row = connection.execute(table.read_book(_RAISING), [table.name]).fetchone()
         found = Book.of(row) if row else None
         claim = Book(Fence(topology, epoch), self._owner, table.columns)
-        book, step = claim.claimed(found, exists=self._exists(connection), state=self._name)
+        exists = connection.execute(HAS_TABLE, [table.schema, table.name]).fetchone() is not None
+        book, step = claim.claimed(found, exists=exists, state=self._name)
         if step is TableStep.REPLACE and found:
             connection.execute(table.set_aside(found.fence.topology.incarnation))
         if step is not TableStep.KEEP:
             connection.execute(table.create)
         connection.execute(table.write_book, [table.name, *book.row])
         return book.fence
-
-    def _exists(self, connection: Connection) -> bool:
-        query = (
-            "SELECT 1 FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
-        )
-        return connection.execute(query, [self._table.schema, self._table.name]).fetchone() is not None
-
-    def _staged_before(self, epoch: int) -> set[str]:
-        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)"
-        with self._others.transaction() as connection:
-            names = connection.execute(query, [self._table.schema, f"_{self._table.name}_"]).fetchall()
-        epochs = {name: self._table.epoch_of(name) for (name,) in names}
-        return {name for name, its in epochs.items() if its is not None and its < epoch}
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -174,9 +168,9 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         with self._explained(tx):
             self._finish(connection, tx)
             self._commit(connection, tx)
+        self._known = self._known.after(self._run) if self._known else None
         self._open = None
-        if self._doomed:
-            self._clean()
+        self._clean()
 
     def rollback(self) -> None:
         """Give up the open transaction."""
@@ -193,10 +187,10 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             self._staged.discard(staging.name)
             try:
                 with connection.transaction():  # a savepoint
-                    connection.execute(f"SET LOCAL lock_timeout = {int(_DROP_SECS * 1000)}")
+                    connection.execute(f"SET LOCAL lock_timeout = {int(DROP_SECS * 1000)}")
                     connection.execute(staging.drop)
             except psycopg.errors.LockNotAvailable:
-                self._doomed.add(staging.name)
+                self._leftovers.names.add(staging.name)
 
     def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
         try:
@@ -219,10 +213,18 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             return self._book(connection, tx, _COMMITTING).fence.token == tx.token
 
     def _book(self, connection: Connection, tx: SinkTransaction, lock: str) -> Book:
+        return self._kept_book(connection, lock, self._where(tx))
+
+    def _kept_book(self, connection: Connection, lock: str, where: str) -> Book:
+        """This state's book, with all that this leader knows to be in it."""
+        known = self._known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._table.read_book(lock), [self._table.name]).fetchone()
         if row is None:
-            raise StateError(f"{self._where(tx)} has lost its row in _trident; restore the database")
-        return Book.of(row)
+            raise StateError(f"{where} has lost its row in _trident; restore the database")
+        book = Book.of(row)
+        if known is not None:
+            book.fence.check_kept(known, where)
+        return book
 
     # --- what tasks stage ---------------------------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         """Drop the attempt's staging table; one that a cancelled task still writes to, later."""
         name = self._staging(tx).name
         self._staged.discard(name)
-        self._doomed.add(name)
+        self._leftovers.names.add(name)
         self._clean()
 
     def _verify(
@@ -289,18 +291,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         return self._table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
 
     def _clean(self) -> None:
-        """Drop what nobody needs any more; what can't be dropped now is tried again, or swept by the next leader."""
-        for name in sorted(self._doomed):
-            try:
-                with self._others.transaction(_DROP_SECS) as connection:
-                    connection.execute("SET LOCAL synchronous_commit = off")
-                    connection.execute(self._table.staged(name).drop)
-            except psycopg.Error as error:
-                log.info("%s: %s stays for now: %s", self._name, name, self._target.redacted(error))
-                if not isinstance(error, psycopg.errors.LockNotAvailable):
-                    return
-            else:
-                self._doomed.discard(name)
+        self._leftovers.drop(self._others, self._table)
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -310,17 +301,25 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         if self._open is not None and self._open[2] == threading.get_ident():
             stored = self._read(self._open[0], texts)
         else:
-            self._check_recovered()
-            with explained(self._name, self._target), self._others.transaction() as connection:
+            with self._reading() as connection:
                 stored = self._read(connection, texts)
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """The committed values: for each key its values, then the value."""
-        self._check_recovered()
-        with explained(self._name, self._target), self._others.transaction() as connection:
+        with self._reading() as connection:
             rows = connection.execute(self._table.read_all).fetchall()
         return loaded_rows((*self._table.keys, self._table.value), rows)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """What was committed; a connection that is new may lead to a server that has lost some of it."""
+        self._check_recovered()
+        with explained(self._name, self._target), self._others.transaction() as connection:
+            if self._others.session is not self._checked:
+                self._kept_book(connection, "", f"topology {self._topology!r}: {self._name}")
+                self._checked = self._others.session
+            yield connection
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""
@@ -369,7 +368,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         """Drop what is staged and close the connections."""
         self._open = None
         if self._topology:
-            self._doomed |= self._staged
+            self._leftovers.names |= self._staged
             self._staged.clear()
             self._clean()
         self._topology = ""

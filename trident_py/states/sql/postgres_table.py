@@ -35,6 +35,9 @@ _MERGES = {
     "max": "greatest(_old.{0}, excluded.{0})",
 }
 
+HAS_TABLE = "SELECT 1 FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
+HAS_COLUMN = "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s"
+
 
 def check_table(name: str) -> str:
     """``name``, if it can be a table's.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import psycopg
 import pytest
+from attrs import evolve
 
 from tests.servers.postgresql import PostgresServer
 from tests.servers.proxy import CommitProxy, commit_proxy, hang_up
@@ -289,3 +290,46 @@ def test_a_server_that_is_away_at_the_start_is_named(fresh_postgres: PostgresSer
         state.recover(TOPOLOGY, 1)
     assert "'wordcount': table 'counts' of 127.0.0.1/postgres: connection failed" in str(error.value)
     assert "see to the server, the DSN and the role" in str(error.value)
+
+
+# --- servers that lose what they confirmed ----------------------------------------------------------------------------
+
+OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+LOST = {
+    "the last commit": "UPDATE _trident SET txid = 1, epoch = 1",
+    "every commit": "UPDATE _trident SET txid = NULL, epoch = NULL, attempt_id = NULL",
+    "the takeover": "UPDATE _trident SET fence = 0",
+}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=list(LOST))
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda state: state.begin_transaction(transaction(3)),
+        lambda state: state.staging_task(transaction(3)),
+        lambda state: state.multi_get([("a",)]),
+        lambda state: state.get_tuples(),
+    ],
+    ids=["commit", "stage", "get", "read all"],
+)
+def test_a_leader_knows_what_its_server_has_lost(
+    postgres: str, state: PostgresMapState, lost: str, act: Callable[[PostgresMapState], object]
+) -> None:
+    commit(state, transaction(1), {"a": 1})
+    commit(state, transaction(2), {"a": 1})
+    assert state.multi_get([("a",)]) == [2]
+    select(postgres, lost)
+    # No server that has lost anything has kept a connection.
+    select(postgres, f"SELECT pg_terminate_backend(pid, 60000) {OTHERS}")
+    told = r"'wordcount'.* was at 2:0 of epoch 1 .*has lost commits .*bring back the data"
+    with pytest.raises(StateError, match=told):
+        act(state)
+
+
+def test_who_was_taken_over_is_told_so_and_not_that_something_is_lost(postgres: str, state: PostgresMapState) -> None:
+    commit(state, transaction(1), {"a": 1})
+    with opened(postgres) as leader:
+        leader.recover(evolve(TOPOLOGY, incarnation=TOPOLOGY.incarnation + 1), 2)
+        with pytest.raises(FencedError, match="epoch 2"):
+            state.begin_transaction(transaction(2))
