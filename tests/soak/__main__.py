@@ -1,0 +1,171 @@
+"""Runs small and large transactions for some minutes, and looks whether anything grows.
+
+    python -m tests.soak --minutes 20 [--json FILE]
+
+A few times a minute, when all input is committed, it counts Python's objects, threads, descriptors, znodes and Spark's
+blocks, and the memory of the driver and of its JVM, all garbage collected. Exit code 1 if the median of the last minute
+is above that of the second one by more than is allowed, with the table of what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+
+from attrs import asdict, frozen
+from kazoo.client import KazooClient
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from tests.servers.postgresql import NoServerError, PostgresServer
+from tests.soak.judgement import MINUTE_SECS, MINUTES_MIN, TOLD, Growth, Sample, growths
+from tests.soak.load import Load
+from tests.soak.probe import Probe
+from trident_py import PostgresState, SQLiteState, StateFactory, TridentConfig
+
+PENDING = 8
+MIB = 1 << 20
+RETAINED = "20"
+
+SPARK: dict[str, bool | float | int | str | None] = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Xms1g",  # a heap that never grows or shrinks
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # What Spark remembers of the past is bounded, but by so much that an hour would not fill it.
+    "spark.ui.retainedJobs": RETAINED,
+    "spark.ui.retainedStages": RETAINED,
+    "spark.ui.retainedTasks": RETAINED,
+    "spark.sql.ui.retainedExecutions": RETAINED,
+}
+
+
+@frozen
+class Soaked:
+    """What came of it.
+
+    Attributes:
+        samples: in order.
+        transactions: how many were committed.
+    """
+
+    samples: list[Sample]
+    transactions: int
+
+
+@contextmanager
+def words_state(directory: Path) -> Iterator[StateFactory]:
+    """A state of a PostgreSQL server where one is installed, else of SQLite."""
+    directory.chmod(0o711)  # the server's user has to get through
+    server = PostgresServer(directory / "postgres")
+    try:
+        server.start()
+    except NoServerError:
+        yield SQLiteState(directory / "words.db", table="words")
+        return
+    try:
+        yield PostgresState(server.dsn(), table="words")
+    finally:
+        server.stop("immediate")
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """A Spark session as the product makes it, but for its heap."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    spark = SparkSession.Builder().master("local[2]").appName("soak").config(map=SPARK).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")  # of the failures that are meant
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def connected(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+    """A client of a ZooKeeper, let in as the topology is."""
+    assert server.access.login is not None
+    client = KazooClient(server.hosts, auth_data=[("digest", server.access.login.reveal())])
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def soak(seconds: float) -> Soaked:
+    """Run rounds for so long, with a sample after each."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="trident-soak-")))
+        config = TridentConfig(max_spout_pending=PENDING, state_dir=directory / "state")
+        server = stack.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
+        words = stack.enter_context(words_state(directory))
+        sums, totals = (SQLiteState(directory / f"{name}.db", table=name) for name in ("sums", "totals"))
+        load = Load(directory / "input", words, sums, totals)
+        spark = stack.enter_context(session())
+        probe = Probe.of(spark, stack.enter_context(connected(server)), config.root)
+        query = stack.enter_context(load.topology().start(config, spark=spark))
+        began, samples = monotonic(), list[Sample]()
+        while monotonic() - began < seconds:
+            load.round(query)
+            samples.append(probe.sample(monotonic() - began))
+        return Soaked(samples, query.status["current_txid"] - 1)
+
+
+def table(grown: list[Growth]) -> Table:
+    """What was measured, for people."""
+    shown = Table("", "minute 2", "last minute", "growth", "")
+    for each in grown:
+        unit = MIB if each.measure.endswith("_bytes") else 1
+        what = each.measure.replace("_bytes", ", MiB").replace("_", " ")
+        numbers = (f"{number / unit:,.1f}" for number in (each.before, each.after))
+        growth = f"{100 * (each.after / each.before - 1):+.1f} %" if each.before else ""
+        shown.add_row(what, *numbers, growth, "LEAK" if each.is_leak else "told" if each.limit is TOLD else "good")
+    return shown
+
+
+def minutes(text: str) -> float:
+    """A number of minutes that can be judged."""
+    if float(text) < MINUTES_MIN:
+        raise argparse.ArgumentTypeError(f"at least {MINUTES_MIN}")
+    return float(text)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do it, and tell."""
+    parser = argparse.ArgumentParser(description="Run small and large transactions, and look whether anything grows.")
+    parser.add_argument("--minutes", type=minutes, default=20.0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where every sample goes, and what was made of them")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.ERROR)
+    soaked = soak(arguments.minutes * MINUTE_SECS)
+    grown = growths(soaked.samples, arguments.minutes)
+    if arguments.json:
+        told = {"minutes": arguments.minutes, **asdict(soaked)}
+        told["growths"] = [asdict(each) | {"is_leak": each.is_leak} for each in grown]
+        arguments.json.write_text(json.dumps(told, indent=2))
+    console = Console(width=100)
+    console.print(table(grown))
+    leaks = [each.measure for each in grown if each.is_leak]
+    console.print(
+        f"{soaked.transactions} transactions, {len(soaked.samples)} samples: {', '.join(leaks) or 'nothing'} grew"
+    )
+    return 1 if leaks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
