@@ -30,49 +30,55 @@ class OutputChanges:
         return self.findings.at
 
     def compare(self, record: CoordinatorRecord) -> CoordinatorRecord:
-        """Compare states, windows and sinks; returns ``record`` with where those begin that join now.
+        """Compare states, windows and sinks; returns ``record`` with where those begin that join, and who has gaps.
 
-        One that leaves before anything was committed to it was never there.
+        One that leaves before anything was committed to it was never there; but an attempt that died may have.
         """
         now, before = self.declarations.outputs, self.known.outputs
-        joined = {**record.states, **{name: self._joined(each, before.get(name)) for name, each in now.items()}}
+        joined = {**record.states, **{name: self._joined(each) for name, each in now.items()}}
+        gaps = dict(record.gaps)
         for name, each in before.items():
             if name not in now and each.until is None:
-                if joined.get(name, self.at) < self.at:
-                    self._stays(each)
-                else:
-                    joined.pop(name, None)
-            elif name in now and joined[name] < self.at:
-                self._changed_output(each, now[name])
-        return evolve(record, states=joined)
+                self._leaves(each, joined)
+            elif name in now:
+                if each.until is not None and each.until + 1 < self.at:
+                    gaps[name] = self._gap(each.until, now[name])
+                if joined[name] < self.at:
+                    self._changed_output(each, now[name])
+        return evolve(record, states=joined, gaps=gaps)
 
-    def _joined(self, now: Declaration, before: StoredDeclaration | None) -> int:
-        """The first transaction of an output, or the first after a gap."""
+    def _joined(self, now: Declaration) -> int:
+        """The first transaction of an output."""
         joined = self.findings.record.states.get(now.name)
-        if joined is None:
-            if self.at > 1:
-                earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
-                self.findings.lines.append(
-                    f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, what {earlier} did is not "
-                    f"in it"
-                )
-            return self.at
-        gap = before is not None and before.until is not None and self._returns(before.until, now)
-        return self.at if gap else joined
+        if joined is None and self.at > 1:
+            earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
+            self.findings.lines.append(
+                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, what {earlier} did is not in it"
+            )
+        return self.at if joined is None else joined
 
-    def _stays(self, before: StoredDeclaration) -> None:
+    def _leaves(self, before: StoredDeclaration, joined: dict[str, int]) -> None:
         self.left[before.name] = self.at - 1
+        if joined.get(before.name, self.at) == self.at:
+            joined.pop(before.name, None)
+            return
         self.findings.lines.append(
             f"{before.kind or 'state'} {before.name!r} was fed until transaction {self.at - 1} and is not declared "
             f"any more; it stays as it is"
         )
 
-    def _returns(self, until: int, now: Declaration) -> bool:
-        """Whether an output that was left out comes back with a gap that is accepted."""
-        if until >= self.at - 1:
-            return False
+    def _gap(self, until: int, now: Declaration) -> range:
+        """What an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
+        earlier = self.findings.record.gaps.get(now.name)
+        first = earlier.start if earlier and earlier.stop == until + 1 else until + 1
+        if now.name in self.findings.record.states:
+            self._returns(until, now)
+        return range(first, self.at)
+
+    def _returns(self, until: int, now: Declaration) -> None:
+        """Refuse an output that was left out and lacks something, unless a user accepts that."""
         missing = span(range(until + 1, self.at))
-        return self.findings.accepted(
+        self.findings.accepted(
             now.kind,
             now.name,
             until,

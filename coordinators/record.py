@@ -86,6 +86,7 @@ class CoordinatorRecord:
             that kept no such thing.
         accepted: the changes that a user has accepted, in the order of their use; each is used once.
         resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
+        gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
     """
 
     epoch: int
@@ -103,6 +104,7 @@ class CoordinatorRecord:
     declared: Mapping[str, Json] | None = None
     accepted: tuple[str, ...] = ()
     resting: Mapping[str, Json] = field(factory=dict)
+    gaps: Mapping[str, range] = field(factory=dict)
 
 
 @frozen
@@ -145,6 +147,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
             spout: _inline_or_blob(f"resting.{spout}", definition, 0, blobs)
             for spout, definition in record.resting.items()
         },
+        "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
     }
     body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
@@ -252,6 +255,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         declared=definition(body["declared"]) if body.get("declared") else None,
         accepted=tuple(body.get("accepted", ())),
         resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
+        gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
     )
 
 

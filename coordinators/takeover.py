@@ -15,8 +15,7 @@ record does not have as committed:
     T >= C, and A is above the last attempt of T in the record, or there is none
                          the record is from the past: stop
     E above the record's the record is from the past: stop
-    T < C - 1            the state is from the past, or was left out meanwhile: stop; but where a user has accepted
-                         that it goes on with C: what it lacks is passed over, once that is in the record
+    T < C - 1            the state is from the past, or was left out meanwhile: stop; but not in a gap, see below
     no token, and C is
     past where it joined the state is gone: stop
     no token, and the
@@ -35,6 +34,13 @@ it or rolls it back (see `trident_py.states.fenced`). For a transaction t from C
     a state that keeps no token or is left out from now on, or a spout that takes part in commits
                          nobody knows whether they have it: replayed
     ===================  ===============================================================================
+
+A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once it is in the
+record that a user accepts this, the state takes them for committed, without any change. It may have F already, by an
+attempt that died right before the state was left out, while others have another batch of F. So a gap is passed over
+from T on where T >= F, which rolls T back; what is between F and T was passed over before, or is the same batch in
+every state. The gap stays in the record, so that a crash in between does no harm: until C is committed, each takeover
+passes over it once more, which rolls back nothing but an empty transaction.
 """
 
 from __future__ import annotations
@@ -82,7 +88,7 @@ class Recoverable(Protocol):
         ...
 
     def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
-        """Take these transactions for committed, without any change; they follow the last commit."""
+        """Take these transactions for committed, without any change; what it has of the first one is rolled back."""
         ...
 
 
@@ -153,7 +159,7 @@ def _written(
     record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
     store.write(record)
     for state in states:
-        if state.name in gaps:
+        if gaps.get(state.name):
             state.pass_over(store.identity, store.epoch, gaps[state.name])
     return record
 
@@ -195,18 +201,22 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
 
 
 def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
-    """What states that come back lack, by name: where that is accepted, they join with the current transaction."""
-    found = {name: range(token.txid + 1, record.current_txid) for name, token in kept.items() if token}
-    gaps = {name: missing for name, missing in found.items() if missing}
-    for state, missing in gaps.items():
-        if record.states.get(state, 0) == record.current_txid:
+    """What each state passes over; the first of it is rolled back where the state has it."""
+    current = record.current_txid
+    gaps = {}
+    for state, token in kept.items():
+        if token is None:
             continue
-        raise StateError(
-            f"topology {topology!r}: state {state!r} ends with transaction {missing[0] - 1}, the record is at "
-            f"{record.current_txid}: transactions {missing[0]} to {missing[-1]} are missing from it, it was restored "
-            f"from the past or the topology ran without it; restore a newer copy of it, or give it another table, "
-            f"which starts empty"
-        )
+        accepted = record.gaps.get(state)
+        first = accepted.start if accepted and accepted.stop == current else current
+        if token.txid < first - 1:
+            raise StateError(
+                f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
+                f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it, it was restored from "
+                f"the past or the topology ran without it; restore a newer copy of it, or give it another table, "
+                f"which starts empty"
+            )
+        gaps[state] = range(max(first, token.txid), current)
     return gaps
 
 

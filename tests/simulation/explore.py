@@ -84,7 +84,7 @@ class Explorer:
             splits=scope.splits,
             large_rows=scope.large_rows,
             added=Source("added", True, 1) if scope.adds else None,
-            leaves=f"store{len(scope.stores) - 1}" if scope.leaves else "",
+            leaves=scope.leaves,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

@@ -58,7 +58,7 @@ def _record(record: Any) -> Any:
         record.success_upto,
         str(sorted(record.times.items())),
         tuple((t, f.count, f.spout) for t, f in sorted(record.failures.items()) if f.count or f.spout),
-        str(record.declared and (sorted(record.states.items()), record.declared, record.accepted)),
+        str(record.declared and (sorted(record.states.items()), record.declared, record.accepted, record.gaps)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
 

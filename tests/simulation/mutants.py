@@ -217,6 +217,29 @@ class ByStep:
         return token
 
 
+@define
+class FromItsToken:
+    """A state that passes over what comes behind its last commit, be that one of a gap or not."""
+
+    state: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+    def pass_over(self, topology: Any, epoch: int, txids: range) -> None:
+        token = self.state.store.fence.token
+        self.state.pass_over(topology, epoch, range(max(txids.start, token.txid + 1), txids.stop))
+
+
+class ForgettingGaps(ZooKeeperRecordStore):
+    """Doesn't store what is passed over."""
+
+    __slots__ = ()
+
+    def write(self, record: CoordinatorRecord) -> None:
+        super().write(evolve(record, gaps={}))
+
+
 DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
@@ -239,9 +262,9 @@ def _passing_over_first(store: ZooKeeperRecordStore, states: Sequence[Any], adop
     def adopting(record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
         record = adopt(record, torn)
         for state in states:
-            token = state.store.fence.token
-            if token and token.txid + 1 < record.current_txid == record.states.get(state.name):
-                state.pass_over(store.identity, store.epoch, range(token.txid + 1, record.current_txid))
+            token, gap = state.store.fence.token, record.gaps.get(state.name)
+            if token and gap and gap.stop == record.current_txid:
+                state.pass_over(store.identity, store.epoch, range(max(gap.start, token.txid), gap.stop))
         return record
 
     return adopting
@@ -268,6 +291,10 @@ def recovered(
         store.__class__ = HeadFirst
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
+    if not rules.has("gaps in the record"):
+        store.__class__ = ForgettingGaps
+    if not rules.has("gaps from where they begin"):
+        states = [FromItsToken(state) for state in states]
     if rules.has("reconciliation"):
         adopting = adopt if rules.has("accepted, then passed over") else _passing_over_first(store, states, adopt)
         closes, tells = rules.has("closed at a takeover"), rules.has("torn as declared")

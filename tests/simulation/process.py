@@ -185,8 +185,9 @@ class Process:
             self.world.server.end(session.id)
             self.die("the version before has to commit what is torn")
             return
-        for store in self.stores.values():
+        for name, store in self.stores.items():
             store.lags = False
+            store.join(record.states.get(name, 1))
         self.world.oracle.took_over(self)
         self._add_source(record)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)

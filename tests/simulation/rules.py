@@ -46,6 +46,8 @@ RULES = {
     "closed at a takeover": "what all states have never comes again",
     "torn as declared": "what only some states have is replayed by the plan that it was made by",
     "accepted, then passed over": "that a state goes on with a gap is durable before it takes it for committed",
+    "gaps from where they begin": "what a state alone had when it was left out is rolled back when it comes back",
+    "gaps in the record": "where a gap begins is durable for as long as a crash can prevent that it is passed over",
     "given up in its turn": "a transaction that fails too often ends the topology when all before it are committed",
     "cause, then the end": "why a topology ends is in the record before it does",
     "kept counts": "how often a transaction has failed is known after a takeover",

@@ -66,11 +66,17 @@ def world_of(dice: Dice, rules: Rules) -> World:
         added=Source("added", True, 5) if random.Random(f"{dice.seed} added").random() < 0.3 else None,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
-    leaving = [store.name for store in stores[1:] if store.remembers and not world.pins]
-    if leaving and random.Random(f"{dice.seed} leaves").random() < 0.6:
-        world.leaves, world.added = leaving[0], None
+    leaving = [store.name for store in stores if _may_leave(store, world)]
+    leaves = random.Random(f"{dice.seed} leaves")
+    if leaving and count > 1 and leaves.random() < 0.6:
+        world.leaves, world.added = leaves.choice(leaving), None
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
+
+
+def _may_leave(store: Store, world: World) -> bool:
+    """Whether it can tell what it has when it comes back, and roll back what may be another batch by then."""
+    return store.kind is StoreKind.UNDO if world.pins else store.remembers
 
 
 def store_of(name: str, kind: StoreKind, rules: Rules, chance: random.Random) -> Store:

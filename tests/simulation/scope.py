@@ -28,7 +28,7 @@ class Scope:
         shares: whether transactions share jobs and commits.
         large_rows: a batch of so many rows commits in a step of its own.
         adds: whether the second life is of a version with a source more.
-        leaves: whether the last store is left out by a version, and comes back with the next one.
+        leaves: the store that is left out by a version, and comes back with the next one; none: "".
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
         lives: how often processes may be started, all in all.
@@ -49,7 +49,7 @@ class Scope:
     splits: bool = False
     large_rows: int = 10**9
     adds: bool = False
-    leaves: bool = False
+    leaves: str = ""
     poison: int = 0
     processes: int = 2
     lives: int = 2

@@ -186,6 +186,12 @@ class Store:
         for each in due:
             self._enter(Entry(each.token, (), is_passed_over=True), redo)
 
+    def join(self, txid: int) -> None:
+        """It has a part in the topology from ``txid`` on."""
+        if self.remembers and self.fence.token is None:
+            earlier = (CommitToken(before, 0, 0) for before in range(1, txid))
+            self.ledger = [Entry(token, (), is_passed_over=True) for token in earlier]
+
     def _staged(self, tx: SinkTransaction) -> Rows:
         if tx.token not in self.staged and self.rules.has("verified staging"):
             raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")

@@ -102,7 +102,7 @@ class StateParticipant(Participant):
         return self.recovered
 
     def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
-        """Commit these without any change; in one step where the state takes several."""
+        """Commit these without any change, instead of what it has of the first; in one step if it takes several."""
         keys = [TransactionKey(topology.uuid, topology.incarnation, txid) for txid in txids]
         missing = [SinkTransaction(key, TransactionAttempt(key.txid, 0), epoch) for key in keys]
         if isinstance(self.state, RunState):

@@ -279,12 +279,38 @@ def test_a_state_that_comes_back_misses_transactions_and_may_be_accepted_so() ->
     )
     found = changed(record, *USUAL, accept=[offered(text)])
     assert found.refusals == ()
-    assert found.record.states == {"counts": 10}
+    assert (found.record.states, found.record.gaps) == ({"counts": 1}, {"counts": range(4, 10)})
+
+
+def test_a_state_that_comes_back_is_the_one_that_was_left_out() -> None:
+    record = ran(ran(NEW, *USUAL, upto=3), spout(), upto=9)
+    missing, other = changed(record, spout(), state(aggregator=["Max"])).refusals
+    assert "transactions 4 to 9 are not in it" in missing
+    assert "its aggregator changed from 'Count' to 'Max'" in other
+
+
+def test_a_gap_grows_where_a_state_is_left_out_again_before_it_has_gone_on() -> None:
+    record = ran(ran(NEW, *USUAL, upto=3), spout(), upto=9)
+    record = stored(changed(record, *USUAL, accept=[offered(refusal(record, *USUAL))]).record)
+    assert stored(changed(record, *USUAL).record).gaps == {"counts": range(4, 10)}
+    record = ran(record, spout(), upto=12)
+    text = refusal(record, *USUAL)
+    assert "transactions 10 to 12 are not in it" in text
+    assert changed(record, *USUAL, accept=[offered(text)]).record.gaps == {"counts": range(4, 13)}
+
+
+def test_a_gap_begins_anew_where_a_state_had_gone_on_before_it_was_left_out_again() -> None:
+    record = ran(ran(NEW, *USUAL, upto=3), spout(), upto=9)
+    record = ran(record, *USUAL, upto=10, accept=[offered(refusal(record, *USUAL))])
+    record = ran(record, spout(), upto=12)
+    found = changed(record, *USUAL, accept=[offered(refusal(record, *USUAL))])
+    assert found.record.gaps == {"counts": range(11, 13)}
 
 
 def test_a_state_that_comes_back_before_anything_was_committed_misses_nothing() -> None:
     record = changed(ran(NEW, *USUAL, upto=3), spout()).record
     assert lines(record, *USUAL) == []
+    assert changed(record, *USUAL).record.gaps == {}
 
 
 def test_a_state_that_is_left_out_before_anything_was_committed_to_it_is_new_when_it_comes_back() -> None:
@@ -294,6 +320,8 @@ def test_a_state_that_is_left_out_before_anything_was_committed_to_it_is_new_whe
     assert lines(record, *USUAL, state("sums")) == [
         "state 'sums' is new: it begins with transaction 10, what the 9 before it did is not in it"
     ]
+    gaps = changed(record, *USUAL, state("sums")).record.gaps
+    assert gaps == {"sums": range(4, 10)}, "an attempt of 4 may have died that had committed to it"
 
 
 def test_another_aggregator_is_refused_and_can_be_accepted() -> None:

@@ -51,6 +51,7 @@ RECORDS = st.builds(
     times=st.dictionaries(COUNTS, COUNTS, max_size=3),
     declared=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     accepted=st.lists(TEXT, max_size=2).map(tuple),
+    gaps=st.dictionaries(TEXT, st.builds(range, COUNTS, COUNTS), max_size=2),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -32,24 +33,51 @@ def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
     return PostgresState(request.getfixturevalue("postgres"), table="counts")
 
 
-def test_a_state_passes_over_transactions_that_it_never_gets(factory: StateFactory) -> None:
+@pytest.fixture
+def counts(factory: StateFactory) -> Iterator[AggregateParticipant]:
     made = factory.for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
     state = made.make_state(TridentConfig(), Metrics(), 0, 1)
-    assert isinstance(state, MapState)
-    participant = AggregateParticipant(name="counts", state=state, aggregator=Count(), keys=1)
-    identity = TopologyIdentity("wordcount", "8d1f", 1)
-    one = pa.table({"word": ["a"], "count": [1]})
+    with closing(AggregateParticipant(name="counts", state=state, aggregator=Count(), keys=1)) as participant:
+        yield participant
 
-    def transaction(txid: int) -> SinkTransaction:
-        return SinkTransaction(TransactionKey(identity.uuid, 1, txid), TransactionAttempt(txid, 0), 2)
 
-    with closing(participant):
-        participant.recover(identity, 2)
-        participant.commit(transaction(1), one)
-        with pytest.raises(StateError, match="so 2 comes next"):
-            participant.commit(transaction(9), one)
-        participant.pass_over(identity, 2, range(2, 9))
-        assert participant.recover(identity, 2) == CommitToken(8, 2, 0)
-        participant.commit(transaction(9), one)
-        assert participant.recover(identity, 3) == CommitToken(9, 2, 0)
-        assert state.multi_get([["a"]]) == [2]
+IDENTITY = TopologyIdentity("wordcount", "8d1f", 1)
+ONE = pa.table({"word": ["a"], "count": [1]})
+
+
+def transaction(txid: int, *, attempt_id: int = 0, epoch: int = 2) -> SinkTransaction:
+    key = TransactionKey(IDENTITY.uuid, IDENTITY.incarnation, txid)
+    return SinkTransaction(key, TransactionAttempt(txid, attempt_id), epoch)
+
+
+def counted(participant: AggregateParticipant) -> int | None:
+    assert isinstance(participant.state, MapState)
+    value: int | None = participant.state.multi_get([["a"]])[0]
+    return value
+
+
+def test_a_state_passes_over_transactions_that_it_never_gets(counts: AggregateParticipant) -> None:
+    counts.recover(IDENTITY, 2)
+    counts.commit(transaction(1), ONE)
+    with pytest.raises(StateError, match="so 2 comes next"):
+        counts.commit(transaction(9), ONE)
+    counts.pass_over(IDENTITY, 2, range(2, 9))
+    assert counts.recover(IDENTITY, 2) == CommitToken(8, 2, 0)
+    counts.commit(transaction(9), ONE)
+    assert counts.recover(IDENTITY, 3) == CommitToken(9, 2, 0)
+    assert counted(counts) == 2
+
+
+def test_passing_over_rolls_back_what_a_dead_attempt_has_left_and_may_be_done_again(
+    counts: AggregateParticipant,
+) -> None:
+    counts.recover(IDENTITY, 2)
+    for txid in (1, 2):
+        counts.commit(transaction(txid, attempt_id=5), ONE)
+    counts.recover(IDENTITY, 3)
+    counts.pass_over(IDENTITY, 3, range(2, 9))
+    assert (counts.recover(IDENTITY, 4), counted(counts)) == (CommitToken(8, 3, 0), 1)
+    counts.pass_over(IDENTITY, 4, range(8, 9))
+    assert counts.recover(IDENTITY, 4) == CommitToken(8, 4, 0)
+    counts.commit(transaction(9, epoch=4), ONE)
+    assert counted(counts) == 2
