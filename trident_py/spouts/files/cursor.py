@@ -8,7 +8,7 @@ from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import Content, is_compressed
 from trident_py.spouts.files.extents import Extent, parse_origin
-from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, stamp_of
+from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, hint_of, stamp_of
 from trident_py.spouts.files.lines import last_line_end, line_end
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
@@ -48,8 +48,8 @@ class FileCursor:
             new file was begun under that name: from then on it has the name that it is found under.
         position: every byte before it was given.
         seen: the largest size that was seen.
-        identity: what tells it, up to ``position``, or up to ``seen`` if nothing was given. None: an old version stored
-            the position, and the file wasn't looked at since.
+        identity: what tells it, up to ``seen``. None: an old version stored the position, and the file wasn't looked at
+            since.
         sight: how it was seen last; None: not since the start.
         searched: no line ends between the position and here.
         resumed: whether the position is known to be at the beginning of a line.
@@ -81,7 +81,7 @@ class FileCursor:
             case [int() as position, int() as seen]:
                 return cls(path, path, position, seen, resumed=False)
             case [int() as position, int() as seen, stored, *rest]:
-                if (identity := Identity.parse(stored, position)) and (origin := parse_origin(rest)) is not None:
+                if (identity := Identity.parse(stored, seen)) and (origin := parse_origin(rest)) is not None:
                     return cls(path, path, position, seen, identity, resumed=False, origin=origin)
         raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
 
@@ -112,28 +112,30 @@ class FileCursor:
         """How ``content`` compares with what is known of this file; None: it begins in another way."""
         if not self.identity:
             return None
-        start = content.read_at(0, START_BYTES)
-        if self.start and not (start.startswith(self.start) or self.start.startswith(start)):
+        start = content.read_at(0, len(self.start))
+        if not self.start.startswith(start):
             return None
         if self.identity.fits(content):
-            return Likeness.EQUAL if content.size >= self.seen else Likeness.BEGINNING
-        is_begun = self.identity.begins(content) and (self.start or len(start) == START_BYTES)
-        return Likeness.BEGINNING if is_begun and content.size < self.identity.length else None
+            return Likeness.EQUAL
+        is_shorter = self.identity.begins(content) and content.size < self.identity.length
+        return Likeness.BEGINNING if is_shorter else None
 
-    def take(self, content: Content, sight: Sight, now: float) -> None:
-        """``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is."""
+    def take(self, content: Content, sight: Sight, now: float) -> bool:
+        """``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is.
+
+        False: it was cut at this moment.
+        """
         seen, stamp = content.size, stamp_of(content.status)
-        start = content.read_at(0, min(START_BYTES, seen))
+        start, identity = content.read_at(0, min(START_BYTES, seen)), Identity.of(content, seen)
+        if identity is None:
+            return False
         # An old version counted the bytes of a compressed file as they are on disk.
         position = seen if self.position and not self.identity and self.is_compressed else self.position
-        if self.identity and self.identity.length == (position or seen):
-            identity: Identity | None = self.identity.found_in(content)
-        else:
-            identity = Identity.of(content, position or seen)
         if self.sight is None or self.sight.stamp != stamp:
             self.sight = sight if sight.stamp == stamp else Sight(stamp, now)
         self.position, self.seen, self.identity, self.start = position, seen, identity, start
         self.is_missed = False
+        return True
 
     def next_extent(self, content: Content, budget: int, now: float) -> Extent | None:
         """As many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
@@ -141,27 +143,29 @@ class FileCursor:
         Raises:
             SpoutError: the file goes on inside a line that was taken without a line feed, or has no line ends.
         """
-        stamp = stamp_of(content.status)
-        if self.sight is None or not self.unread or not self._is_read_from(content, stamp):
+        if self.sight is None or not self.unread or not self._is_read_from(content):
             return None
-        is_still = self.sight.is_still(now) and stamp == self.sight.stamp
+        is_still = self.sight.is_still(now) and stamp_of(content.status) == self.sight.stamp
         if not self._resume(content):
             return None
         limit = min(self.seen, self.position + budget)
         end = self.seen if self.is_compressed else self._line_end(content, limit, is_still)
-        identity = self.identity if self.identity and self.identity.length == end else Identity.of(content, end)
-        if end == self.position or identity is None:
+        if end == self.position:
             return None
-        return Extent(self.name, self.position, end, self.seen, identity, self.origin)
+        return Extent(self.name, self.position, end, self.seen, self.identity, self.origin)
 
-    def _is_read_from(self, content: Content, stamp: Stamp) -> bool:
-        if self.sight and stamp == self.sight.stamp:
+    def _is_read_from(self, content: Content) -> bool:
+        """Whether this is what the last look saw, but for lines that were added; else the next look tells what is."""
+        if self.sight is None or self.identity is None:
+            return False
+        if stamp_of(content.status) == self.sight.stamp:
             return True
-        return not self.is_compressed and self.here(content) is Here.SAME
+        is_there = hint_of(content.status) == self.identity.hint and not self.is_compressed
+        return is_there and self.here(content) is Here.SAME
 
     def advance(self, extent: Extent) -> None:
         """The lines of ``extent`` are given now."""
-        self.position, self.identity, self.resumed = extent.end, extent.identity, False
+        self.position, self.resumed = extent.end, False
 
     def name_beside(self, other: FileCursor) -> tuple[str, str]:
         """Its name and its origin once ``other`` is read: what left the pattern gives its name up to a new file."""
@@ -169,9 +173,8 @@ class FileCursor:
 
     def extent_beside(self, other: FileCursor) -> Extent:
         """No lines, but where the file stands, under the name that it has once ``other`` is read."""
-        position = self.identity.length if self.identity else self.position
         name, origin = self.name_beside(other)
-        return Extent(name, position, position, self.seen, self.identity, origin)
+        return Extent(name, self.position, self.position, self.seen, self.identity, origin)
 
     def _line_end(self, content: Content, limit: int, is_still: bool) -> int:
         if limit == self.seen and is_still:

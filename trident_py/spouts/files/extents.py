@@ -22,7 +22,7 @@ class Extent:
     Attributes:
         path: the name that its rows have, whatever it is called when they are read.
         seen: its size when this was defined.
-        identity: what tells the file, up to ``end``. None: defined by an old version, which counted the bytes of a
+        identity: what tells the file, up to ``seen``. None: defined by an old version, which counted the bytes of a
             compressed file as they are on disk.
         origin: the name by which the pattern had found the file, if it was renamed to what the pattern doesn't match
             and a new one has that name.
@@ -44,7 +44,7 @@ class Extent:
             case [str() as path, int() as start, int() as end, int() as seen]:
                 return cls(path, start, end, seen, None)
             case [str() as path, int() as start, int() as end, int() as seen, identity, *rest]:
-                if (parsed := Identity.parse(identity, end)) and (origin := parse_origin(rest)) is not None:
+                if (parsed := Identity.parse(identity, seen)) and (origin := parse_origin(rest)) is not None:
                     return cls(path, start, end, seen, parsed, origin)
         raise SpoutError(f"a batch of files is defined as {stored!r}, which this version cannot read")
 

@@ -37,7 +37,6 @@ class FollowedFiles:
     _outside: list[FileCursor] = field(factory=list, init=False)  # in the order in which they got other names
     _stored: dict[str, FileCursor] = field(factory=dict, init=False)  # by the name that a position is stored under
     _sights: dict[str, Sight] = field(factory=dict, init=False)  # of what stands at a path and is nobody's yet
-    _held: dict[str, FileCursor] = field(factory=dict, init=False)  # by path of what is held back: what it begins like
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Take up what `Extent.cursor` stored, by path."""
@@ -173,7 +172,7 @@ class FollowedFiles:
                     missing.append(wanted[-1])
                 wanted.pop()
             if missing:
-                suspects = Suspects(self._cursors, strangers, self._sights, self._held, now)
+                suspects = Suspects(self._cursors, strangers, self._sights, now)
                 missing.sort(key=suspects.certainty)  # the last is found first
             while missing:
                 kept.update(self._find(missing[-1], suspects, found, strangers, now))
@@ -225,7 +224,7 @@ class FollowedFiles:
     def _here(self, cursor: FileCursor, strangers: Statuses, now: float) -> Here:
         path = cursor.path
         if path not in strangers:
-            return Here.OTHER if path in self._cursors else Here.NOTHING
+            return Here.NOTHING
         if cursor.is_compressed and not self._sights[path].is_still(now):
             return Here.CHANGING
         try:
@@ -240,7 +239,8 @@ class FollowedFiles:
             with file_errors(path, FileNotFoundError), open_content(path) as content:
                 if cursor.here(content) is not Here.SAME:
                     return False
-                cursor.take(content, self._sights.get(path) or Sight(stamp_of(content.status), now), now)
+                if not cursor.take(content, self._sights.get(path) or Sight(stamp_of(content.status), now), now):
+                    return False
         except FileNotFoundError:
             return False
         cursor.path = path
@@ -261,7 +261,6 @@ class FollowedFiles:
 
     def _welcome(self, paths: Iterable[str], now: float) -> None:
         """Follow what nobody knows, from its beginning; hold back what may still be a copy that is being made."""
-        self._held = {}
         beginnings = None
         for path in paths:
             sight = self._sights[path]
@@ -272,12 +271,11 @@ class FollowedFiles:
             with suppress(FileNotFoundError), file_errors(path, FileNotFoundError), open_content(path) as content:
                 original = beginnings.like(content.read_at(0, HASHED_BYTES))
                 if original and not sight.is_still(now):
-                    self._held[path] = original
                     continue
                 cursor = FileCursor(path, path, copy_of=original)
-                cursor.take(content, sight, now)
-                self._cursors[path] = cursor
-                beginnings.add(cursor)
+                if cursor.take(content, sight, now):
+                    self._cursors[path] = cursor
+                    beginnings.add(cursor)
 
 
 def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) -> SpoutError:
@@ -293,6 +291,12 @@ def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) ->
                 f"was cut or replaced, and {name!r} begins like it but ends before what was read of it: it may be a "
                 f"copy that lacks its end, all of which was read; move {name!r} out of the pattern if it is, or put "
                 f"{cursor.path!r} back as it was"
+            )
+        case Whereabouts.ALIKE:
+            return cursor.error(
+                f"is not there any more, and the new file {name!r} begins with the same bytes, too few to tell whether "
+                f"it is that file; rename it to {cursor.path!r} if it is, or put a file with these "
+                f"{cursor.position} bytes there, and the new one is read as one of its own"
             )
         case Whereabouts.TAKEN_TWICE:
             return cursor.error(

@@ -6,19 +6,19 @@ import os
 from base64 import urlsafe_b64encode
 from hashlib import blake2b
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from coordinators.canonical import Json
 from trident_py.spouts.files.content import Content
 
 HASHED_BYTES = 1024
-"""How much of the beginning, and of what is before a position, tells a file from others."""
+"""How much of the beginning, and of the end of what was seen, tells a file from others."""
 
 START_BYTES = 64
-"""Where a file is shorter than what was hashed, this much of its beginning tells whether it is the same so far."""
+"""Up to this much of the beginning tells whether a file that is shorter than what was hashed is the same so far."""
 
-_DIGEST_BYTES = 6
-_DIGEST_CHARS, _START_CHARS = 8, 4
+_START_SIZES = (1, 2, 4, 8, 16, 32, START_BYTES)
+_DIGEST_BYTES, _DIGEST_CHARS = 6, 8
 
 Hint = tuple[int, int]
 """Device and inode."""
@@ -44,15 +44,17 @@ def digest(data: bytes) -> str:
 
 @frozen
 class Identity:
-    """What a file is recognised by: everything before a position, told by two hashes.
+    """What a file is recognised by: all that was seen of it, told by two hashes.
+
+    Not only what was read: of a file that was read no further than a header, that would be any file with this header.
 
     Attributes:
         hint: where it was found. A copy, a restored backup or another mount has another one and is the same file.
-        length: the position.
-        head: the hash of the first `HASHED_BYTES` before the position, or less where there is less.
-        last: the hash of the last `HASHED_BYTES` before the position, or less.
+        length: how much was seen.
+        head: the hash of the first `HASHED_BYTES` of that, or less where there is less.
+        last: the hash of the last `HASHED_BYTES` of that, or less.
         packed: how large it is on disk, if it is compressed: then as long as that and the hint stay, it isn't unpacked.
-        start: the hash of the first `START_BYTES`, if the position is beyond them.
+        start: a character each for the hashes of the first 1, 2, 4 … `START_BYTES` bytes, as far as it is that long.
     """
 
     hint: Hint
@@ -70,8 +72,7 @@ class Identity:
         last = content.read_at(length - size, size) if length > size else head
         if len(head) < size or len(last) < size:
             return None
-        start = _start_of(head) if size > START_BYTES else ""
-        return cls(hint_of(content.status), length, digest(head), digest(last), content.packed, start)
+        return cls(hint_of(content.status), length, digest(head), digest(last), content.packed, start_of(head))
 
     @property
     def head_bytes(self) -> int:
@@ -79,7 +80,7 @@ class Identity:
         return min(HASHED_BYTES, self.length)
 
     def fits(self, content: Content) -> bool:
-        """Whether an open file has the same bytes before the position, as far as the hashes tell."""
+        """Whether an open file has all that was seen, as far as the hashes tell."""
         size = self.head_bytes
         head = content.read_at(0, size)
         if len(head) < size or digest(head) != self.head:
@@ -88,15 +89,9 @@ class Identity:
         return len(last) == size and digest(last) == self.last
 
     def begins(self, content: Content) -> bool:
-        """Whether an open file has the same beginning, as far as it goes. One of nothing yet has."""
+        """Whether an open file has the same beginning, as far as it goes and hashes tell. One of nothing yet has."""
         head = content.read_at(0, self.head_bytes)
-        if len(head) == self.head_bytes:
-            return digest(head) == self.head
-        return len(head) < START_BYTES or self.start in ("", _start_of(head))
-
-    def found_in(self, content: Content) -> Identity:
-        """The same where it was found now."""
-        return evolve(self, hint=hint_of(content.status), packed=content.packed)
+        return digest(head) == self.head if len(head) == self.head_bytes else self.start.startswith(start_of(head))
 
     def is_untouched(self, status: os.stat_result) -> bool:
         """Whether device, inode and size say already that a compressed file is this one."""
@@ -125,5 +120,6 @@ class Identity:
         return cls((device, inode), length, both[:_DIGEST_CHARS], last, packed, both[_DIGEST_CHARS:])
 
 
-def _start_of(head: bytes) -> str:
-    return digest(head[:START_BYTES])[:_START_CHARS]
+def start_of(head: bytes) -> str:
+    """What `Identity.start` is for a file that begins so; that of a shorter one is the beginning of a longer one's."""
+    return "".join(digest(head[:size])[0] for size in _START_SIZES if size <= len(head))

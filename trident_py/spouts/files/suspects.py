@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from attrs import define, field
 
 from trident_py.spouts.files.content import UNREADABLE, check_reached, is_compressed, open_content
 from trident_py.spouts.files.cursor import FileCursor, Sight
-from trident_py.spouts.files.identity import HASHED_BYTES, Hint, Identity, digest, hint_of
+from trident_py.spouts.files.identity import HASHED_BYTES, Hint, Identity, digest, hint_of, start_of
 from trident_py.spouts.files.lookup import beside
 from trident_py.spouts.files.whereabouts import Here, Likeness, Other
 
-_COMPARED_MAX = 8
-"""So many files with the same beginning are compared further."""
+_ALIKE_MAX = 8
+"""So many files with the same beginning are enough to decide by."""
 
 
 @define
@@ -26,22 +26,24 @@ class Suspects:
         followed: what is in its place.
         strangers: what nobody follows yet.
         sights: since when each of these has been as it is.
-        held: those of them that were held back, with what they began like.
     """
 
     followed: Mapping[str, FileCursor]
     strangers: Mapping[str, os.stat_result]
     sights: Mapping[str, Sight]
-    held: Mapping[str, FileCursor]
     now: float
     _by_hint: dict[Hint, str] = field(init=False)
+    _by_size: list[str] = field(init=False)
     _copies: dict[FileCursor, FileCursor] = field(init=False)
     _beside: dict[str, dict[int, str]] = field(factory=dict, init=False)
     _by_head: dict[int, dict[str, list[str]]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Sort by device and inode."""
+        """Sort by device and inode, and the largest first: what is long enough comes before what only begins so."""
         self._by_hint = {hint_of(status): path for path, status in self.strangers.items()}
+        self._by_size = sorted(
+            self.strangers, key=lambda path: (not is_compressed(path), -self.strangers[path].st_size, path)
+        )
         self._copies = {cursor.copy_of: cursor for cursor in self.followed.values() if cursor.copy_of}
 
     def certainty(self, cursor: FileCursor) -> tuple[bool, int]:
@@ -62,7 +64,8 @@ class Suspects:
         hinted = self._hinted(cursor, identity.hint)
         found = [self._other(cursor, identity, path, has_hint=True) for path in hinted]
         if here is not Here.SAME and not any(other and other.likeness is Likeness.EQUAL for other in found):
-            found += [self._other(cursor, identity, path) for path in self._alike(cursor, identity)]
+            alike = (self._other(cursor, identity, path) for path in self._alike(cursor, identity))
+            found += islice((other for other in alike if other), _ALIKE_MAX)
             if copy := self._copies.get(cursor):
                 found.append(self._other(cursor, identity, copy.path))
             is_sought = here is Here.OTHER or cursor.unread > 0  # else it was packed, or nothing is missing
@@ -92,16 +95,16 @@ class Suspects:
                 yield path
 
     def _alike(self, cursor: FileCursor, identity: Identity) -> Iterator[str]:
-        """Strangers with the same head, those that have less than a head, and those that are being packed."""
+        """Strangers with the same head, those with less than a head that begin like it, and those that are packed."""
         heads = self._heads(identity.head_bytes)
-        paths = [*heads.get(identity.head, ()), *heads.get(_PACKING, ())]
-        paths += heads.get("", ()) if cursor.start else ()
-        return islice((path for path in paths if path != cursor.path and path in self.strangers), _COMPARED_MAX)
+        starts = (identity.start[:size] for size in range(len(identity.start), -1, -1))
+        paths = chain.from_iterable(heads.get(key, ()) for key in (identity.head, _PACKING, *starts))
+        return (path for path in paths if path != cursor.path and path in self.strangers)
 
     def _heads(self, size: int) -> dict[str, list[str]]:
         if size not in self._by_head:
             heads = self._by_head[size] = {}
-            for path in self.strangers:
+            for path in self._by_size:
                 heads.setdefault(_head(path, size), []).append(path)
         return self._by_head[size]
 
@@ -109,15 +112,16 @@ class Suspects:
         is_still = path not in self.sights or self.sights[path].is_still(self.now)
         try:
             with open_content(path) as content:
-                hint, has_bytes = hint_of(content.status), is_still and bool(content.read_at(0, 1))
+                hint, has_bytes = hint_of(content.status), bool(content.read_at(0, 1))
                 if is_compressed(path) and not is_still:
-                    likeness = Likeness.BEGINNING if identity.begins(content) else None
+                    likeness = Likeness.UNKNOWN if identity.begins(content) else None
                 else:
                     likeness = cursor.likeness(content)
         except UNREADABLE as error:
             check_reached(path, error)
-            hint, has_bytes, likeness = identity.hint, False, Likeness.BEGINNING
-        if likeness is None or (is_still and not has_bytes):
+            hint, has_bytes, likeness = identity.hint, not is_still, Likeness.UNKNOWN
+        is_empty = not has_bytes and (is_still or hint == identity.hint)  # else it may be a copy that was just begun
+        if likeness is None or is_empty:
             return None
         return Other(
             path=path,
@@ -132,8 +136,7 @@ class Suspects:
         return (
             identity.length >= HASHED_BYTES
             or is_compressed(path) != cursor.is_compressed
-            or hint[0] != identity.hint[0]
-            or self.held.get(path) is cursor
+            or hint[1] == identity.hint[1]
         )
 
 
@@ -149,4 +152,4 @@ def _head(path: str, size: int) -> str:
         head = b""
     if len(head) == size:
         return digest(head)
-    return _PACKING if is_compressed(path) else ""
+    return _PACKING if is_compressed(path) else start_of(head)

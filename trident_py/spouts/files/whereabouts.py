@@ -14,7 +14,7 @@ class Here(Enum):
     SAME = "same"  # with another device or inode
     OTHER = "other"  # other bytes, or not all that were seen
     CHANGING = "changing"  # it can't be told yet
-    NOTHING = "nothing"
+    NOTHING = "nothing"  # or a file that is followed and was renamed to that
 
 
 class Likeness(Enum):
@@ -22,6 +22,7 @@ class Likeness(Enum):
 
     EQUAL = "equal"
     BEGINNING = "beginning"  # the same as far as it goes, but it is shorter
+    UNKNOWN = "unknown"  # it can't be told yet: it is being packed, or can't be read
 
 
 @frozen(kw_only=True)
@@ -32,7 +33,7 @@ class Other:
         has_hint: it has the device and inode that the followed file had.
         is_followed: it is followed as a file of its own.
         is_still: it has not changed for a while.
-        is_evidence: equal hashes are enough where nothing has the path: it is compressed, on another device, or long.
+        is_evidence: equal hashes are enough where nothing has the path: it is long, or compressed, or has the inode.
     """
 
     path: str
@@ -50,7 +51,7 @@ class Sighting:
     Attributes:
         is_identified: there are hashes to look for; positions of old versions have none before the first look.
         is_unread: lines were seen that no batch has.
-        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted.
+        is_cut: its device and inode have other bytes now, under another name: it was cut, or deleted.
         was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
         others: the files that begin like it, the most likely first.
     """
@@ -72,6 +73,7 @@ class Whereabouts(Enum):
     WAIT = "wait"  # it can't be told yet
     LOST = "lost"  # with lines that no batch has
     DOUBTFUL = "doubtful"  # the other file begins like it and ends before its position
+    ALIKE = "alike"  # the other file has all of it, which is too little to tell that it is the same
     TAKEN_TWICE = "taken twice"  # the other file has all of it and was read as a new one
     UNIDENTIFIED = "unidentified"
 
@@ -80,8 +82,8 @@ def find(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
     """Decide where a followed file is, and by which other file.
 
     Equal hashes are the same file whatever its inode, unless another one has the device and inode as well. In doubt it
-    is an end: what is `LOST`, `DOUBTFUL`, `TAKEN_TWICE` or `UNIDENTIFIED` can't be read on without losing or repeating
-    lines.
+    is an end: what is `LOST`, `DOUBTFUL`, `ALIKE`, `TAKEN_TWICE` or `UNIDENTIFIED` can't be read on without losing or
+    repeating lines.
     """
     equal = [other for other in sighting.others if other.likeness is Likeness.EQUAL]
     hinted = min((other for other in equal if other.has_hint), key=lambda other: other.is_followed, default=None)
@@ -98,10 +100,18 @@ def find(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
     for other in equal:
         if not other.is_followed and (is_sought or other.is_evidence):
             return Whereabouts.MOVED, other
-    is_growing = any(not (other.is_followed or other.is_still) for other in sighting.others)
+    # Of a file that was read and is gone no copy is in the making any more, unless it is packed: a new log that begins
+    # with the same header isn't held back until it pauses.
+    may_become = [other for other in sighting.others if is_sought or other.likeness is Likeness.UNKNOWN]
+    is_growing = any(not (other.is_followed or other.is_still) for other in may_become)
     if is_growing or not (is_replaced or sighting.was_missed):
         return Whereabouts.WAIT, None
-    return _nowhere(sighting) if is_sought else (Whereabouts.READ, None)
+    return _nowhere(sighting) if is_sought else _deleted(equal)
+
+
+def _deleted(equal: Sequence[Other]) -> tuple[Whereabouts, Other | None]:
+    alike = next((other for other in equal if not other.is_followed), None)
+    return (Whereabouts.ALIKE if alike else Whereabouts.READ), alike
 
 
 def _nowhere(sighting: Sighting) -> tuple[Whereabouts, Other | None]:

@@ -118,7 +118,7 @@ def test_a_taken_last_line_may_still_get_its_end(file: Path) -> None:
         assert found.position == 3 + len(end)
         stored = found.extent_beside(found).cursor
         assert isinstance(stored, list)
-        assert stored[:2] == [3, 3 + len(end)]
+        assert stored[:2] == [3 + len(end), 3 + len(end)]
 
 
 def test_half_of_a_line_end_is_waited_for(file: Path) -> None:

@@ -16,7 +16,7 @@ IDENTITY = Identity((1, 2), 5, "head", "head")
         (["a", 0, 5], Extent("a", 0, 5, 5, None), 5),
         (["a", 0, 5, 9], Extent("a", 0, 5, 9, None), [5, 9]),
         (["a", 0, 5, 5, [1, 2, "head"]], Extent("a", 0, 5, 5, IDENTITY), [5, 5, [1, 2, "head"]]),
-        (["a", 5, 5, 9, [1, 2, "head"]], Extent("a", 5, 5, 9, IDENTITY), [5, 9, [1, 2, "head"]]),
+        (["a", 3, 3, 5, [1, 2, "head"]], Extent("a", 3, 3, 5, IDENTITY), [3, 5, [1, 2, "head"]]),
     ],
 )
 def test_an_extent_is_read_as_this_version_and_the_one_before_store_it(

@@ -445,6 +445,95 @@ def test_a_copy_that_may_lack_what_was_read_is_named(log: Path) -> None:
     assert world.lines() == ["new"]
 
 
+def test_a_shorter_copy_is_named_after_a_restart_too(tmp_path: Path, meanwhile: Between) -> None:
+    for text in (b"one\n", b"one line that is as long as sixty-four bytes, so that there is a hash of these\n" * 2):
+        log = write(tmp_path / f"{len(text)}.log", text)
+        world = World(f"{log}*")
+        world.lines()
+        shutil.copyfile(log, f"{log}.1")
+        write(log, b"late\n")
+        world.define()
+        log.write_bytes(b"")
+        meanwhile(world)
+        with pytest.raises(SpoutError, match=r"log.1' begins like it but ends before what was read of it"):
+            world.lines()
+
+
+@pytest.mark.parametrize("is_the_same", [True, False])
+def test_a_file_that_is_gone_and_a_new_one_with_its_few_bytes_end_the_query(
+    tmp_path: Path, meanwhile: Between, is_the_same: bool
+) -> None:
+    log = write(tmp_path / "a.log", b"one\n")
+    world = World(tmp_path / "*.log")
+    world.lines()
+    shutil.copyfile(log, tmp_path / "b.log")
+    log.unlink()
+    meanwhile(world)
+    with pytest.raises(SpoutError, match=r"a.log', .* is not there any more, and the new file '.*b.log' begins with"):
+        world.lines()
+    if is_the_same:
+        (tmp_path / "b.log").rename(log)
+    else:
+        write(log, b"one\n")
+    world.restart()
+    assert world.lines() == ([] if is_the_same else ["one"])
+
+
+def test_a_new_file_is_not_held_back_while_one_with_the_same_header_is_deleted(
+    tmp_path: Path, meanwhile: Between
+) -> None:
+    header = b"# a header of a log that is somewhat longer than sixty-four bytes, as a W3C log has\n"
+    world = World(tmp_path / "a.log*")
+    old = write(tmp_path / "a.log.1", header + LONG)
+    log = write(tmp_path / "a.log", header + LONG.replace(b"line", b"Line"))
+    world.lines()
+    old.unlink()
+    log.rename(old)
+    write(log, header)
+    meanwhile(world)
+    given = []
+    for number in range(4):
+        write(log, b"%d\n" % number)
+        given += [row[0] for rows in world.batches() for row in rows]
+        world.pass_time(1.0)
+    assert given == [*lines(header), "0", "1", "2", "3"]
+
+
+def test_what_is_renamed_between_a_look_and_a_batch_is_not_read_for_another_file(tmp_path: Path) -> None:
+    header, rows = b"# header\n" * 12, [b"%d\n" % number * 100 for number in range(2)]
+    log = write(tmp_path / "a.log", header + rows[0])
+    world = World(tmp_path / "a.log*", max_bytes_per_batch=len(header))
+    world.define()
+    log.rename(tmp_path / "a.log.1")
+    write(log, header + rows[1])
+    assert sorted(world.lines()) == sorted(lines(rows[0] + header + rows[1]))
+
+
+def test_a_file_of_which_a_header_was_read_is_not_another_one_with_that_header(log: Path, meanwhile: Between) -> None:
+    header = b"# header\n" * 200
+    log.write_bytes(header + LONG)
+    world = World(log, max_bytes_per_batch=len(header))
+    world.define()
+    log.unlink()
+    write(log, header + LONG.replace(b"line", b"Line") * 2)
+    meanwhile(world)
+    with pytest.raises(SpoutError, match=r"a.log', of which 1800 bytes were read and 6290 were seen, is not there"):
+        world.all()
+
+
+def test_a_copy_is_found_among_many_new_files_with_the_same_first_kib(tmp_path: Path, meanwhile: Between) -> None:
+    header = b"# header\n" * 200
+    log = write(tmp_path / "z.log", header + LONG)
+    world = World(tmp_path / "*.log")
+    world.lines()
+    shutil.copyfile(log, tmp_path / "y.log")
+    log.write_bytes(b"")
+    for number in range(12):
+        write(tmp_path / f"{number:02}.log", header + b"%d\n" % number * 2000)
+    meanwhile(world)
+    assert len(world.lines()) == 12 * 2200
+
+
 # --- what was defined is read wherever it is --------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from attrs import evolve
 from trident_py.spouts.files.whereabouts import Here, Likeness, Other, Sighting, Whereabouts, find
 
 BOOLEANS: Any = (False, True)
-ENDS = {Whereabouts.LOST, Whereabouts.DOUBTFUL, Whereabouts.TAKEN_TWICE, Whereabouts.UNIDENTIFIED}
+ENDS = {Whereabouts.LOST, Whereabouts.DOUBTFUL, Whereabouts.ALIKE, Whereabouts.TAKEN_TWICE, Whereabouts.UNIDENTIFIED}
 
 OTHERS = [
     Other(path="other", likeness=likeness, has_hint=hint, is_followed=followed, is_still=still, is_evidence=evidence)
