@@ -29,6 +29,8 @@ from collections.abc import Hashable, Iterable
 
 from attrs import define, field, frozen
 
+from coordinators.errors import our_bug
+
 EDGE_MAX = 2**63 - 1
 """Edges are drawn evenly from 1 to this; 0 would be invisible to XOR."""
 
@@ -169,15 +171,22 @@ class Acker:
         return next((bucket.pop(root) for bucket in self._buckets if root in bucket), None)
 
     def _decide(self, root: Hashable, ledger: _Ledger) -> Outcome | None:
-        if not ledger.initialised:
-            return None
-        if ledger.is_settled:
+        outcome: Outcome | None = None
+        if ledger.initialised and ledger.is_settled:
+            outcome = Completed(root)
+        elif ledger.initialised and ledger.failed:
+            outcome = Failed(root)
+        if outcome is not None:
             self.forget(root)
-            return Completed(root)
-        if ledger.failed:
-            self.forget(root)
-            return Failed(root)
-        return None
+        self._check(root)
+        return outcome
+
+    def _check(self, root: Hashable) -> None:
+        """Assert that ``root`` has one ledger at most, and none once it is done or failed."""
+        found = [bucket[root] for bucket in self._buckets if root in bucket]
+        ended = [ledger for ledger in found if ledger.initialised and (ledger.is_settled or ledger.failed)]
+        assert len(found) <= 1, our_bug(f"{root!r} has {len(found)} ledgers: {found}")
+        assert not ended, our_bug(f"the ledger of {root!r} is done, and still there: {ended}")
 
 
 def _checked(edges: Iterable[int]) -> list[int]:

@@ -74,10 +74,10 @@ class LedgerState(PostgresMapState):
         super().turn_to(tx)
         self._member = tx
 
-    def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
+    def _finish(self, connection: Connection) -> None:
         self._points.reach("after_merge")
-        super()._finish(connection, tx)
-        self._enter(connection, tx)
+        super()._finish(connection)
+        self._enter(*self._in_transaction())
 
     def _enter(self, connection: Connection, tx: SinkTransaction) -> None:
         """What ``tx`` has changed, before the next one of its run changes more."""

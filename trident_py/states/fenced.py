@@ -20,6 +20,7 @@ from enum import Enum
 
 from attrs import evolve, frozen
 
+from coordinators.errors import our_bug
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 
@@ -52,8 +53,16 @@ class Fence:
     token: CommitToken | None = None
     run_first: int | None = None
 
+    @property
+    def commit(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """The last commit as it is stored: txid, epoch, attempt id, and the first transaction of its group."""
+        if self.token is None:
+            return None, None, None, self.run_first
+        return self.token.txid, self.token.epoch, self.token.attempt_id, self.run_first
+
     def after(self, run: Sequence[SinkTransaction]) -> Fence:
         """The fence after the commit of ``run``; of members that were skipped it goes on to know that it has them."""
+        self._check_after(run)
         return evolve(self, token=run[-1].token, run_first=group_first(run))
 
     def due(self, run: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
@@ -70,6 +79,7 @@ class Fence:
             if decision is not Decision.SKIP:
                 due.append(tx)
                 fence = evolve(fence, token=tx.token)
+        self._check_due(run, due, redo=redo)
         return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
@@ -148,6 +158,24 @@ class Fence:
                 f"confirmed, as in a crash without fsync or a failover to a replica that lagged, or was restored from "
                 f"the past; bring back the data that have them, or `trident reset {known.topology.name}`"
             )
+
+    def _check_due(self, run: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
+        """Assert that ``run`` has no gap, and that its last members are due: all but what was applied before."""
+        txids = [tx.txid for tx in run]
+        last = self.token.txid if self.token else None
+        assert txids == [*range(txids[0], txids[0] + len(txids))], self._bug(run, "there is a gap")
+        assert due == [*run][len(run) - len(due) :], self._bug(run, f"{len(due)} are due, and not the last ones")
+        assert not redo or due[0].txid == last, self._bug(run, "what is rolled back is not the last commit")
+
+    def _check_after(self, run: Sequence[SinkTransaction]) -> None:
+        """Assert that a commit of ``run`` goes on from here."""
+        token = run[-1].token
+        assert self.token is None or token > self.token, self._bug(run, "the token would go back")
+        assert token.epoch >= self.epoch, self._bug(run, "its leader was taken over")
+        assert group_first(run) <= run[0].txid, self._bug(run, "its group begins behind it")
+
+    def _bug(self, run: Sequence[SinkTransaction], what: str) -> str:
+        return our_bug(f"{what}: a commit of {[str(tx.token) for tx in run]} at {self}")
 
     def _where(self, tx: SinkTransaction, state: str) -> str:
         return f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"

@@ -72,6 +72,7 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
         """A new leader takes over: refuse older epochs from now on."""
         with self._lock:
             self._fence = (self._fence or Fence(topology, epoch)).raised(topology, epoch, _STATE)
+            self._open = None  # of a leader that was taken over
             return self._fence.token
 
     def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
@@ -91,17 +92,16 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
 
     def end_run(self) -> None:
         """Make the changes visible, all at once."""
-        opened = self._in_transaction()
         with self._lock:
+            opened = self._in_transaction()
+            fence = self._fence and self._fence.after(opened.run)
             self._before = {text: self._found(opened.base, text) for text in opened.changes}
             for text, entry in (*opened.base.items(), *opened.changes.items()):
                 if entry is None:
                     self._committed.pop(text, None)
                 else:
                     self._committed[text] = entry
-            if self._fence:
-                self._fence = self._fence.after(opened.run)
-            self._open = None
+            self._fence, self._open = fence, None
 
     def rollback(self) -> None:
         """Give up the open transaction."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -323,3 +324,32 @@ def test_a_failure_anywhere_in_a_tree_fails_it_once(tree: Tree, at: int) -> None
         outcomes.append(acker.ack(ROOT, report.took, report.made, reporter=report.reporter))
     assert [outcome for outcome in outcomes if outcome] == [Failed(ROOT)]
     assert rotate_until_silence_expires(acker) == []
+
+
+# --- what it asserts of itself ----------------------------------------------------------------------------------------
+
+
+class LeavesTheLedgerInItsBucket(Acker):
+    def _removed(self, root: Hashable) -> Any:
+        return next((bucket[root] for bucket in self._buckets if root in bucket), None)
+
+
+class KeepsWhatIsDone(Acker):
+    def forget(self, root: Hashable) -> None:
+        pass
+
+
+def test_a_ledger_that_is_in_two_buckets_is_told_as_our_bug() -> None:
+    acker = LeavesTheLedgerInItsBucket()
+    acker.init(ROOT, [1, 2])
+    acker.rotate()
+    with pytest.raises(AssertionError, match=r"defect of trident_py, please report it: .*batch.* has 2 ledgers"):
+        acker.ack(ROOT, 1)
+
+
+@pytest.mark.parametrize("end", [lambda acker: acker.ack(ROOT, 1), lambda acker: acker.fail(ROOT)])
+def test_a_ledger_that_outlives_its_end_is_told_as_our_bug(end: Callable[[Acker], object]) -> None:
+    acker = KeepsWhatIsDone()
+    acker.init(ROOT, [1])
+    with pytest.raises(AssertionError, match=r"defect of trident_py, please report it: .*is done, and still there"):
+        end(acker)

@@ -46,8 +46,7 @@ class Book:
     @property
     def row(self) -> tuple[Any, ...]:
         """The values of `COLUMNS`."""
-        topology, token = self.fence.topology, self.fence.token
-        committed = (token.txid, token.epoch, token.attempt_id) if token else (None, None, None)
+        topology = self.fence.topology
         return (
             topology.name,
             topology.uuid,
@@ -55,8 +54,7 @@ class Book:
             self.fence.epoch,
             self.owner,
             self.columns,
-            *committed,
-            self.fence.run_first,
+            *self.fence.commit,
         )
 
     def claimed(self, found: Book | None, *, exists: bool, state: str) -> tuple[Book, TableStep]:

@@ -19,7 +19,7 @@ from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
@@ -58,6 +58,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._commits = Link(target)
         self._others = Link(target)  # what goes on beside a commit: reading, making room for attempts, cleaning up
         self._run: Sequence[SinkTransaction] = ()
+        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._staged: set[str] = set()
         self._leftovers = Leftovers()
@@ -141,7 +142,8 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         with self._explained(run[0]):
             connection = self._commits.begin()
             try:
-                due, redo = self._book(connection, run[0], _COMMITTING).fence.due(run, self._name)
+                fence = self._book(connection, run[0], _COMMITTING).fence
+                due, redo = fence.due(run, self._name)
                 if redo:
                     delete, restore = self._table.undo
                     connection.execute(delete, [due[0].txid, due[0].txid])
@@ -150,7 +152,8 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
                 self._commits.rollback()
                 raise
         if due:
-            self._run, self._open = run, (connection, due[0], threading.get_ident())
+            self._run, self._commit_row = run, fence.after(run).commit
+            self._open = (connection, due[0], threading.get_ident())
         else:
             self._commits.rollback()
             for tx in (each for each in run if self._staging(each).name in self._staged):
@@ -166,7 +169,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         """Commit changes and token together; durable when this returns."""
         connection, tx = self._in_transaction()
         with self._explained(tx):
-            self._finish(connection, tx)
+            self._finish(connection)
             self._commit(connection, tx)
         self._known = self._known.after(self._run) if self._known else None
         self._open = None
@@ -177,10 +180,9 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._open = None
         self._commits.rollback()
 
-    def _finish(self, connection: Connection, tx: SinkTransaction) -> None:
+    def _finish(self, connection: Connection) -> None:
         """The last statements of a transaction."""
-        token = [tx.txid, tx.epoch, tx.attempt.attempt_id, group_first(self._run), self._table.name]
-        connection.execute(self._table.write_token, token)
+        connection.execute(self._table.write_token, [*self._commit_row, self._table.name])
         for staging in map(self._staging, self._run):
             if staging.name not in self._staged:
                 continue

@@ -25,7 +25,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence, group_first
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import Book, TableStep
@@ -128,7 +128,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         self._owner = uuid4().hex
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
-        self._run: Sequence[SinkTransaction] = ()
+        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: SinkTransaction | None = None
         self._writer = 0  # the thread of the open transaction
         self._reader: sqlite3.Connection | None = None
@@ -175,26 +175,27 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         connection = self._recovered()
         with self._explained():
             connection.execute("BEGIN IMMEDIATE")
-            due, redo = self._decide(connection, run)
+            fence, due, redo = self._decide(connection, run)
             if redo:
                 for statement in self._table.undo:
                     connection.execute(statement, (due[0].txid,))
             if not due:
                 connection.execute("ROLLBACK")
                 return due
-        self._run, self._open, self._writer = run, due[0], threading.get_ident()
+        self._commit_row, self._open, self._writer = fence.after(run).commit, due[0], threading.get_ident()
         return due
 
     def _decide(
         self, connection: sqlite3.Connection, run: Sequence[SinkTransaction]
-    ) -> tuple[Sequence[SinkTransaction], bool]:
+    ) -> tuple[Fence, Sequence[SinkTransaction], bool]:
         book = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
         try:
             if book is None:
                 raise StateError(
                     f"attempt {run[0].attempt}: {self._name} has lost its row in _trident; restore the file"
                 )
-            return Book.of(book).fence.due(run, self._name)
+            fence = Book.of(book).fence
+            return (fence, *fence.due(run, self._name))
         except Exception:
             connection.execute("ROLLBACK")
             raise
@@ -205,11 +206,11 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
 
     def end_run(self) -> None:
         """Commit changes and token together; durable when this returns."""
-        connection, tx = self._in_transaction()
+        connection, _ = self._in_transaction()
         with self._explained():
             connection.execute(
                 'UPDATE "_trident" SET txid = ?, epoch = ?, attempt_id = ?, run_first = ? WHERE state = ?',
-                (tx.txid, tx.epoch, tx.attempt.attempt_id, group_first(self._run), self._table.name),
+                (*self._commit_row, self._table.name),
             )
             connection.execute("COMMIT")
         self._open = None
