@@ -265,6 +265,7 @@ class World:
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
         elif kind == "a store restored from the past" and store is not None:
             self.stores[name] = copied(store)
+            self._break_off(name)
         elif kind == "record damaged":
             record = self.server.nodes[RECORD]
             self.server.nodes = {**self.server.nodes, RECORD: evolve(record, data=record.data[:-9])}
@@ -273,6 +274,12 @@ class World:
             source.lost_upto = source.available
         self.say(kind)
         self.oracle.was_damaged(kind)
+
+    def _break_off(self, name: str) -> None:
+        """Commits under way to a store that is restored end with its connections."""
+        ended = [("lock", name), ("effect", name)]
+        self.pending = [each for each in self.pending if (each[2].kind, *each[2].arguments[:1]) not in ended]
+        heapq.heapify(self.pending)
 
     def _stop_everything(self, why: str) -> None:
         for process in self.processes:
