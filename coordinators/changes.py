@@ -119,13 +119,18 @@ def _compare_torn(findings: Findings, known: Declared, declarations: Declaration
     joining = [name for name in declarations.outputs if name not in findings.record.states]
     if before == now or not (before or joining):
         return
+    elsewhere = (
+        f" and not in {' and '.join(torn.lacking)}"
+        if torn.lacking
+        else "; whether the rest has committed too isn't known"
+    )
     findings.accepted(
         "torn",
         f"{torn.txids[0]}-{torn.txids[-1]}",
         before,
         now,
-        f"{span(torn.txids)} {'is' if len(torn.txids) == 1 else 'are'} in {' and '.join(torn.having)} and not in "
-        f"{' and '.join(torn.lacking)}, since a crash came between their commits; spouts, states, or what leads to "
+        f"{span(torn.txids)} {'is' if len(torn.txids) == 1 else 'are'} in {' and '.join(torn.having)}{elsewhere}, "
+        f"since a crash came between their commits; spouts, states, or what leads to "
         f"them, are others now, so some would have these transactions of one plan, some of another or not at all. "
         f"Start the version that began them once more and stop() it, which commits them; functions may change. If "
         f"this is meant",

@@ -102,8 +102,9 @@ class ZooKeeperRecordStore:
             self.read()
         encoded = encode(record)
         requests = self._requests(encoded)
-        for steps in (*requests.ahead, requests.last):
-            ensure_fits(self._session.who, steps, self._session.access.acl_bytes)
+        if requests.ahead:  # else the only one is measured as it is sent
+            for steps in (*requests.ahead, requests.last):
+                ensure_fits(self._session.who, steps, self._session.access.acl_bytes)
         for creates in requests.ahead:
             self._store_ahead(creates)
         self._replace(encoded, requests.last)

@@ -406,6 +406,12 @@ def test_another_plan_is_refused_while_only_some_states_have_a_transaction_and_b
     assert found.record.accepted == (offered(text),)
 
 
+def test_where_all_that_keep_tokens_have_a_transaction_the_refusal_names_nobody_who_lacks_it() -> None:
+    torn = evolve(TORN, having=("counts", "sums"), lacking=())
+    (text,) = compared(ran(NEW, *SUMS, upto=19), Declarations(USUAL), torn).refusals
+    assert "are in counts and sums; whether the rest has committed too isn't known, since a crash came between" in text
+
+
 def test_accepting_one_torn_transaction_says_nothing_of_the_next() -> None:
     record, other = ran(NEW, *SUMS, upto=19), (*SUMS, spout("more"))
     text = offered(compared(record, Declarations(other), TORN).refusals[0])

@@ -34,7 +34,8 @@ class Rotation(RuleBasedStateMachine):
         doubts: the ends that are right: a new file may be a copy of another one that lacks lines which were read, as a
             copy was made while lines came, or all begin with the same header; or it may be one of a file of a few
             bytes, whose inode is gone.
-        has_short_copy: whether there is such a copy: in place of its file it would be a new one.
+        has_short_copy: whether there is such a copy: in place of its file, or once that is gone with its inode, it
+            would be a new one.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class Rotation(RuleBasedStateMachine):
     @initialize(header=st.sampled_from(HEADERS), most=st.sampled_from([1 << 20, 1100]))
     def begin(self, header: str, most: int) -> None:
         self.header = f"{header}\n".encode() if header else b""
-        self.doubts = {MAYBE_SHORTER, MAYBE_READ} if header else set()
+        self.doubts = {MAYBE_SHORTER, MAYBE_ANOTHER, MAYBE_READ} if header else set()
         self.log.write_bytes(self.header)
         self.world = World(self.pattern, max_bytes_per_batch=most)
 
@@ -126,7 +127,8 @@ class Rotation(RuleBasedStateMachine):
         self.append(2, padding)
 
     # A file of a header alone whose inode is gone can't be told from any other one with this header.
-    @precondition(lambda self: self.rotated.exists() and bool(lines_of(self.rotated) or not self.header))
+    @precondition(lambda self: bool(not self.header or lines_of(self.rotated)))
+    @precondition(lambda self: self.rotated.exists() and not self.has_short_copy)
     @rule()
     def compress(self) -> None:
         source, packed = self.rotated, self.directory / "a.log.1.gz"
@@ -138,7 +140,7 @@ class Rotation(RuleBasedStateMachine):
         source.unlink()
         self.doubts.add(MAYBE_ANOTHER)
 
-    @precondition(lambda self: self.log.exists() and self.log.stat().st_size)
+    @precondition(lambda self: self.log.exists() and self.log.stat().st_size and not self.has_short_copy)
     @rule()
     def replace_by_a_copy(self) -> None:
         shutil.copyfile(self.log, self.directory / "tmp")
