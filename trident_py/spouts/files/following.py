@@ -40,7 +40,8 @@ class FollowedFiles:
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Take up what `Extent.cursor` stored, by path."""
-        self._cursors = {path: FileCursor.restored(path, cursor) for path, cursor in cursors.items()}
+        restored = [FileCursor.restored(path, cursor) for path, cursor in cursors.items()]
+        self._cursors = {cursor.path: cursor for cursor in restored if cursor.seen}  # else its file has another name
         self._stored = dict(self._cursors)
         for name, cursor in self._stored.items():
             cursor.stored_name = name

@@ -76,12 +76,15 @@ class Suspects:
 
     def is_cut(self, cursor: FileCursor, others: Sequence[Other]) -> bool:
         """Whether its device and inode have other bytes now, where ``others`` are like it: then they may be copies."""
-        hinted = bool(cursor.identity and self._hinted(cursor, cursor.identity.hint))
-        return hinted and not any(other.has_hint for other in others)
+        hinted = cursor.identity and self._at(cursor.path, cursor.identity.hint)
+        return bool(hinted) and not any(other.has_hint for other in others)
 
     def _hinted(self, cursor: FileCursor, hint: Hint) -> list[str]:
-        path = self._by_hint.get(hint) or self._in_directory(cursor.path).get(hint[1])
+        path = self._at(cursor.path, hint)
         return [path] if path and path != cursor.path else []
+
+    def _at(self, path: str, hint: Hint) -> str | None:
+        return self._by_hint.get(hint) or self._in_directory(path).get(hint[1])
 
     def _in_directory(self, path: str) -> dict[int, str]:
         directory = os.path.dirname(path)

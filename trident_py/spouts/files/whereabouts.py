@@ -51,7 +51,7 @@ class Sighting:
     Attributes:
         is_identified: there are hashes to look for; positions of old versions have none before the first look.
         is_unread: lines were seen that no batch has.
-        is_cut: its device and inode have other bytes now, under another name: it was cut, or deleted.
+        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted.
         was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
         others: the files that begin like it, the most likely first.
     """

@@ -521,6 +521,18 @@ def test_a_file_of_which_a_header_was_read_is_not_another_one_with_that_header(l
         world.all()
 
 
+def test_a_copy_is_found_under_a_name_that_another_file_had_before(log: Path) -> None:
+    old = log.parent / "a.log.1"
+    world = World(log, max_bytes_per_batch=1000)
+    world.cursors = {str(old): 0}
+    world.restart()
+    world.define()
+    shutil.copyfile(log, old)
+    log.write_bytes(b"new\n")
+    world.restart()
+    assert len(world.lines()) + len(world.rows(world.stored[0])) == 201
+
+
 def test_a_copy_is_found_among_many_new_files_with_the_same_first_kib(tmp_path: Path, meanwhile: Between) -> None:
     header = b"# header\n" * 200
     log = write(tmp_path / "z.log", header + LONG)
