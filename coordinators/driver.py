@@ -37,6 +37,7 @@ from coordinators.notices import (
     Notice,
     NotReady,
     PauseRequested,
+    Reported,
     ResumeRequested,
     StopRequested,
     SuccessDelivered,
@@ -186,6 +187,8 @@ class CoordinatorDriver:
                 self._take_definition(notice, now)
             case SuccessDelivered(txid):
                 self._delivered(txid)
+            case Reported():
+                return [event for each in self.streams.take() for event in self._take(each, now)]
             case Broken(cause):
                 raise cause
             case IdleWanted():
@@ -369,7 +372,7 @@ class CoordinatorDriver:
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
         self.finished = True
-        for notice in unread:
+        for notice in (*unread, *self.streams.take()):
             if isinstance(notice, IdleWanted):
                 self.idle.add(notice, 0)
             elif isinstance(notice, SuccessDelivered):

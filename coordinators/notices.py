@@ -47,6 +47,19 @@ class FailureKind(Enum):
 
 
 @frozen
+class Diagnosis:
+    """Why something failed.
+
+    Attributes:
+        txid: the transaction whose failure it is, where several were worked on at once and it is known.
+    """
+
+    cause: BaseException
+    kind: FailureKind
+    txid: int | None = None
+
+
+@frozen
 class Failed:
     """``attempt`` cannot be finished.
 
@@ -134,6 +147,11 @@ class SuccessDelivered:
 
 
 @frozen
+class Reported:
+    """Something has come of what was announced: `BatchStreams.take` tells what."""
+
+
+@frozen
 class Broken:
     """Something that no replay mends; the topology ends with ``cause``."""
 
@@ -174,6 +192,7 @@ Notice = (
     | Failed
     | IdleWanted
     | PauseRequested
+    | Reported
     | ResumeRequested
     | StopRequested
     | SuccessDelivered

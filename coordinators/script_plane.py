@@ -83,6 +83,10 @@ class ScriptPlane:
         """Nobody will hear of it again."""
         self.pending.pop(attempt, None)
 
+    def take(self) -> Sequence[Notice]:
+        """Nothing: there are no threads."""
+        return ()
+
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """Nothing falls silent where no time passes."""
         return ()

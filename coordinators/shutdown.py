@@ -9,7 +9,7 @@ the end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
@@ -36,6 +36,13 @@ class Shutdown:
     held_by: str = field(default="", init=False)
     left_behind: Sequence[str] = field(default=(), init=False)
     _told: threading.Event = field(factory=threading.Event, init=False)
+    _when_forced: list[Callable[[], object]] = field(factory=list, init=False)
+
+    def when_forced(self, call: Callable[[], object]) -> None:
+        """Have ``call`` called when the end is forced, from any thread and perhaps twice; at once if it is."""
+        self._when_forced.append(call)
+        if self.forced.is_set():
+            call()
 
     def hold(self, why: str) -> None:
         """It can't end now, for this reason: tell whoever waits for it."""
@@ -56,6 +63,8 @@ class Shutdown:
         """
         if force:
             self.forced.set()
+            for call in self._when_forced:
+                call()
             self.ended.wait()
         self._told.wait()
         if not self.ended.is_set():

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.notices import Notice
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 
@@ -28,7 +29,7 @@ class BatchStreams(Protocol):
         """Process ``attempt``; ``time`` is its transaction's, in milliseconds since 1970."""
         ...
 
-    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Commit these attempts, which follow each other, in this order; given are the edges of each."""
         ...
 
@@ -38,6 +39,10 @@ class BatchStreams(Protocol):
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Stop working on ``attempt``, and give up what it prepared."""
+        ...
+
+    def take(self) -> Sequence[Notice]:
+        """What has come of it since; `Reported` was posted when there was something."""
         ...
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:

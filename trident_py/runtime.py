@@ -19,7 +19,7 @@ from coordinators.changes import adopted, compared
 from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken
+from coordinators.notices import Broken, Diagnosis
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.shutdown import Shutdown
@@ -31,9 +31,11 @@ from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from trident_py.engine.assembly import ensure_stores, everything, participant_of, states_of, torn_upto
+from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto
 from trident_py.engine.commit_thread import CommitThread
+from trident_py.engine.commits import Commits
 from trident_py.engine.participants import Participant
+from trident_py.engine.plane import DataPlane
 from trident_py.engine.progress import Progress
 from trident_py.engine.reads import StateReads
 from trident_py.engine.request_job import RequestJobs
@@ -43,6 +45,7 @@ from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
+from trident_py.engine.workers import Workers
 from trident_py.errors import FailedException, StateError
 from trident_py.graph.queries import requests, state_queries
 from trident_py.interfaces.config import TridentConfig
@@ -54,7 +57,7 @@ from trident_py.planner.guarantees import warnings
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.asking import life_of
-from trident_py.spark.failures import Diagnosis, Place, diagnosed
+from trident_py.spark.failures import Place, diagnosed
 from trident_py.spark.probe import ensure_workers
 from trident_py.spark.session import ensure_session_possible, ship, topology_session, watched
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
@@ -213,7 +216,7 @@ class _Assembly:
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
-        reads.torn_upto = torn_upto(participants, record)
+        streams.take_over(torn_upto(participants, record))
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
         for threads in spouts:
             threads.restore(record)
@@ -264,7 +267,7 @@ class _Assembly:
             message_timeout=config.message_timeout,
             batch_interval=config.batch_interval,
             idle_turn=min(1.0, config.session_timeout / 6),
-            run_max=self._run_max(participants, streams.spouts),
+            run_max=self._run_max(participants, streams.workers.spouts),
             pin_commits=self._pins(participants),
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             source_patience=config.source_patience,
@@ -287,9 +290,39 @@ class _Assembly:
     def _streams(
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
+        branches = [frozenset(branch.spouts) for branch in self.plan.branches]
         tag_prefix = f"trident:{self.name}:{self.store.epoch}"
         together = SharedJobs.of(self.small, self._exact(), tag_prefix, self.plan.branches)
-        batches = MicroBatches(
+        alone = self._micro_batches(tag_prefix, participants, reads)
+        workers = Workers(
+            topology=self.name,
+            spouts=spouts,
+            branches=branches,
+            rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
+            commits=self._commits(spouts, participants, reads),
+            reads=reads,
+            process=lambda job, members: (
+                together.process(members, job.branch) if job.is_shared else [alone.process(members[0], job.branch)]
+            ),
+            checkpoint=alone.checkpoint,
+            cancel_job=lambda job: together.cancel(job.attempts),
+            cancel_attempt=alone.cancel,
+            diagnose=self._diagnosed,
+            draw_edge=draw_edge,
+            # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
+            job_threads=(2 * len(branches) + 1) * self.config.max_spout_pending,
+        )
+        shape = shape_of(workers.commits.spouts, branches, participants, together.branches)
+        return TopologyStreams(
+            topology=self.name,
+            plane=DataPlane(shape=shape),
+            workers=workers,
+            post=self.inbox.post,
+            shutdown=self.shutdown,
+        )
+
+    def _micro_batches(self, tag_prefix: str, participants: list[Participant], reads: StateReads) -> MicroBatches:
+        return MicroBatches(
             session=self.session,
             exact=self._exact(),
             tag_prefix=tag_prefix,
@@ -297,32 +330,20 @@ class _Assembly:
             participants=participants,
             transaction=self._transaction,
             draw_edge=draw_edge,
-            post=self.inbox.post,
             query=lambda query, rows, source: reads.now(
                 lambda states: query.answered(states[query.state], rows, source), query.title
             ),
         )
-        return TopologyStreams(
+
+    def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:
+        return Commits(
             topology=self.name,
-            spouts=spouts,
-            branches=[frozenset(branch.spouts) for branch in self.plan.branches],
-            rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
+            spouts={threads.tx_id: threads.executor for threads in spouts},
             participants=participants,
-            shareable=together.branches,
-            process=batches.process,
-            process_together=together.process,
-            settle=batches.settle,
-            cancel_jobs=batches.cancel,
-            cancel_together=together.cancel,
-            diagnose=self._diagnosed,
             transaction=self._transaction,
             ensure_leading=self.store.ensure_leading,
-            draw_edge=draw_edge,
-            post=self.inbox.post,
-            # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
-            reads=reads,
-            shutdown=self.shutdown,
-            job_threads=(2 * len(self.plan.branches) + 1) * self.config.max_spout_pending,
+            diagnose=self._diagnosed,
+            thread=reads.thread,
         )
 
     def _diagnosed(self, error: BaseException, place: Place, doing: str) -> Diagnosis:
@@ -337,7 +358,7 @@ class _Assembly:
         """How many transactions may commit in one step: more than one where all that commit can take them so."""
         committing = [participant for participant in participants if participant.commits]
         alone = self._pins(participants) or any(threads.executor.is_committer for threads in spouts)
-        in_runs = committing and all(participant.takes_runs for participant in committing)
+        in_runs = committing and all(participant.takes_groups for participant in committing)
         return self.config.max_spout_pending if in_runs and not alone else 1
 
     def _pins(self, participants: list[Participant]) -> bool:

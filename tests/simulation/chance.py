@@ -46,6 +46,7 @@ FAULTS = {
     "coordinator fails": 0.03,
     "store restarts": 0.03,
     "source away": 0.03,
+    "commit at once": 0.3,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
@@ -65,7 +66,8 @@ class Dice:
     def __attrs_post_init__(self) -> None:
         """Draw the faults of this world."""
         self.random = random.Random(self.seed)
-        apart = {"source away": random.Random(f"{self.seed} away")}  # so that seeds stay the worlds that they were
+        # So that seeds stay the worlds that they were.
+        apart = {fault: random.Random(f"{self.seed} {fault}") for fault in ("source away", "commit at once")}
         self.rates = {fault: _rate(highest, apart.get(fault, self.random)) for fault, highest in FAULTS.items()}
 
     def happens(self, fault: str) -> bool:

@@ -53,6 +53,13 @@ SCOPES = {
         Scope("shared: a store that can't undo, and a crash", {"crash at a step": 1}, stores=(COMPARE,), **THREE),
         Scope("shared: a commit that lands late", {**LATE}, **THREE),
         Scope("shared: a source more to two rows, and a crash", {"crash at a step": 1}, adds=True, processes=1, **TWO),
+        Scope(
+            "shared, in steps: a fast commit, and a crash",
+            {"crash at a step": 1, "commit at once": 1},
+            large_rows=1,
+            processes=1,
+            **THREE,
+        ),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -80,14 +87,6 @@ SEARCHED = {
             leaves="store0",
             processes=1,
             lives=4,
-        ),
-        Scope(
-            "shared, in steps: a late turn, and a crash",
-            {"crash at a step": 1},
-            large_rows=1,
-            gathers=True,
-            processes=1,
-            **THREE,
         ),
         Scope(
             "shared: two stores, a source more, and a kill",
@@ -119,7 +118,7 @@ GATE = {
     "runs in order": "shared: a crash at any step",
     "rows apart": "shared: a crash at any step",
     "known members": "shared: two stores, a source more, and a kill",
-    "known groups": "shared, in steps: a late turn, and a crash",
+    "known groups": "shared, in steps: a fast commit, and a crash",
     "closed at a takeover": "shared: a source more, and a crash",
     "torn as declared": "shared: two stores, a source more, and a kill",
     "accepted, then passed over": "a store left out that comes back, and a crash",

@@ -14,12 +14,13 @@ from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notic
 from coordinators.spout_coordinator import Ask
 from coordinators.zookeeper.znodes import Create, Put, Step
 from tests.simulation.oracle import BASE, RECORD
-from tests.simulation.plane import Work
 from tests.simulation.process import Process
 from tests.simulation.schedule import matters
 from tests.simulation.scope import choices_of
 from tests.simulation.stores import Store
 from tests.simulation.world import Event, World
+from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.commit_lane import CommitGroup
 
 
 def key_of(world: World) -> Any:
@@ -165,22 +166,38 @@ def _notice(notice: Notice, asked: int) -> str:
 
 def _plane(process: Process) -> Any:
     plane = process.plane
+    if process.driver is None:
+        return None
+    machine = plane.machine
     return (
-        tuple(
-            sorted((str(a), str(sorted(w.rows)), w.running, str(sorted(w.prepared))) for a, w in plane.works.items())
-        ),
-        tuple(
-            (
-                str([(str(w.attempt), w.cancelled) for w in (*c.works, *c.waiting)]),
-                len(c.works),
-                str(list(c.edges.values())),
-                tuple(c.stores),
-                c.group_first,
-            )
-            for c in plane.commits
-        ),
-        str([(branch, [str(w.attempt) for w in works]) for branch, works in sorted(plane.gathered.items())]),
+        tuple(map(_executor, machine._executors.values())),
+        str(sorted((branch, waiting) for branch, waiting in machine._batcher._waiting.items() if waiting)),
+        str(sorted((branch, list(groups)) for branch, groups in machine._batcher._again.items() if groups)),
+        machine._lane.torn_upto,
+        tuple(_used(item) for item in (machine._lane._current, *machine._lane._queue)),
+        str(sorted((txid, len(untold)) for txid, untold in machine._untold.items())),
+        str([stimulus for stimulus in plane.reports]),
+        str(sorted(map(str, plane.cancelled & {job for each in machine._executors.values() for job in each.jobs}))),
     )
+
+
+def _executor(executor: TridentBoltExecutor) -> Any:
+    return (
+        str(executor.attempt),
+        tuple(sorted(executor.emitting)),
+        tuple(sorted(executor.waiting)),
+        str(sorted(map(str, executor.jobs))),
+        executor.is_cancelled,
+        str(sorted(executor._receipts.items())),
+        str([(spout, each.batch) for spout, each in sorted(executor._emitted.items())]),
+    )
+
+
+def _used(item: Any) -> str:
+    if not isinstance(item, CommitGroup):
+        return str(item)
+    members, waiting = ([f"{m.executor.attempt} {m.edges}" for m in each] for each in (item.members, item.waiting))
+    return f"{item.first} {members} {waiting} {item.output}"
 
 
 def _event(world: World, event: Event) -> str:
@@ -204,6 +221,4 @@ def _lateness(world: World, steps: Sequence[Step]) -> tuple[str, int]:
 def _argument(argument: Any, asked: int) -> str:
     if isinstance(argument, Acked | Failed):
         return _notice(argument, asked)
-    if isinstance(argument, tuple) and argument and isinstance(argument[0], Work):
-        return str([f"{work.attempt} {work.cancelled}" for work in argument])
     return str(argument)

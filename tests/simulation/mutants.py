@@ -23,6 +23,10 @@ from coordinators.zookeeper.record_requests import RecordRequests, requests_for
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from tests.simulation.rules import Rules
+from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput
+from trident_py.engine.instructions import CommitStep, Instruction
+from trident_py.engine.plane import DataPlane
+from trident_py.engine.shape import TopologyShape
 
 
 class UnguardedRecordStore(ZooKeeperRecordStore):
@@ -308,3 +312,33 @@ def recovered(
     for state in states:
         state.recover(store.identity, store.epoch)
     return recover(store, [])
+
+
+class CommittingBackwards(CommitLane):
+    """Commits the members of a group in the wrong order."""
+
+    __slots__ = ()
+
+    def add(self, item: Any) -> Iterator[Instruction]:
+        if isinstance(item, CommitGroup):
+            item.waiting.reverse()
+        yield from super().add(item)
+
+
+class KnowingStepsOnly(CommitLane):
+    """Takes each step of a group for a group of its own: so a takeover can't tell how far its steps may have come."""
+
+    __slots__ = ()
+
+    def _step(self, group: CommitGroup, output: CommitOutput) -> CommitStep:
+        return evolve(super()._step(group, output), group_first=group.members[0].executor.attempt.txid)
+
+
+def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
+    """The product's data plane, without the rules that are off."""
+    plane = DataPlane(shape=shape)
+    if not rules.has("runs in order"):
+        plane._lane.__class__ = CommittingBackwards
+    if not rules.has("known groups"):
+        plane._lane.__class__ = KnowingStepsOnly
+    return plane

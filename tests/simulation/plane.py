@@ -1,9 +1,12 @@
-"""What is done with batches in a simulated world: emitters, jobs, reports, commits. In the product: Spark."""
+"""The world outside of the data plane: emitters, Spark's jobs, reports and commits of one simulated process.
+
+What is decided is decided by the product's own `DataPlane`; here its instructions are carried out, which takes time,
+and may go wrong.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
@@ -12,13 +15,43 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.fingerprint import Fingerprint
-from coordinators.notices import Acked, ExtentsLearned, Failed, FailureKind, Fingerprinted, Notice, SuccessDelivered
+from coordinators.notices import Acked, Diagnosis, ExtentsLearned, FailureKind, Fingerprinted, Notice, Reported
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
+from tests.simulation.mutants import plane_of
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Rows
+from trident_py.engine.instructions import (
+    Abort,
+    CancelEmit,
+    CancelJob,
+    CommitStep,
+    DeliverSuccess,
+    Emit,
+    Instruction,
+    Post,
+    RunJob,
+)
+from trident_py.engine.plane import DataPlane
+from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.stimuli import (
+    Aborted,
+    AttemptCancelled,
+    BatchAnnounced,
+    CommitAnnounced,
+    EmitFailed,
+    Emitted,
+    JobDone,
+    JobFailed,
+    SpoutSucceeded,
+    StepCommitted,
+    StepFailed,
+    Stimulus,
+    SuccessAnnounced,
+)
+from trident_py.engine.work import Half, Job, JobMember, Processed
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 
@@ -29,71 +62,47 @@ EMIT_SECS, JOB_SECS, COMMIT_SECS, LATE_SECS = 0.005, 0.1, 0.02, 6.0
 TASKS = 2
 
 
-@define
-class Work:
-    """One attempt on its way.
-
-    Attributes:
-        rows: what each spout gave.
-        extents: what those that learn it have given.
-        running: how many jobs of it run.
-        prepared: the stores whose job is done.
-    """
-
-    attempt: TransactionAttempt
-    rows: dict[str, Rows] = field(factory=dict)
-    extents: dict[str, Any] = field(factory=dict)
-    running: int = 0
-    prepared: set[str] = field(factory=set)
-    cancelled: bool = False
-
-
-@define
-class Commit:
-    """A group of attempts being committed, step by step, each store by store.
-
-    Attributes:
-        group_first: the first transaction of the group, for those who are told.
-        waiting: those that no step has had yet.
-        edges: those that are left.
-        works: the attempts of this step.
-        stores: that this step still has to go to.
-    """
-
-    group_first: int | None
-    waiting: list[Work]
-    edges: dict[TransactionAttempt, list[int]]
-    works: list[Work] = field(factory=list)
-    stores: list[str] = field(factory=list)
-
-    @property
-    def attempt(self) -> TransactionAttempt:
-        """The first of this step."""
-        return self.works[0].attempt
-
-    def begin_step(self, stores: Sequence[str], large_rows: int) -> None:
-        """The next step: small transactions together, or a large one alone."""
-        small = list(takewhile(lambda work: len(_given(work)) < large_rows, self.waiting))
-        self.works, self.stores = small or self.waiting[:1], list(stores)
-        del self.waiting[: len(self.works)]
-
-
 @define(eq=False)
 class Plane:
-    """`coordinators.streams.BatchStreams` of one process: every effect takes time, and may go wrong."""
+    """`coordinators.streams.BatchStreams` of one process.
+
+    Attributes:
+        machine: the product's; made when the process leads, since versions of a topology differ.
+        reports: what came of its instructions, and was not taken yet.
+        cancelled: the jobs that Spark was told to cancel.
+        extents: what spouts that learn it have given, by attempt and spout.
+    """
 
     process: Process
-    works: dict[TransactionAttempt, Work] = field(factory=dict)
-    gathered: dict[int, list[Work]] = field(factory=dict)
-    commits: list[Commit] = field(factory=list)
+    machine: DataPlane = field(factory=lambda: DataPlane(shape=TopologyShape(spouts=(), branches=())))
+    reports: list[Stimulus] = field(factory=list)
+    cancelled: set[Job] = field(factory=set)
+    extents: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
+
+    def lead(self) -> None:
+        """A topology as the version that leads has it."""
+        world = self.process.world
+        shape = TopologyShape(
+            spouts=tuple(SpoutShape(name=name) for name in world.sources),
+            branches=tuple(
+                BranchShape(
+                    name=name,
+                    spouts=frozenset(world.sources),
+                    is_shareable=world.shares,
+                    keeps_alive=store.remembers,
+                    is_fenced=store.remembers,
+                )
+                for name, store in self.process.stores.items()
+            ),
+        )
+        self.machine = plane_of(shape, world.rules)
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
         """Every spout, or every store."""
-        world = self.process.world
         self.process.next_edge = 1
-        return len(world.sources) if stream is StreamId.BATCH else len(self.process.stores)
+        return self.machine.consumers(stream)
 
     def ask(self, spout: str, ask: Ask) -> None:
         """Answered on the spout's own thread."""
@@ -102,223 +111,236 @@ class Plane:
     def emit_batch(
         self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
     ) -> None:
-        """Every spout emits, on its own thread."""
+        """Announce a batch."""
         self.process.may_crash("before emit_batch")
         self.process.world.oracle.batch_announced(attempt, time)
-        self.works[attempt] = Work(attempt)
-        for spout, edge in zip(self.process.world.sources, edges, strict=True):
-            self.process.post("emit", EMIT_SECS, attempt, spout, metadata[spout], edge, lane=f"emitter {spout}")
+        self._announce(BatchAnnounced(attempt, metadata, time, edges))
 
-    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        """One after the other, on the thread for commits; in one step of each store."""
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Announce a group commit."""
         self.process.may_crash("before emit_commit")
-        world = self.process.world
-        works, names = [self.works[attempt] for attempt in run], list(self.process.stores)
-        for work in works:
-            if set(names) - work.prepared:
-                unprepared = set(names) - work.prepared
-                raise Violation("S10", f"{work.attempt} commits although {unprepared} have not prepared it")
-        group_first = works[0].attempt.txid if world.has("known groups") else None
-        if not world.has("runs in order"):
-            works.reverse()
-        commit = Commit(group_first, works, {attempt: list(edges) for attempt, edges in run.items()})
-        commit.begin_step(names, world.large_rows)
-        self.commits.append(commit)
-        if len(self.commits) == 1:
-            self.process.post("commit", COMMIT_SECS)
+        self._announce(CommitAnnounced(group))
 
     def emit_success(self, attempt: TransactionAttempt) -> None:
-        """Delivered on the spouts' threads, in order."""
+        """Announce a success."""
         self.process.may_crash("before emit_success")
-        self.works.pop(attempt, None)
-        self.process.post("success", EMIT_SECS, attempt, lane="successes")
+        self.extents.pop(attempt, None)
+        self._announce(SuccessAnnounced(attempt))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """What runs may run on for a while."""
         self.process.may_crash("before cancel")
-        work = self.works.pop(attempt, None)
-        if work is not None:
-            work.cancelled = True
-            for name in sorted(work.prepared):
-                self.process.world.stores[name].discard(self.transaction(attempt))
+        self.extents.pop(attempt, None)
+        self._announce(AttemptCancelled(attempt))
+
+    def take(self) -> Sequence[Notice]:
+        """What came of it."""
+        reports, self.reports = self.reports, []
+        return [notice for stimulus in reports for notice in self._turn(stimulus)]
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Attempts with a running job."""
-        return [(attempt, StreamId.BATCH) for attempt, work in self.works.items() if work.running]
+        """What visibly goes on."""
+        return self.machine.alive()
 
     def holds_rows(self) -> bool:
         """A window does, at all times: so time never goes back."""
         return True
 
+    # --- the machine's turn -------------------------------------------------------------------------------------------
+
+    def report(self, stimulus: Stimulus) -> None:
+        """Something came of an instruction."""
+        self.reports.append(stimulus)
+        self.process.deliver(Reported())
+
+    def _announce(self, stimulus: Stimulus) -> None:
+        for notice in self._turn(stimulus):
+            self.process.deliver(notice)
+
+    def _turn(self, stimulus: Stimulus) -> list[Notice]:
+        instructions = self.machine.handle(stimulus)
+        for instruction in instructions:
+            self._carry_out(instruction)
+        return [each.notice for each in instructions if isinstance(each, Post)]
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Emit(_, spout):
+                self.process.post("emit", EMIT_SECS, instruction, lane=f"emitter {spout}")
+            case RunJob(job, members):
+                self.process.post("job", JOB_SECS, job, tuple(members))
+            case CancelJob(job):
+                self.cancelled.add(job)
+            case CommitStep():
+                self._send_commit(instruction)
+            case Abort():
+                self.process.post("abort", EMIT_SECS, instruction)
+            case DeliverSuccess(attempt, spout):
+                self.process.post("success", EMIT_SECS, attempt, spout, lane=f"successes {spout}")
+            case Post() | CancelEmit():
+                pass  # posted in order; and an emission is short
+            case _:
+                raise TypeError(f"nobody does {instruction} here")
+
+    def _send_commit(self, step: CommitStep) -> None:
+        """To the commit thread; which may be faster than the rest of this turn, and the record that it writes."""
+        if self.process.world.chance.happens("commit at once"):
+            self.on_commit(step)
+        else:
+            self.process.post("commit", COMMIT_SECS, step)
+
     # --- processing ---------------------------------------------------------------------------------------------------
 
-    def on_emit(self, attempt: TransactionAttempt, spout: str, extent: Any, edge: int) -> None:
-        """The emitter of one spout gives its rows; when all have, the jobs start."""
-        world, work = self.process.world, self.works.get(attempt)
-        if work is None:
-            return
+    def on_emit(self, emit: Emit) -> None:
+        """The emitter of one spout gives its rows."""
+        world, attempt, spout = self.process.world, emit.attempt, emit.spout
         if world.chance.happens("source away"):
-            self.report(Failed(attempt, OSError("out of reach"), FailureKind.UNREACHABLE, (spout,)))
+            self._emission_failed(emit, OSError("out of reach"), FailureKind.UNREACHABLE)
             return
         try:
             if world.chance.happens("user code fails") or attempt.txid == world.poison:
                 raise ValueError("user code")
-            work.rows[spout] = self._emitted(work, world.sources[spout], extent)
+            rows, learned = self._emitted(attempt, world.sources[spout], emit.metadata)
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
-            self.report(Failed(attempt, error, kind))
+            self._emission_failed(emit, error, kind)
             return
-        # One edge from each spout to each store's job.
         number = list(world.sources).index(spout)
-        made = tuple(1 << 8 + 4 * number + branch for branch in range(len(self.process.stores)))
-        self.report(Acked(attempt, StreamId.BATCH, edge, made))
-        if len(work.rows) == len(world.sources):
-            for branch in range(len(self.process.stores)):
-                work.running += 1
-                self._start(work, branch)
+        self.report(
+            Emitted(
+                attempt=attempt,
+                spout=spout,
+                batch=rows,
+                rows=len(rows),
+                is_small=len(rows) < world.large_rows,
+                # One edge from each spout to each store's job.
+                edges={branch: 1 << 8 + 4 * number + branch for branch in range(len(self.process.stores))},
+                learned=learned,
+            )
+        )
 
-    def _start(self, work: Work, branch: int) -> None:
-        """A job of its own; or, where jobs are shared, one with all that come until the one that runs has ended."""
-        if not self.process.world.shares:
-            self.process.post("job", JOB_SECS, (work,), branch)
-        elif branch in self.gathered:
-            self.gathered[branch].append(work)
-        else:
-            self.gathered[branch] = []
-            self.process.post("job", JOB_SECS, (work,), branch)
+    def _emission_failed(self, emit: Emit, error: Exception, kind: FailureKind) -> None:
+        self.report(EmitFailed(emit.attempt, emit.spout, Diagnosis(error, kind)))
 
-    def _emitted(self, work: Work, source: Source, metadata: Any) -> Rows:
-        txid = work.attempt.txid
-        rows = self._learned(work, source, metadata) if source.learns else source.read(txid, metadata)
-        if source.exact:
-            seen = Fingerprint(len(rows), sum(position for _, position in rows))
-            self.process.deliver(Fingerprinted(work.attempt, source.name, seen))
-        return rows
-
-    def _learned(self, work: Work, source: Source, metadata: Any) -> Rows:
+    def _emitted(
+        self, attempt: TransactionAttempt, source: Source, metadata: Any
+    ) -> tuple[Rows, tuple[ExtentsLearned, ...]]:
+        if not source.learns:
+            return source.read(attempt.txid, metadata), ()
         sent, emitter = Sent(), self.process.emitters[source.name]
-        emitter.emit_batch(work.attempt, metadata, sent)
+        emitter.emit_batch(attempt, metadata, sent)
         rows, note = emitted(self.process.world, source, sent.task)
-        learned = emitter.learn(work.attempt, [note])
-        work.extents[source.name] = learned.moved
-        self.process.deliver(ExtentsLearned(work.attempt, source.name, learned.metadata, learned.moved))
-        return rows
+        learned = emitter.learn(attempt, [note])
+        self.extents.setdefault(attempt, {})[source.name] = learned.moved
+        return rows, (ExtentsLearned(attempt, source.name, learned.metadata, learned.moved),)
 
-    def on_job(self, works: tuple[Work, ...], branch: int) -> None:
+    def on_job(self, job: Job, members: tuple[JobMember, ...]) -> None:
         """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""
-        world = self.process.world
-        if world.shares:
-            waiting = [work for work in self.gathered.pop(branch, []) if not work.cancelled]
-            if waiting:
-                self.gathered[branch] = []
-                self.process.post("job", JOB_SECS, tuple(waiting), branch)
-        if len(works) > 1 and world.chance.happens("job fails"):
-            for work in works:  # each by itself, so that whoever fails fails alone
-                self.process.post("job", JOB_SECS, (work,), branch)
-            return
-        others = list(works) if world.has("rows apart") else [*works[1:], *works[:1]]
-        for work, other in zip(works, others, strict=True):
-            self._end_job(work, branch, _given(other), alone=len(works) == 1)
-
-    def _end_job(self, work: Work, branch: int, rows: Rows, *, alone: bool) -> None:
-        world, tx = self.process.world, self.transaction(work.attempt)
-        name, store = list(self.process.stores.items())[branch]
-        work.running -= 1
-        if work.cancelled and not world.chance.happens("job goes on"):
-            return
-        if alone and world.chance.happens("job fails"):
-            self.report(Failed(work.attempt, RuntimeError("an executor was lost"), FailureKind.INTERRUPTED))
-            return
-        if tx.epoch < store.highest_epoch:
-            return  # A staging area is made by the leader, under the fence.
-        store.stage(tx, rows)
-        if work.cancelled:
-            store.discard(tx)
-            return
-        work.prepared.add(name)
-        tasks = [1 << 20 + TASKS * branch + task for task in range(TASKS)]
-        for number in range(len(world.sources)):
-            made = tuple(tasks) if number == 0 else ()
-            self.report(Acked(work.attempt, StreamId.BATCH, 1 << 8 + 4 * number + branch, made))
-        for edge in tasks:
-            self.report(Acked(work.attempt, StreamId.BATCH, edge))
-
-    def report(self, notice: Notice) -> None:
-        """A report to the acker may be lost, come twice, or come late."""
         chance = self.process.world.chance
-        if not self.process.world.real_time:
-            self.process.deliver(notice)
-            return
-        if chance.happens("report lost"):
-            return
-        self.process.post("report", 2.0 if chance.happens("report late") else 0.001, notice)
-        if chance.happens("report twice"):
-            self.process.post("report", 0.5, notice)
+        if job in self.cancelled and not chance.happens("job goes on"):
+            self._job_failed(job, FailureKind.INTERRUPTED)
+        elif chance.happens("job fails"):
+            self._fail_job(job)
+        else:
+            others = members if self.process.world.has("rows apart") else (*members[1:], *members[:1])
+            self._end_job(job, members, others)
+
+    def _fail_job(self, job: Job) -> None:
+        """Nobody knows whose rows it was, or somebody does; or an executor was lost, which is nobody's fault."""
+        whose = self.process.world.chance.pick("whose rows", [None, 0, *(attempt.txid for attempt in job.attempts)])
+        self._job_failed(
+            job, FailureKind.USER_CODE if len(job.attempts) > 1 and whose != 0 else FailureKind.INTERRUPTED, whose
+        )
+
+    def _job_failed(self, job: Job, kind: FailureKind, whose: int | None = None) -> None:
+        self.report(JobFailed(job, Diagnosis(RuntimeError("a job failed"), kind, whose)))
+
+    def _end_job(self, job: Job, members: Sequence[JobMember], others: Sequence[JobMember]) -> None:
+        store = list(self.process.stores.values())[job.branch]
+        made = []
+        for member, other in zip(members, others, strict=True):
+            tx, rows = self.transaction(member.attempt), _given(other)
+            if not store.inline:
+                if tx.epoch < store.highest_epoch:  # a staging area is made by the leader, under the fence
+                    self._job_failed(job, FailureKind.INTERRUPTED)
+                    return
+                store.stage(tx, rows)
+            made.append(Processed(rows if store.inline else None, self._reports(member, job.branch)))
+        done = JobDone(job, made)
+        if self.process.world.chance.happens("report late"):
+            self.process.post("reported", 2.0, done)
+        else:
+            self.report(done)
+
+    def on_reported(self, stimulus: Stimulus) -> None:
+        """What came late is here."""
+        self.report(stimulus)
+
+    def _reports(self, member: JobMember, branch: int) -> list[Notice]:
+        """Of the job and of its tasks; that of a task may be lost, or come twice."""
+        chance, attempt = self.process.world.chance, member.attempt
+        tasks = [1 << 20 + TASKS * branch + task for task in range(TASKS)]
+        told: list[Notice] = []
+        for number, (spout, given) in enumerate(member.inputs.items()):
+            if self.process.world.sources[spout].exact:
+                seen = Fingerprint(len(given.batch), sum(position for _, position in given.batch))
+                told.append(Fingerprinted(attempt, spout, seen))
+            told.append(Acked(attempt, StreamId.BATCH, given.edge, () if number else tuple(tasks)))
+        heard = [task for task in tasks if not chance.happens("report lost")]
+        heard += [task for task in heard if chance.happens("report twice")]
+        return [*told, *(Acked(attempt, StreamId.BATCH, task) for task in heard)]
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    def on_commit(self) -> None:
-        """The next step of the commit that is being made: leadership is checked right before."""
-        commit = self.commits[0]
-        store, driver = self.process.record_store, self.process.driver
-        if any(work.cancelled for work in commit.works) or store is None or driver is None:
-            self._end_commit()
+    def on_commit(self, step: CommitStep) -> None:
+        """A step of a commit: leadership is checked right before."""
+        world, records = self.process.world, self.process.record_store
+        if records is None or self.process.driver is None:
             return
         try:
-            store.ensure_leading()
-        except CoordinationLost as error:
-            self._fail_commit(StoreBusyException(str(error)))
-            return
+            records.ensure_leading()
         except TridentError as error:
-            self._fail_commit(error)
+            lost = isinstance(error, CoordinationLost)
+            self._step_ended(StoreBusyException(str(error)) if lost else error)
             return
-        self.process.world.oracle.commit_started(self.process)
-        for work in commit.works:
-            for name, extents in work.extents.items():
-                self.process.world.sources[name].committing(work.attempt.txid, extents)
-        run = tuple(evolve(self.transaction(work.attempt), group_first=commit.group_first) for work in commit.works)
-        self.process.world.send_commit(self.process, commit.stores[0], run)
+        world.oracle.commit_started(self.process)
+        for member in step.members:
+            for name, extents in self.extents.get(member.attempt, {}).items():
+                world.sources[name].committing(member.attempt.txid, extents)
+        name, store = list(self.process.stores.items())[step.branch]
+        run = tuple(evolve(self.transaction(member.attempt), group_first=step.group_first) for member in step.members)
+        world.send_commit(self.process, name, run, tuple(m.receipt for m in step.members) if store.inline else None)
 
-    def on_committed(self, attempt: TransactionAttempt, error: BaseException | None) -> None:
+    def on_committed(self, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken."""
-        if not self.commits or self.commits[0].attempt != attempt:
-            return
-        if error is not None:
-            self._fail_commit(error)
-            return
-        commit = self.commits[0]
-        commit.stores.pop(0)
-        for work in commit.works:
-            self.process.deliver(Acked(work.attempt, StreamId.COMMIT, commit.edges[work.attempt].pop(0)))
-        if not commit.stores and commit.waiting:
-            commit.begin_step(list(self.process.stores), self.process.world.large_rows)
-        if commit.stores:
-            self.process.post("commit", COMMIT_SECS)
+        self._step_ended(error)
+
+    def _step_ended(self, error: BaseException | None) -> None:
+        if error is None:
+            self.report(StepCommitted())
         else:
-            self._end_commit()
+            kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.INTERRUPTED
+            self.report(StepFailed(Diagnosis(error, kind)))
 
-    def _fail_commit(self, error: BaseException) -> None:
-        kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.INTERRUPTED
-        self.process.deliver(Failed(self.commits[0].attempt, error, kind))
-        self._end_commit()
-
-    def _end_commit(self) -> None:
-        self.commits.pop(0)
-        if self.commits:
-            self.process.post("commit", COMMIT_SECS)
+    def on_abort(self, abort: Abort) -> None:
+        """A store gives up what an attempt has staged."""
+        store = list(self.process.stores.values())[abort.branch]
+        if not store.inline:
+            store.discard(self.transaction(abort.attempt))
+        self.report(Aborted())
 
     # --- success ------------------------------------------------------------------------------------------------------
 
-    def on_success(self, attempt: TransactionAttempt) -> None:
-        """Every spout hears of it."""
+    def on_success(self, attempt: TransactionAttempt, spout: str) -> None:
+        """A spout hears of it."""
         self.process.world.oracle.success_delivered(attempt.txid)
-        for source in self.process.world.sources.values():
-            source.success(attempt.txid)
-        for emitter in self.process.emitters.values():
-            emitter.success(attempt)
-        self.process.deliver(SuccessDelivered(attempt.txid))
+        self.process.world.sources[spout].success(attempt.txid)
+        if spout in self.process.emitters:
+            self.process.emitters[spout].success(attempt)
+        for half in Half:
+            self.report(SpoutSucceeded(attempt.txid, spout, half))
 
     def transaction(self, attempt: TransactionAttempt) -> SinkTransaction:
         """An attempt as stores see it."""
@@ -329,5 +351,5 @@ class Plane:
         return SinkTransaction(key, attempt, store.epoch)
 
 
-def _given(work: Work) -> Rows:
-    return tuple(row for spout in sorted(work.rows) for row in work.rows[spout])
+def _given(member: JobMember) -> Rows:
+    return tuple(row for given in member.inputs.values() for row in given.batch)

@@ -24,6 +24,7 @@ from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.simulation.mutants import SplittingRecordStore, recovered, weaken
 from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
+from tests.simulation.rules import Violation
 from tests.simulation.sources import SourceCoordinator
 from tests.simulation.versions import adopted
 from tests.simulation.zookeeper import Session
@@ -154,6 +155,10 @@ class Process:
             self.die(f"killed {death}")
         except TridentError as error:
             self._end_by(error)
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise Violation("A", f"{self.name}: {error}") from error  # one of the product's own
         finally:
             self.is_busy = self.is_busy and not on_driver_thread
 
@@ -192,6 +197,7 @@ class Process:
         self._add_source(record)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
         self._make_spouts(record)
+        self.plane.lead()
         self.driver = CoordinatorDriver(
             topology="simulated",
             store=self.record_store,

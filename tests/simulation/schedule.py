@@ -58,7 +58,7 @@ def _mishaps(world: World) -> Iterator[Event]:
 
 def _has_rows(process: Process) -> bool:
     """Whether a batch is on its way, after which another version would find no more than after a crash."""
-    return process.is_alive and any(work.rows for work in process.plane.works.values())
+    return process.driver is not None and any(each.has_rows for each in process.plane.machine._executors.values())
 
 
 def _mishaps_of_leaders(world: World, budgets: Mapping[str, int]) -> Iterator[Event]:

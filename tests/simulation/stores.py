@@ -153,10 +153,6 @@ class Store:
         if not self.inline:
             self.staged.clear()
 
-    def sent(self, run: Run) -> Sent:
-        """The rows that travel with a commit; None: they are in the store."""
-        return tuple(self.staged[tx.token] for tx in run) if self.inline else None
-
     def lock(self, run: Run) -> None:
         """Begin a transaction: take the lock, and decide under it."""
         if self.holder is not None:

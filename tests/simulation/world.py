@@ -307,17 +307,16 @@ class World:
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
-    def send_commit(self, process: Process, name: str, run: Run) -> None:
+    def send_commit(self, process: Process, name: str, run: Run, rows: Sent) -> None:
         """A commit goes to a store."""
         store, sender = self.stores[name], (process.number, process.life)
-        rows = store.sent(run)
         if store.kind is StoreKind.UNFENCED:
             self.on_effect(name, run, rows, sender)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
                 self.later("lock" if store.locks else "effect", LATE_SECS, None, name, run, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
-            process.post("committed", 0.5, run[0].attempt, done)
+            process.post("committed", 0.5, done)
         else:
             pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
             self.later("lock" if store.locks else "effect", pause, None, name, run, rows, sender)
@@ -355,4 +354,4 @@ class World:
             store = self.stores[name]
             is_done = bool(store.ledger) and store.ledger[-1].token == run[-1].token
             error = None if is_done else StoreBusyException("no answer")
-        self.processes[sender[0]].post("committed", 0.002, run[0].attempt, error)
+        self.processes[sender[0]].post("committed", 0.002, error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
+from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.staged import StagedParticipant
 from trident_py.engine.states import (
     AggregateParticipant,
@@ -57,6 +60,36 @@ def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> P
             return _aggregating(aggregate, config, metrics, by_tasks=True)
         case PartitionPersist() as persist:
             return _updating(persist, config, metrics)
+
+
+def shape_of(
+    spouts: Mapping[str, TridentSpoutExecutor],
+    branches: Sequence[frozenset[str]],
+    participants: Sequence[Participant],
+    shareable: Collection[int],
+) -> TopologyShape:
+    """What the data plane has to know of a topology.
+
+    Args:
+        spouts: the emitters, by spout.
+        branches: for each branch, the spouts that it reads.
+        participants: their outputs.
+        shareable: the branches that may share jobs.
+    """
+    return TopologyShape(
+        spouts=tuple(SpoutShape(name=name, is_committer=each.is_committer) for name, each in spouts.items()),
+        branches=tuple(
+            BranchShape(
+                name=participant.name,
+                spouts=reads,
+                is_shareable=number in shareable,
+                commits=participant.commits,
+                keeps_alive=participant.is_ours,
+                is_fenced=participant.is_fenced,
+            )
+            for number, (reads, participant) in enumerate(zip(branches, participants, strict=True))
+        ),
+    )
 
 
 def everything(participants: list[Participant]) -> list[Participant]:

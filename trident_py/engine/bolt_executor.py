@@ -2,131 +2,128 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Notice
-from trident_py.engine.emitted import EmittedBatch
-
-
-@frozen
-class BranchInput:
-    """What one spout gives one branch: the batch, and the acker edge that announces it."""
-
-    edge: int
-    batch: EmittedBatch
-
-
-@frozen
-class Processed:
-    """What a job has made of a branch: the receipt, and what is to be told to the driver once that is kept."""
-
-    receipt: Any
-    reports: Sequence[Notice]
+from trident_py.engine.stimuli import Emitted
+from trident_py.engine.work import BranchInput, Job, JobMember
 
 
 @define(eq=False)
 class TridentBoltExecutor:
-    """Which inputs each branch of an attempt has, what each has prepared, and whether the attempt still lives.
+    """Which inputs each branch of an attempt has, what each has prepared, and what is still being done for it.
 
     Storm's bolt executor counts tuples to know when its input is complete; here a branch runs when every spout it reads
-    has delivered, and counting is the acker's. Used by the emitters' threads and the job threads.
+    has emitted, and counting is the acker's.
 
     Attributes:
-        attempt: whose books these are.
+        attempt: whose bookkeeping it is.
         branches: for each branch, the spouts that it reads.
         time: the transaction's, in milliseconds since 1970.
-        sharing: the jobs that it shares at the moment, as the attempts of each, this one included.
+        edges: what each spout reports when it has emitted.
+        emitting: the spouts that have not emitted yet.
+        checkpointing: those of them whose batch is being read once, by a job of its own.
+        waiting: the branches that wait for a job to share.
+        jobs: the jobs that run.
+        is_cancelled: it will never commit.
     """
 
     attempt: TransactionAttempt
     branches: Sequence[frozenset[str]]
-    time: int = 0
-    sharing: list[Sequence[TridentBoltExecutor]] = field(factory=list, init=False)
-    cancelled: threading.Event = field(factory=threading.Event, init=False)
-    _working: int = field(default=0, init=False)
-    _quiet: threading.Event = field(factory=threading.Event, init=False)
+    time: int
+    edges: Mapping[str, int]
+    emitting: set[str] = field(init=False)
+    checkpointing: set[str] = field(factory=set, init=False)
+    waiting: set[int] = field(factory=set, init=False)
+    jobs: set[Job] = field(factory=set, init=False)
+    is_cancelled: bool = field(default=False, init=False)
+    _emitted: dict[str, Emitted] = field(factory=dict, init=False)
     _rows: dict[tuple[str, str], int] = field(factory=dict, init=False)
-    _inputs: dict[str, dict[int, BranchInput]] = field(factory=dict, init=False)
     _receipts: dict[int, Any] = field(factory=dict, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _handed_over: dict[int, Any] = field(factory=dict, init=False)
 
-    def deliver(self, spout: str, inputs: dict[int, BranchInput]) -> list[int]:
-        """``spout`` has emitted for these branches; returns those that have everything now."""
-        with self._lock:
-            self._inputs[spout] = inputs
-            return [branch for branch in inputs if all(read in self._inputs for read in self.branches[branch])]
+    def __attrs_post_init__(self) -> None:
+        """Nobody has emitted yet."""
+        self.emitting = set(self.edges)
+
+    def take(self, emitted: Emitted) -> Iterator[int]:
+        """A spout has emitted; gives the branches that have everything they read now."""
+        self._emitted[emitted.spout] = emitted
+        self.count_rows(emitted.spout, "driver", emitted.rows)
+        for branch in emitted.edges:
+            if self.branches[branch] <= self._emitted.keys():
+                yield branch
+
+    def member(self, branch: int) -> JobMember:
+        """What ``branch`` reads."""
+        emitted = {spout: self._emitted[spout] for spout in sorted(self.branches[branch])}
+        inputs = {spout: BranchInput(each.edges[branch], each.batch) for spout, each in emitted.items()}
+        return JobMember(self.attempt, self.time, inputs)
 
     def count_rows(self, spout: str, where: str, rows: int) -> None:
         """``spout`` gave so many rows on the driver or in tasks; several branches may say so, some see none."""
-        with self._lock:
-            self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
+        self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
 
     @property
     def rows(self) -> int:
         """How many rows were read, where anybody counted: not those of emitted DataFrames."""
-        with self._lock:
-            return sum(self._rows.values())
+        return sum(self._rows.values())
 
     @property
     def is_small(self) -> bool:
         """Whether all that was emitted is small."""
-        with self._lock:
-            return all(given.batch.is_small for inputs in self._inputs.values() for given in inputs.values())
+        return all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
 
-    def inputs(self, branch: int) -> dict[str, BranchInput]:
-        """What the spouts gave ``branch``."""
-        with self._lock:
-            return {spout: self._inputs[spout][branch] for spout in sorted(self.branches[branch])}
+    def reads_little(self, branch: int) -> bool:
+        """Whether all that ``branch`` reads is small."""
+        return all(self._emitted[spout].is_small for spout in self.branches[branch])
 
-    def prepared(self, branch: int, receipt: Any) -> bool:
-        """``branch`` is prepared; False if the attempt was cancelled meanwhile, then the caller gives it up."""
-        with self._lock:
-            if self.cancelled.is_set():
-                return False
-            self._receipts[branch] = receipt
-            return True
-
-    def receipt(self, branch: int) -> Any:
-        """What ``branch`` prepared."""
-        with self._lock:
-            return self._receipts[branch]
-
-    def cancel(self) -> dict[int, Any]:
-        """The attempt will never commit; returns the receipts to give up."""
-        with self._lock:
-            self.cancelled.set()
-            receipts, self._receipts = self._receipts, {}
-            return receipts
+    @property
+    def has_rows(self) -> bool:
+        """Whether a spout has emitted."""
+        return bool(self._emitted)
 
     @property
     def is_working(self) -> bool:
-        """Whether a job of this attempt runs."""
-        return self._working > 0
+        """Whether a job of this attempt runs, or waits for its turn: it does not fall silent."""
+        return bool(self.jobs or self.waiting or self.checkpointing)
 
-    def begin_work(self) -> None:
-        """A job of this attempt runs, or waits for its turn: it does not fall silent."""
-        with self._lock:
-            self._working += 1
-            self._quiet.clear()
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing more will come of what is done for it."""
+        return not (self.emitting or self.jobs)
 
-    def share(self, together: Sequence[TridentBoltExecutor]) -> None:
-        """The job is also that of others."""
-        with self._lock:
-            self.sharing = [*self.sharing, together]
+    def prepare(self, branch: int, receipt: Any) -> None:
+        """``branch`` has prepared ``receipt``; None: nobody knows what."""
+        self._receipts[branch] = receipt
 
-    def end_work(self, together: Sequence[TridentBoltExecutor] = ()) -> None:
-        """A job of this attempt has ended."""
-        with self._lock:
-            self._working -= 1
-            self.sharing = [each for each in self.sharing if each is not together]
-            if self._working == 0:
-                self._quiet.set()
+    @property
+    def prepared(self) -> Collection[int]:
+        """The branches that have prepared their commit."""
+        return self._receipts.keys()
 
-    def wait_quiet(self, seconds: float) -> bool:
-        """Wait until no job of this attempt runs, or for so long; whether none does."""
-        return not self.is_working or self._quiet.wait(seconds)
+    def hand_over(self, branch: int) -> Any:
+        """Give the receipt to the commit of ``branch``: it is not given up while nobody knows how that ends."""
+        receipt = self._handed_over[branch] = self._receipts.pop(branch)
+        return receipt
+
+    def commit(self, branch: int) -> None:
+        """``branch`` has committed: its receipt is used up."""
+        self._handed_over.pop(branch, None)
+
+    def take_back(self, branch: int) -> Any:
+        """The commit of ``branch`` has failed: its receipt, which is to be given up like the others."""
+        receipt = self._handed_over.pop(branch)
+        if not self.is_cancelled:
+            self._receipts[branch] = receipt
+        return receipt
+
+    def cancel(self) -> dict[int, Any]:
+        """It will never commit; returns the receipts to give up, by branch."""
+        self.is_cancelled = True
+        receipts, self._receipts = self._receipts, {}
+        self.waiting.clear()
+        return receipts

@@ -33,7 +33,7 @@ class Participant(ABC):
         is_volatile: whether it starts empty each time.
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
         is_fenced: whether a commit that comes late, when another process leads, is refused.
-        takes_runs: whether it can commit several transactions in one atomic step.
+        takes_groups: whether it can commit several transactions in one atomic step.
         holds_rows: whether a window by time holds rows of what it has committed; any thread may ask.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
@@ -44,7 +44,7 @@ class Participant(ABC):
     is_volatile: bool = False
     is_ours: bool = False
     is_fenced: bool = True
-    takes_runs: bool = False
+    takes_groups: bool = False
     holds_rows: bool = False
     reads_all: bool = True
 
@@ -59,13 +59,11 @@ class Participant(ABC):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Do everything that can be done before the commit; returns the receipt."""
 
-    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
-        """Make it visible."""
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        """Make these visible, in this order and one atomic step; more than one only where it takes groups.
 
-    def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Make these visible, in this order and one atomic step; more than one only where it takes runs."""
-        for tx, receipt in run:
-            self.commit(tx, receipt)
+        Each keeps its own token: the last of them can still be undone by itself.
+        """
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The attempt will never commit."""
@@ -114,9 +112,10 @@ class SinkParticipant(Participant):
         """The sink stages the frame as it likes; returning is its report."""
         return self.sink.prepare(tx, frame)
 
-    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """The sink makes it visible."""
-        self.sink.commit(tx, receipt)
+        for tx, receipt in group:
+            self.sink.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The sink gives it up."""

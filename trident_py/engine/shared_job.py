@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
-from trident_py.engine.bolt_executor import BranchInput, Processed, TridentBoltExecutor
+from trident_py.engine.work import BranchInput, JobMember, Processed
 from trident_py.planner.plan import Branch
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
@@ -59,12 +59,12 @@ class SharedJobs:
         found = {number: branch for number, branch in alike.items() if branch}
         return cls(session=session, exact=exact, tag_prefix=tag_prefix, branches=found)
 
-    def process(self, works: Sequence[TridentBoltExecutor], index: int) -> list[Processed]:
+    def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
         branch = self.branches[index]
-        given = {work.attempt: work.inputs(index)[branch.spout] for work in works}
+        given = {member.attempt: member.inputs[branch.spout] for member in members}
         rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
-        with jobs.tagged(self.session, self._tag(works)), task_failures_told():
+        with jobs.tagged(self.session, self._tag(list(given))), task_failures_told():
             # In one partition: all of it is one task, without a shuffle.
             frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
             changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
@@ -78,9 +78,9 @@ class SharedJobs:
         seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
         return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]
 
-    def cancel(self, works: Sequence[TridentBoltExecutor]) -> None:
+    def cancel(self, attempts: Sequence[TransactionAttempt]) -> None:
         """Cancel the running job of these attempts."""
-        jobs.cancel(self.session, self._tag(works))
+        jobs.cancel(self.session, self._tag(attempts))
 
-    def _tag(self, works: Sequence[TridentBoltExecutor]) -> str:
-        return f"{self.tag_prefix}:{works[0].attempt}+{len(works) - 1}"
+    def _tag(self, attempts: Sequence[TransactionAttempt]) -> str:
+        return f"{self.tag_prefix}:{attempts[0]}+{len(attempts) - 1}"

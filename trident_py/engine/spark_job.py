@@ -12,11 +12,12 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
-from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
 from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.input_frames import frame_of, input_of
+from trident_py.engine.instructions import Emit
 from trident_py.engine.participants import Participant
 from trident_py.engine.task_reports import Reports
+from trident_py.engine.work import JobMember, Processed
 from trident_py.graph.flow import Flow
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.sinks import SinkTransaction
@@ -47,46 +48,44 @@ class MicroBatches:
     participants: Sequence[Participant]
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
-    post: Callable[[Notice], object]
     query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 
-    def process(self, work: TridentBoltExecutor, index: int) -> Processed:
+    def process(self, member: JobMember, index: int) -> Processed:
         """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
-        branch, participant = self.branches[index], self.participants[index]
-        inputs = work.inputs(index)
+        branch, participant, attempt = self.branches[index], self.participants[index], member.attempt
         heard: dict[str, Reports] = {}
         done = self.draw_edge()
-        for spout, given in inputs.items():
+        told: list[Notice] = []
+        for spout, given in member.inputs.items():
             tasks = given.batch.tasks if participant.reads_all else 0
             edges = [self.draw_edge() for _ in range(tasks)]
             heard[spout] = Reports(edges, self._verified(branch, spout, given.batch))
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
-            made = [*heard[spout].edges, *([done] if spout == next(iter(inputs)) else [])]
-            self.post(Acked(work.attempt, StreamId.BATCH, given.edge, tuple(made)))
-        with jobs.tagged(self.session, self._tag(work.attempt)), task_failures_told():
+            made = [*edges, *([] if told else [done])]
+            told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
+        with jobs.tagged(self.session, self._tag(attempt)), task_failures_told():
             frames = {
                 spout: input_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
-                for spout, given in inputs.items()
+                for spout, given in member.inputs.items()
             }
             receipt = participant.prepare(
-                self.transaction(work.attempt, work.time), branch.build(frames, work.attempt, self._ask), self._collect
+                self.transaction(attempt, member.time), branch.build(frames, attempt, self._ask), self._collect
             )
-        told: list[Notice] = []
         for spout, reports in heard.items():
-            told += [Acked(work.attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
-            work.count_rows(spout, "tasks", reports.rows)
-            fingerprint = inputs[spout].batch.fingerprint() if spout in self.exact else None
+            told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
+            fingerprint = member.inputs[spout].batch.fingerprint() if spout in self.exact else None
             if (fingerprint := fingerprint or reports.fingerprint()) is not None:
-                told.append(Fingerprinted(work.attempt, spout, fingerprint))
-        return Processed(receipt, [*told, Acked(work.attempt, StreamId.BATCH, done)])
+                told.append(Fingerprinted(attempt, spout, fingerprint))
+        rows = {spout: reports.rows for spout, reports in heard.items()}
+        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows)
 
-    def settle(self, work: TridentBoltExecutor, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """The same rows, read once and kept.
 
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
         reports = Reports(fields=batch.schema if verify else None) if batch.is_noting else None
-        with jobs.tagged(self.session, self._tag(work.attempt)), task_failures_told():
+        with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told():
             frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
         if reports is None:
             return EmittedBatch(batch.schema, (frame,))

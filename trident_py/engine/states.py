@@ -6,6 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ class StateParticipant(Participant):
         return isinstance(self.state, FencedState) and self.state.volatile
 
     @property
-    def takes_runs(self) -> bool:  # type: ignore[override]
+    def takes_groups(self) -> bool:  # type: ignore[override]
         """New values go on at once, and a transaction that is skipped, since its run was committed before, has none."""
         return isinstance(self.state, RunState) and self.tail is None
 
@@ -119,24 +120,24 @@ class StateParticipant(Participant):
         """Run the job; the change stays in the driver's memory until it is committed or given up."""
         return collect(frame)
 
-    def commit(self, tx: SinkTransaction, receipt: Any) -> None:
-        """Apply the change, then hand the new values on."""
-        self._applied(tx, lambda: self._prepared_change(tx, receipt))
-
-    def commit_run(self, run: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Apply the changes one by one, each as its own transaction, in one atomic step."""
-        if not isinstance(self.state, RunState) or not self.takes_runs:
-            super().commit_run(run)
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
+        if not isinstance(self.state, RunState):
+            for tx, receipt in group:
+                self._applied(tx, partial(self._prepared_change, tx, receipt))
             return
-        receipts, state = dict(run), self.state
+        receipts, state, values = dict(group), self.state, dict[SinkTransaction, list[tuple[Any, ...]]]()
         with _rolled_back(state):
             due = state.begin_run(list(receipts))
             for tx in due:
                 state.turn_to(tx)
-                self._prepared_change(tx, receipts[tx])
+                values[tx] = self._prepared_change(tx, receipts[tx])
             if due:
                 self._ensure_wanted()
                 state.end_run()
+        if self.tail is not None:
+            for tx in receipts:
+                self.tail(tx, values.get(tx, []))
 
     def apply(self, tx: SinkTransaction, columns: Columns) -> None:
         """Apply the change given as columns: what comes from another state's new values."""

@@ -31,6 +31,7 @@ class Threads:
     count: int = 1
     _calls: SimpleQueue[Callable[[], object] | None] = field(factory=SimpleQueue, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
+    _calling: set[threading.Thread] = field(factory=set, init=False)
     _idle: int = field(default=0, init=False)
     _is_open: bool = field(default=True, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -58,8 +59,8 @@ class Threads:
         return not self._living()
 
     def busy(self) -> list[str]:
-        """The threads that have not ended, each with the place in the code where it is."""
-        return [f"{thread.name!r}{_place(thread)}" for thread in self._living()]
+        """The threads that are in the middle of a call, each with the place in the code where it is."""
+        return [f"{thread.name!r}{_place(thread)}" for thread in self._living() if thread in self._calling]
 
     def _start_one_if_needed(self) -> None:
         if self._idle:
@@ -72,7 +73,9 @@ class Threads:
 
     def _run(self) -> None:
         while call := self._calls.get():
+            self._calling.add(threading.current_thread())
             call()
+            self._calling.remove(threading.current_thread())
             del call  # and with it the batch it is about
             with self._lock:
                 self._idle += 1

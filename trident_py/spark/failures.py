@@ -6,11 +6,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
 
-from attrs import frozen
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from coordinators.notices import FailureKind
+from coordinators.notices import Diagnosis, FailureKind
 from trident_py.errors import FailedException, SparkLost, StoreBusyException, TridentError
 from trident_py.spark.asking import Life
 from trident_py.worker.failures import TaskFailed
@@ -27,19 +26,6 @@ class Place(Enum):
 
     COMMIT = "commit"
     """By a spout, state or sink that commits."""
-
-
-@frozen
-class Diagnosis:
-    """What is reported of an exception.
-
-    Attributes:
-        txid: the transaction that failed, where a job has several and it is known.
-    """
-
-    cause: BaseException
-    kind: FailureKind
-    txid: int | None = None
 
 
 Diagnose: TypeAlias = Callable[[BaseException, Place, str], Diagnosis]

@@ -80,7 +80,7 @@ def test_every_partition_stages_its_part_and_reports_it(
         assert receipt.reports.num_rows == 4
         assert sum(receipt.reports["rows"].to_pylist()) == 9
         assert len(set(receipt.reports["task"].to_pylist())) == 4
-        participant.commit(transaction(txid), receipt)
+        participant.commit_group([(transaction(txid), receipt)])
     assert counts(postgres) == {word: 2 * count for (word,), count in Counter(words).items()}
     assert tables(postgres) == BOOKS
 
@@ -236,7 +236,7 @@ def test_sums_of_other_kinds_merge_where_they_are(session: SparkSession, postgre
             "CAST(1.25 AS decimal(20,2)) AS total UNION ALL SELECT NULL, NULL, 2.5"
         )
         for txid in (1, 2):
-            participant.commit(transaction(txid), participant.prepare(transaction(txid), frame, collect))
+            participant.commit_group([(transaction(txid), participant.prepare(transaction(txid), frame, collect))])
     shown = select(postgres, "SELECT day::text, at AT TIME ZONE 'UTC', total::text FROM totals ORDER BY total")
     assert [(day, at and at.isoformat(), total) for day, at, total in shown] == [
         ("2024-02-29", "2024-02-29T11:00:00", "2.50"),

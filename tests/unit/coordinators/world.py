@@ -120,6 +120,9 @@ class World:
     def cancel(self, attempt: TransactionAttempt) -> None:
         self.said.append(f"CANCEL {attempt}")
 
+    def take(self) -> Sequence[Notice]:
+        return ()
+
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         return self.working
 

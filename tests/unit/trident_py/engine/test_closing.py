@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.store import TopologyIdentity
-from trident_py.engine.closing import Closing
-from trident_py.engine.reads import StateReads
+from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, processed, spout_of
 from trident_py.engine.states import UpdateParticipant
-from trident_py.engine.threads import Threads
+from trident_py.engine.stimuli import StepCommitted, StepFailed
+from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.spouts import Emitter
 from trident_py.interfaces.states import State, StateUpdater
 from trident_py.states.memory import MemoryMapState
-
-WITHIN_SECS = 60
-TX = SinkTransaction(TransactionKey("uuid", 1, 1), TransactionAttempt(1, 0), 1)
 
 
 @define
@@ -58,45 +57,44 @@ class Unfenced(State):
 
 
 @define
-class World:
-    """A topology whose one commit is stuck in user code."""
+class Numbers(Emitter[int]):
+    """Emits one row; or gets stuck, if it is told to."""
 
+    stuck: Stuck | None = None
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        if self.stuck is not None:
+            self.stuck.update_state(Unfenced(), [], None)  # type: ignore[arg-type]
+        collector.emit((1,))
+
+
+@define
+class World:
+    """A topology whose one commit is stuck in user code.
+
+    Attributes:
+        driven: its data plane; what is behind it in the commit thread's queue is not reached.
+    """
+
+    driven: Driven
     stuck: Stuck
-    participant: UpdateParticipant
-    shutdown: Shutdown = field(factory=lambda: Shutdown(patience=0.01))
-    commits: Threads = field(factory=lambda: Threads("trident-test-commit"))
-    emitters: Threads = field(factory=lambda: Threads("trident-lines-emitter"))
-    committed: Future[None] = field(factory=Future)
-    has_begun: bool = False
+    shutdown: Shutdown
 
     def begin(self) -> None:
-        self.has_begun = True
-        self.commits.submit(self._commit)
+        attempt = self.driven.emit(1, {"s": 0})
+        self.driven.acked(StreamId.BATCH, 2)
+        self.driven.commit(attempt)
         assert self.stuck.begun.wait(WITHIN_SECS)
 
     def close(self) -> None:
-        Closing(
-            topology="test",
-            workers=[self.emitters],
-            commits=self.commits,
-            participants=[self.participant],
-            reads=StateReads("test", {}),
-            shutdown=self.shutdown,
-            unfenced=self._unfenced,
-        ).run()
+        self.driven.turn(self.driven.close)
         self.shutdown.end()
 
-    def _unfenced(self) -> str:
-        is_committing = self.has_begun and not self.committed.done()
-        return "state 'mine' committing" if is_committing and not self.participant.is_fenced else ""
-
-    def _commit(self) -> None:
-        try:
-            self.participant.apply(TX, [[1]])
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.committed.set_exception(error)
-        else:
-            self.committed.set_result(None)
+    def ended(self) -> StepFailed:
+        """What has become of the commit."""
+        while not isinstance(stimulus := self.driven.streams._reports.get(timeout=WITHIN_SECS), StepFailed):
+            assert not isinstance(stimulus, StepCommitted)
+        return stimulus
 
 
 @pytest.fixture
@@ -107,69 +105,85 @@ def stuck() -> Iterator[Stuck]:
 
 
 @pytest.fixture
-def world_of(stuck: Stuck) -> Callable[[State], World]:
-    def made(state: State) -> World:
-        participant = UpdateParticipant(name="mine", state=state, updater=stuck, inputs=("n",))
-        participant.recover(TopologyIdentity("test", "uuid", 1), 1)
-        return World(stuck, participant)
+def world_of(stuck: Stuck) -> Iterator[Callable[..., World]]:
+    with ExitStack() as stack:
 
-    return made
+        def made(state: State, emitter: Emitter[int] | None = None) -> World:
+            participant = UpdateParticipant(name="mine", state=state, updater=stuck, inputs=("n",))
+            participant.recover(TopologyIdentity("test", "uuid", 1), 1)
+            shutdown = Shutdown(patience=0.01)
+            spout = spout_of(emitter or Numbers(), "n bigint")
+            world = driven([spout], [participant], shutdown=shutdown, process=changed)
+            return World(stack.enter_context(world), stuck, shutdown)
+
+        yield made
+        stuck.let_go.set()
+
+
+def changed(job: Job, members: Sequence[JobMember]) -> list[Processed]:
+    """The rows as they are."""
+    return [
+        evolve(each, receipt=member.inputs["s"].batch.table)
+        for each, member in zip(processed(job, members), members, strict=True)
+    ]
 
 
 def test_an_emitter_that_does_not_return_is_left_behind_by_name(
-    world_of: Callable[[State], World], stuck: Stuck, caplog: pytest.LogCaptureFixture
+    world_of: Callable[..., World], stuck: Stuck, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = world_of(Unfenced())
-    world.emitters.submit(lambda: stuck.update_state(Unfenced(), [], None))  # type: ignore[arg-type]
+    world = world_of(Unfenced(), Numbers(stuck))
+    world.driven.emit(1, {"s": 0})
     assert stuck.begun.wait(WITHIN_SECS)
     with caplog.at_level(logging.ERROR):
         world.close()
-    assert "gives up leadership and waits no longer for thread 'trident-lines-emitter' in update_state" in caplog.text
+    assert "gives up leadership and waits no longer for thread 'trident-s-emitter' in update_state" in caplog.text
     assert len(world.shutdown.left_behind) == 1
-    assert not world.emitters.submit(lambda: None)
+    assert not world.driven.streams.workers.spouts[0].emitting.submit(lambda: None)
 
 
 def test_what_a_fenced_state_would_write_after_the_end_is_refused_without_a_newer_leader(
-    world_of: Callable[[State], World],
+    world_of: Callable[..., World],
 ) -> None:
     state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
     world = world_of(state)
     world.begin()
     world.close()
     world.stuck.let_go.set()
-    with pytest.raises(StateError, match="'mine' was left behind"):
-        world.committed.result(WITHIN_SECS)
+    failed = world.ended()
+    assert isinstance(failed.why.cause, StateError)
+    assert "'mine' was left behind" in str(failed.why.cause)
     assert state.multi_get([["a"]]) == [None]
 
 
 def test_leadership_is_kept_while_a_state_without_fence_commits(
-    world_of: Callable[[State], World], caplog: pytest.LogCaptureFixture
+    world_of: Callable[..., World], caplog: pytest.LogCaptureFixture
 ) -> None:
     state = Unfenced()
     world = world_of(state)
     world.begin()
     with ThreadPoolExecutor(1) as driver:
         closing = driver.submit(world.close)
-        with pytest.raises(Exception, match=r"goes on leading .*state 'mine' committing, on thread 'trident-test-comm"):
+        with pytest.raises(Exception, match=r"goes on leading .*: mine committing, on thread 'trident-t-commit"):
             world.shutdown.wait(force=False)
         assert not closing.done()
         world.stuck.let_go.set()
         closing.result(WITHIN_SECS)
     assert state.told == ["begin 1", "commit 1"]
-    assert world.shutdown.left_behind == ()
+    assert world.shutdown.left_behind == []
     assert world.shutdown.held_by == ""
 
 
-def test_a_forced_end_gives_it_up_and_the_state_is_not_told_to_commit(world_of: Callable[[State], World]) -> None:
+def test_a_forced_end_gives_it_up_and_the_state_is_not_told_to_commit(world_of: Callable[..., World]) -> None:
     state = Unfenced()
     world = world_of(state)
     world.begin()
     with ThreadPoolExecutor(1) as driver:
         closing = driver.submit(world.close)
+        with pytest.raises(Exception, match="goes on leading"):
+            world.shutdown.wait(force=False)
         world.shutdown.wait(force=True)
         closing.result(WITHIN_SECS)
     assert len(world.shutdown.left_behind) == 1
     world.stuck.let_go.set()
-    with pytest.raises(StateError, match="'mine' was left behind"):
-        world.committed.result(WITHIN_SECS)
+    assert "'mine' was left behind" in str(world.ended().why.cause)
     assert state.told == ["begin 1"]

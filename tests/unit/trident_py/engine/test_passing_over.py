@@ -58,12 +58,12 @@ def counted(participant: AggregateParticipant) -> int | None:
 
 def test_a_state_passes_over_transactions_that_it_never_gets(counts: AggregateParticipant) -> None:
     counts.recover(IDENTITY, 2)
-    counts.commit(transaction(1), ONE)
+    counts.commit_group([(transaction(1), ONE)])
     with pytest.raises(StateError, match="so 2 comes next"):
-        counts.commit(transaction(9), ONE)
+        counts.commit_group([(transaction(9), ONE)])
     counts.pass_over(IDENTITY, 2, range(2, 9))
     assert counts.recover(IDENTITY, 2) == CommitToken(8, 2, 0)
-    counts.commit(transaction(9), ONE)
+    counts.commit_group([(transaction(9), ONE)])
     assert counts.recover(IDENTITY, 3) == CommitToken(9, 2, 0)
     assert counted(counts) == 2
 
@@ -73,11 +73,11 @@ def test_passing_over_rolls_back_what_a_dead_attempt_has_left_and_may_be_done_ag
 ) -> None:
     counts.recover(IDENTITY, 2)
     for txid in (1, 2):
-        counts.commit(transaction(txid, attempt_id=5), ONE)
+        counts.commit_group([(transaction(txid, attempt_id=5), ONE)])
     counts.recover(IDENTITY, 3)
     counts.pass_over(IDENTITY, 3, range(2, 9))
     assert (counts.recover(IDENTITY, 4), counted(counts)) == (CommitToken(8, 3, 0), 1)
     counts.pass_over(IDENTITY, 4, range(8, 9))
     assert counts.recover(IDENTITY, 4) == CommitToken(8, 4, 0)
-    counts.commit(transaction(9, epoch=4), ONE)
+    counts.commit_group([(transaction(9, epoch=4), ONE)])
     assert counted(counts) == 2

@@ -64,5 +64,5 @@ def test_all_portions_are_one_transaction(tmp_path: Path) -> None:
         for txid in (1, 2, 2):
             tx = SinkTransaction(TransactionKey(identity.uuid, 1, txid), TransactionAttempt(txid, 0), 1)
             change = pa.table({"word": words, "count": [txid] * ROWS})
-            participant.commit(tx, change)
+            participant.commit_group([(tx, change)])
         assert sorted(state.get_tuples()) == sorted((word, 3) for word in words)

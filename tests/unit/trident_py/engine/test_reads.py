@@ -3,49 +3,87 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from attrs import define
 
 from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.notices import Acked, Failed
+from coordinators.protocol import StreamId
 from coordinators.record import CommitPin, CoordinatorRecord
+from coordinators.shutdown import Shutdown
+from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, spout_of
 from trident_py.engine.assembly import torn_upto
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads, States
 from trident_py.engine.states import AggregateParticipant
-from trident_py.engine.threads import Threads
 from trident_py.errors import TridentError
+from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.spouts import Emitter
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 
-WITHIN_SECS = 60
+
+@define
+class Torn(Participant):
+    """An output whose commit fails, so that nobody knows what it has of a transaction; or commits."""
+
+    name: str = "torn"
+    fails: bool = True
+
+    def prepare(self, tx: SinkTransaction, frame: Any, collect: Any) -> None:
+        raise NotImplementedError
+
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        if self.fails:
+            raise ValueError("no")
+
+
+class Nobody(Emitter[int]):
+    """Emits nothing."""
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None: ...
 
 
 @pytest.fixture
-def commits() -> Iterator[Threads]:
-    threads = Threads("commits")
-    yield threads
-    threads.close()
+def torn() -> Torn:
+    return Torn()
 
 
 @pytest.fixture
-def reads(commits: Threads) -> StateReads:
-    made = StateReads("wordcount", {})
-    made.open(commits)
-    return made
+def world(torn: Torn) -> Iterator[Driven]:
+    with driven([spout_of(Nobody(), "n bigint")], [torn]) as made:
+        yield made
+
+
+@pytest.fixture
+def reads(world: Driven) -> StateReads:
+    return world.streams.workers.reads
+
+
+def commit(world: Driven, *txids: int) -> None:
+    """Process and commit these transactions as a group, until that has succeeded or failed."""
+    attempts = [world.emit(txid, {"s": 0}) for txid in txids]
+    world.acked(StreamId.BATCH, 2 * len(txids))
+    world.commit(*attempts)
+    while not isinstance(notice := world.next(), Failed):
+        if isinstance(notice, Acked) and notice.attempt == attempts[-1]:
+            return
 
 
 def test_s15_a_read_runs_on_the_commit_thread_and_gives_its_result(reads: StateReads) -> None:
-    assert reads.now(lambda _: threading.current_thread().name).startswith("commits")
+    assert reads.now(lambda _: threading.current_thread().name) == "trident-t-commit"
     assert reads.consistent(lambda states: dict(states), None) == {}
-    assert not reads.is_busy
 
 
 def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
@@ -54,34 +92,44 @@ def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
     assert reads.now(lambda _: 1) == 1
 
 
-def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(reads: StateReads) -> None:
-    reads.committing(7)
+def test_s15_while_a_read_goes_on_no_commit_that_waits_for_it_falls_silent(world: Driven, reads: StateReads) -> None:
+    attempt = world.emit(1, {"s": 0})
+    world.acked(StreamId.BATCH, 2)
+    alive = reads.now(lambda _: world.turn(world.streams.alive))
+    assert alive == [(attempt, StreamId.COMMIT)]
+    assert world.turn(world.streams.alive) == []
+
+
+def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_does_not(
+    world: Driven, reads: StateReads, torn: Torn
+) -> None:
+    commit(world, 6, 7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
         assert reads.now(lambda _: "part") == "part"
         with pytest.raises(TimeoutError):
             reads.consistent(lambda _: pytest.fail("it was given up"), 0.01)
+        torn.fails = False
+        commit(world, 6)  # of a group that a replay has gone through only in part
+        reads.now(lambda _: None)
         assert not waiting.done()
-        reads.now(lambda _: reads.committed(6))  # a run that a replay has gone through only in part
-        assert not waiting.done()
-        reads.now(lambda _: reads.committed(7))
-        assert waiting.result() == "answer"
+        commit(world, 7)
+        assert waiting.result(WITHIN_SECS) == "answer"
 
 
-def test_t7_who_takes_longer_than_it_should_is_named(commits: Threads) -> None:
+def test_t7_who_takes_longer_than_it_should_is_named() -> None:
     now = [100.0]
     thread = CommitThread(30.0, lambda: now[0])
-    reads = StateReads("wordcount", {}, thread)
-    reads.open(commits)
     reading, done = threading.Event(), threading.Event()
 
     def read(_: States) -> None:
         reading.set()
-        done.wait()
+        done.wait(WITHIN_SECS)
 
-    with ThreadPoolExecutor(1) as caller:
+    with driven(thread=thread) as world, ThreadPoolExecutor(1) as caller:
+        reads = world.streams.workers.reads
         caller.submit(reads.consistent, read, None, "function 'count'")
-        reading.wait()
+        assert reading.wait(WITHIN_SECS)
         now[0] = 130.0
         assert thread.late() == thread.warning() == ""
         now[0] = 131.0
@@ -91,39 +139,39 @@ def test_t7_who_takes_longer_than_it_should_is_named(commits: Threads) -> None:
         assert thread.late() == thread.warning() == said
         assert thread.warning() == ""  # it was said
         done.set()
-    reads.now(lambda _: None)  # when it has come to its end
-    assert thread.late() == ""
+        reads.now(lambda _: None)  # when it has come to its end
+        assert thread.late() == ""
 
 
-def test_t7_who_waits_when_the_topology_stops_is_told(reads: StateReads, commits: Threads) -> None:
-    reads.committing(7)
+def test_t7_who_waits_when_the_topology_stops_is_told(world: Driven, reads: StateReads) -> None:
+    commit(world, 7)
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
-        while not reads._waiting:
-            reads.now(lambda _: None)
-        commits.close()
-        reads.close()
-        with pytest.raises(TridentError, match="'wordcount' was stopped"):
-            waiting.result()
-    with pytest.raises(TridentError, match="'wordcount' was stopped"):
+        world.turn(world.close)
+        with pytest.raises(TridentError, match="'t' was stopped"):
+            waiting.result(WITHIN_SECS)
+    with pytest.raises(TridentError, match="'t' was stopped"):
         reads.now(lambda _: 1)
 
 
-def test_t7_who_waits_for_a_read_that_does_not_return_is_told_when_the_topology_has_ended(reads: StateReads) -> None:
+def test_t7_who_waits_for_a_read_that_does_not_return_is_told_when_the_topology_has_ended() -> None:
     begun, end = threading.Event(), threading.Event()
 
     def stuck(_: object) -> None:
         begun.set()
-        end.wait()
+        end.wait(WITHIN_SECS)
 
-    with ThreadPoolExecutor(2) as callers:
+    shutdown = Shutdown(patience=0.01)
+    with driven(shutdown=shutdown) as world, ThreadPoolExecutor(2) as callers:
+        reads = world.streams.workers.reads
         reading = callers.submit(reads.now, stuck)
         assert begun.wait(WITHIN_SECS)
         behind = callers.submit(reads.consistent, lambda _: "answer", None)
-        reads.close()
+        world.turn(world.close)
         for waiting in (reading, behind):
-            with pytest.raises(TridentError, match="'wordcount' was stopped"):
+            with pytest.raises(TridentError, match="'t' was stopped"):
                 waiting.result(WITHIN_SECS)
+        assert len(shutdown.left_behind) == 1
         end.set()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from queue import Queue
 from typing import Any
 
@@ -14,29 +13,18 @@ from attrs import define, field
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Failed, FailureKind, Notice
-from coordinators.protocol import StreamId
-from coordinators.shutdown import Shutdown
-from coordinators.spout_coordinator import TridentSpoutCoordinator
-from tests.unit.trident_py.engine.test_streams import WITHIN_SECS, Nothing, Steps
-from trident_py.engine.bolt_executor import Processed, TridentBoltExecutor
-from trident_py.engine.reads import StateReads
-from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.engine.streams import TopologyStreams
+from coordinators.notices import Acked, Failed, FailureKind
+from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECS, Driven, driven, processed, spout_of
+from trident_py.engine.participants import Leaf
+from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Emitter
 from trident_py.rows.schema import arrow_schema, schema_of
-from trident_py.spark.asking import Life
-from trident_py.spark.failures import diagnosed
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, task_failures_told, telling
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import FlatMapStep, carrying
 
 SOURCE = StructType([StructField("_transaction", LongType()), StructField("value", StringType())])
-JOB_EDGE = 7
 
 
 def parse(row: Any) -> list[tuple[int]]:
@@ -64,18 +52,18 @@ class Jobs:
     txid: int | None = None
     gate: Queue[None] = field(factory=Queue)
 
-    def __call__(self, works: Sequence[TridentBoltExecutor], branch: int) -> list[Processed]:
-        txids = [work.attempt.txid for work in works]
+    def __call__(self, job: Job, members: Sequence[JobMember]) -> list[Processed]:
+        assert job.is_shared, "all batches are small"
         if not self.ran:
             self.gate.get(timeout=WITHIN_SECS)  # so that those behind it gather
-        self.ran.append(txids)
+        self.ran.append([attempt.txid for attempt in job.attempts])
         assert len(self.ran) <= 2000, "an endless loop"
         with task_failures_told():
-            self._run(works)
-        return [Processed(None, [Acked(work.attempt, StreamId.BATCH, JOB_EDGE)]) for work in works]
+            self._run(members)
+        return processed(job, members)
 
-    def _run(self, works: Sequence[TridentBoltExecutor]) -> None:
-        rows = [(work.attempt.txid, work.inputs(0)["s"].batch.table["value"][0].as_py()) for work in works]
+    def _run(self, members: Sequence[JobMember]) -> None:
+        rows = [(each.attempt.txid, each.inputs["s"].batch.table["value"][0].as_py()) for each in members]
         table = pa.table(list(map(list, zip(*rows, strict=True))), schema=arrow_schema(SOURCE))
         stage = telling(RowPipeline(SOURCE).then(carrying(parsing, SOURCE)))
         try:
@@ -93,59 +81,33 @@ class Jobs:
 
 @define
 class World:
-    streams: TopologyStreams
-    spout: SpoutThreads
+    driven: Driven
     jobs: Jobs
-    posted: Queue[Notice]
 
     def outcome(self, texts: Sequence[str]) -> tuple[dict[int, FailureKind], set[int]]:
         """The failed transactions, and the processed ones, of one with each of ``texts``."""
         for txid, text in enumerate(["0", *texts], 1):
-            self.streams.emit_batch(TransactionAttempt(txid, 0), {"s": text}, 0, [1])
-        self.spout.emitting.submit(lambda: self.jobs.gate.put(None))
+            self.driven.emit(txid, {"s": text})
+        for _ in ["0", *texts]:
+            assert isinstance(self.driven.next(), Acked)  # by the emitter
+        self.jobs.gate.put(None)
         failed: dict[int, FailureKind] = {}
-        processed: set[int] = set()
-        while len(failed) + len(processed) < len(texts) + 1:
-            match self.posted.get(timeout=WITHIN_SECS):
+        done: set[int] = set()
+        while len(failed) + len(done) < len(texts) + 1:
+            match self.driven.next():
                 case Failed(attempt, _, kind):
                     assert attempt.txid not in failed
                     failed[attempt.txid] = kind
                 case Acked(attempt, took=took) if took == JOB_EDGE:
-                    processed.add(attempt.txid)
-        return failed, processed
+                    done.add(attempt.txid)
+        return failed, done
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    posted: Queue[Notice] = Queue()
-    spout = SpoutThreads.of(
-        TridentSpoutCoordinator("t", "s", Nothing(), exact=True),
-        TridentSpoutExecutor("t", "s", schema_of("value string"), Texts(), Metrics()),
-    )
     jobs = Jobs()
-    streams = TopologyStreams(
-        topology="t",
-        spouts=[spout],
-        branches=[frozenset({"s"})],
-        rereads=frozenset(),
-        participants=[Steps()],
-        shareable=[0],
-        process=lambda *_: pytest.fail("all batches are small"),
-        process_together=jobs,
-        settle=lambda _, batch, __: batch,
-        cancel_jobs=lambda _: None,
-        cancel_together=lambda _: None,
-        diagnose=lambda error, place, doing: diagnosed(error, place, doing, lambda: Life.ALIVE),
-        transaction=lambda attempt, time: SinkTransaction(TransactionKey("uuid", 1, attempt.txid), attempt, 1, time),
-        ensure_leading=lambda: None,
-        draw_edge=lambda: 1,
-        post=posted.put,
-        reads=StateReads("t", {}),
-        shutdown=Shutdown(patience=WITHIN_SECS),
-        job_threads=1,
-    )
-    with closing(streams):
-        yield World(streams, spout, jobs, posted)
+    with driven([spout_of(Texts(), "value string")], [Leaf("steps")], shareable=[0], process=jobs) as made:
+        yield World(made, jobs)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class World:
             for txid in txids
         ]
         changes = [pa.table({"word": [f"word {txid}"], "count": [1]}) for txid in txids]
-        participant.commit_run(list(zip(transactions, changes, strict=True)))
+        participant.commit_group(list(zip(transactions, changes, strict=True)))
 
 
 @pytest.fixture

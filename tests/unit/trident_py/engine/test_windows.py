@@ -41,7 +41,7 @@ class Emitted:
 
     def commit(self, txid: int, rows: int, time: int) -> None:
         tx = SinkTransaction(TransactionKey(TOPOLOGY.uuid, 1, txid), TransactionAttempt(txid, 0), self.epoch, time)
-        self.participant.commit(tx, pa.table({"n": pa.array(range(rows), pa.int64())}))
+        self.participant.commit_group([(tx, pa.table({"n": pa.array(range(rows), pa.int64())}))])
 
 
 def test_a_window_by_time_holds_rows_until_it_fires_also_over_a_takeover(tmp_path: Path) -> None:

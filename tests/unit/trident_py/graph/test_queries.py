@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from coordinators.notices import Diagnosis
+from tests.unit.trident_py.engine.driving import driven
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
-from trident_py.engine.threads import Threads
 from trident_py.errors import RequestError, TopologyError, TridentError
 from trident_py.graph.queries import StateQuery, requests
 from trident_py.interfaces.collector import TridentCollector
@@ -23,7 +24,7 @@ from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGe
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.spark.asking import Life
-from trident_py.spark.failures import Diagnosis, Place, diagnosed
+from trident_py.spark.failures import Place, diagnosed
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
 from trident_py.states.maps import OpaqueMap, SnapshottableMap
@@ -212,14 +213,13 @@ def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_ste
     words = topology.new_drpc_stream("lengths").state_query(state, "args", MapGet(), "n int").peek(later.append)
     words.state_query(state, "args", MapGet(), "again int")
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
-    reads, commits = StateReads("wordcount", {state.name: Slow()}), Threads("commits")
-    reads.open(commits)
-    asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
-    with pytest.raises(TimeoutError):
-        asking.execute("lengths", "to be", 0.01)
-    given_up.set()
-    assert reads.now(lambda _: "committed") == "committed"
-    commits.close()
+    with driven(states={state.name: Slow()}) as running:
+        reads = running.streams.workers.reads
+        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
+        with pytest.raises(TimeoutError):
+            asking.execute("lengths", "to be", 0.01)
+        given_up.set()
+        assert reads.now(lambda _: "committed") == "committed"
     assert later == []
 
 

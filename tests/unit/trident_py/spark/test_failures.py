@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from coordinators.notices import FailureKind
+from coordinators.notices import Diagnosis, FailureKind
 from trident_py.errors import FailedException, FencedError, SparkLost, SpoutError, StoreBusyException
 from trident_py.spark.asking import Life
-from trident_py.spark.failures import Diagnosis, Place, diagnosed
+from trident_py.spark.failures import Place, diagnosed
 from trident_py.worker.failures import TaskFailed, TaskFailure
 
 

@@ -1,0 +1,415 @@
+"""Every history of a small data plane: whatever ends first, fails or is cancelled, and whenever the topology ends."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import define, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Acked, Diagnosis, Failed, FailureKind
+from coordinators.protocol import StreamId
+from trident_py.engine.commit_lane import CommitGroup, CommitLane
+from trident_py.engine.instructions import (
+    Abandon,
+    Abort,
+    Answer,
+    CancelEmit,
+    CancelJob,
+    CloseSpouts,
+    CloseStates,
+    CommitStep,
+    DeliverSuccess,
+    Emit,
+    Instruction,
+    KeepLeading,
+    Post,
+    Refuse,
+    RunJob,
+)
+from trident_py.engine.plane import DataPlane
+from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.stimuli import (
+    Aborted,
+    AttemptCancelled,
+    BatchAnnounced,
+    Closing,
+    CommitAnnounced,
+    EmitFailed,
+    Emitted,
+    JobDone,
+    JobFailed,
+    ReadDone,
+    ReadWanted,
+    SpoutClosed,
+    SpoutSucceeded,
+    StatesClosed,
+    StepCommitted,
+    StepFailed,
+    Stimulus,
+    SuccessAnnounced,
+)
+from trident_py.engine.work import Half, Processed
+
+WHY = Diagnosis(ValueError("no"), FailureKind.USER_CODE)
+
+
+@frozen(kw_only=True)
+class Scope:
+    """How far to go.
+
+    Attributes:
+        txids: how many transactions are announced, all at once.
+        attempts: how often each, at most.
+        sizes: which of them emit a large batch.
+        fails: how often something raises.
+        reads: how often somebody wants to read whole states.
+        closes: whether the topology may end at any moment.
+    """
+
+    shape: TopologyShape
+    txids: int = 2
+    attempts: int = 1
+    large: frozenset[int] = frozenset()
+    fails: int = 0
+    reads: int = 0
+    closes: bool = False
+
+
+def shape(spouts: str = "s", *, branches: int = 1, shares: bool = False, committer: bool = False) -> TopologyShape:
+    return TopologyShape(
+        spouts=tuple(SpoutShape(name=name, is_committer=committer) for name in spouts),
+        branches=tuple(
+            BranchShape(name=f"state{number}", spouts=frozenset(spouts), is_shareable=shares, keeps_alive=True)
+            for number in range(branches)
+        ),
+    )
+
+
+@define
+class Small:
+    """A data plane, a driver that does no more than it must, and what is under way outside.
+
+    Attributes:
+        due: what was asked for and has not ended, and in a lane of its own may end now.
+        prepared: receipts that were handed out by jobs and neither committed nor given up, as attempt and branch.
+        has: the transactions that each output has.
+    """
+
+    scope: Scope
+    plane: DataPlane
+    fails: int
+    reads: int
+    due: list[Any] = field(factory=list)
+    prepared: list[tuple[TransactionAttempt, int]] = field(factory=list)
+    has: dict[str, list[int]] = field(factory=dict)
+    processed: dict[TransactionAttempt, int] = field(factory=dict)
+    live: dict[int, TransactionAttempt] = field(factory=dict)
+    tried: dict[int, int] = field(factory=dict)
+    committing: dict[TransactionAttempt, int] = field(factory=dict)
+    committed: int = 0
+    answered: int = 0
+    refused: int = 0
+    is_closing: bool = False
+
+    @classmethod
+    def of(cls, scope: Scope) -> Small:
+        world = cls(scope, DataPlane(shape=scope.shape), scope.fails, scope.reads)
+        for txid in range(1, scope.txids + 1):
+            world.announce(txid)
+        return world
+
+    # --- the driver ---------------------------------------------------------------------------------------------------
+
+    def announce(self, txid: int) -> None:
+        number = self.tried.get(txid, -1) + 1
+        attempt = TransactionAttempt(txid, number)
+        self.tried[txid], self.live[txid], self.processed[attempt] = number, attempt, 0
+        self.tell(BatchAnnounced(attempt, {}, 0, [1] * len(self.scope.shape.spouts)))
+
+    def drive(self) -> None:
+        """Commit all that may commit, together; and announce again what failed."""
+        if self.committing or self.is_closing:
+            return
+        group = []
+        for txid in range(self.committed + 1, self.scope.txids + 1):
+            attempt = self.live.get(txid)
+            if attempt is None or self.processed[attempt] < len(self.scope.shape.branches):
+                break
+            group.append(attempt)
+        if group:
+            self.committing = dict.fromkeys(group, 0)
+            outputs = self.plane.consumers(StreamId.COMMIT)
+            self.tell(CommitAnnounced({attempt: list(range(outputs)) for attempt in group}))
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """The attempt and every later one; where it commits, so do those before it."""
+        if self.live.get(attempt.txid) != attempt:
+            return
+        first = self.committed + 1 if self.committing else attempt.txid
+        self.committing = {}
+        failed = [txid for txid in self.live if txid >= first]
+        for txid in failed:
+            self.tell(AttemptCancelled(self.live.pop(txid)))
+        for txid in failed:
+            if self.tried[txid] + 1 < self.scope.attempts and not self.is_closing:
+                self.announce(txid)
+
+    def hear(self, notice: Any) -> None:
+        match notice:
+            case Acked(attempt, StreamId.COMMIT) if attempt in self.committing:
+                self.committing[attempt] += 1
+                self.close_committed()
+            case Acked(attempt, StreamId.BATCH, took=-1):
+                self.processed[attempt] += 1
+            case Failed(attempt):
+                self.fail(attempt)
+
+    def close_committed(self) -> None:
+        for attempt, acks in list(self.committing.items()):
+            if acks < self.plane.consumers(StreamId.COMMIT):
+                return
+            del self.committing[attempt], self.live[attempt.txid]
+            self.committed = attempt.txid
+            self.tell(SuccessAnnounced(attempt))
+
+    # --- the world outside --------------------------------------------------------------------------------------------
+
+    def tell(self, stimulus: Stimulus) -> None:
+        heard: list[Any] = []
+        for instruction in self.plane.handle(stimulus):
+            heard += self.take(instruction)
+        for notice in heard:
+            self.hear(notice)
+        self.drive()
+        uses = [each for each in self.due if isinstance(each, CommitStep | Abort | Answer | CloseStates)]
+        assert len(uses) <= 1, f"states are used twice at a time: {uses}"
+
+    def take(self, instruction: Instruction) -> Iterator[Any]:
+        match instruction:
+            case Post(notice):
+                yield notice
+            case Refuse():
+                self.refused += 1
+            case DeliverSuccess(attempt, spout):
+                self.due += [SpoutSucceeded(attempt.txid, spout, half) for half in Half]
+            case CloseSpouts():
+                self.due += [SpoutClosed(spout.name, half) for spout in self.scope.shape.spouts for half in Half]
+            case CancelEmit() | CancelJob() | Abandon() | KeepLeading():
+                pass
+            case _:
+                self.due.append(instruction)
+                if isinstance(instruction, Abort | CommitStep):
+                    self.check_use(instruction)
+
+    def check_use(self, use: Abort | CommitStep) -> None:
+        """A receipt is committed by its attempt, in its turn, or given up; never given up once it is committed."""
+        if isinstance(use, Abort):
+            assert self.live.get(use.attempt.txid) != use.attempt or self.is_closing, f"{use} of a live attempt"
+            self.prepared.remove((use.attempt, use.branch))
+            return
+        assert not self.is_closing, f"{use} although the topology has ended"
+        txids = [member.attempt.txid for member in use.members]
+        assert txids == list(range(txids[0], txids[0] + len(txids)))
+        for member in use.members:
+            assert self.live.get(member.attempt.txid) == member.attempt, f"{member} is not live"
+            if not use.spout:
+                assert (member.attempt, use.branch) in self.prepared, f"{member} commits what it has not prepared"
+                assert member.receipt == (member.attempt, use.branch), f"{member} commits another one's receipt"
+
+    def outcomes(self) -> Iterator[tuple[Any, Stimulus]]:
+        """What may happen next: what is due, and how it ends."""
+        for number, each in enumerate(self.due):
+            before = self.due[:number]
+            if isinstance(each, Emit) and any(isinstance(e, Emit) and e.spout == each.spout for e in before):
+                continue  # one after the other
+            yield from ((each, outcome) for outcome in self.ends(each))
+        if self.fails:
+            yield from ((None, AttemptCancelled(attempt)) for attempt in self.live.values())
+        if self.reads:
+            yield None, ReadWanted("read", whole=True)
+        if self.scope.closes and not self.is_closing:
+            yield None, Closing()
+
+    def ends(self, due: Any) -> Iterator[Stimulus]:
+        match due:
+            case Emit(attempt, spout):
+                edges = {branch: 1 for branch, each in enumerate(self.scope.shape.branches) if spout in each.spouts}
+                small = attempt.txid not in self.scope.large
+                yield Emitted(attempt=attempt, spout=spout, batch=attempt, rows=1, is_small=small, edges=edges)
+                yield from [EmitFailed(attempt, spout, WHY)] if self.fails else []
+            case RunJob(job):
+                made = [Processed((each, job.branch), [Acked(each, StreamId.BATCH, -1)]) for each in job.attempts]
+                yield JobDone(job, made)
+                if self.fails:
+                    yield JobFailed(job, WHY)
+                    yield JobFailed(job, Diagnosis(WHY.cause, WHY.kind, job.attempts[-1].txid))
+                    yield JobFailed(job, Diagnosis(WHY.cause, FailureKind.INTERRUPTED))
+            case CommitStep():
+                yield StepCommitted()
+                yield from [StepFailed(WHY)] if self.fails else []
+            case Abort():
+                yield Aborted()
+            case Answer():
+                yield ReadDone()
+            case CloseStates():
+                yield StatesClosed()
+            case _:
+                yield due
+
+    def step(self, due: Any, outcome: Stimulus) -> None:
+        if due is not None:
+            self.due.remove(due)
+        self.fails -= isinstance(outcome, JobFailed | EmitFailed | StepFailed | AttemptCancelled)
+        self.note(due, outcome)
+        if isinstance(outcome, AttemptCancelled):  # it has fallen silent
+            self.fail(outcome.attempt)
+        else:
+            self.tell(outcome)
+
+    def note(self, due: Any, outcome: Stimulus) -> None:
+        match outcome:
+            case JobDone(job):
+                self.prepared += [(attempt, job.branch) for attempt in job.attempts]
+            case JobFailed(job, why):
+                self.note_failed_job(job.attempts, job.branch, why)
+            case StepCommitted():
+                name = due.spout or str(due.branch)
+                self.has.setdefault(name, []).extend(member.attempt.txid for member in due.members)
+                self.prepared = [each for each in self.prepared if each not in self.receipts_of(due)]
+            case ReadWanted():
+                self.reads -= 1
+            case ReadDone():
+                self.answered += 1
+                has = [set(self.has.get(str(branch), ())) for branch, _ in enumerate(self.scope.shape.branches)]
+                assert all(each == has[0] for each in has), f"states are read whole with {has}"
+            case Closing():
+                self.is_closing = True
+
+    def receipts_of(self, step: CommitStep) -> list[tuple[TransactionAttempt, int]]:
+        return [] if step.spout else [(member.attempt, step.branch) for member in step.members]
+
+    def note_failed_job(self, attempts: Any, branch: int, why: Diagnosis) -> None:
+        """Of an attempt whose job has failed nobody knows what it has prepared; others run again."""
+        live = [each for each in attempts if self.live.get(each.txid) == each]
+        self.prepared += [(each, branch) for each in attempts if each not in live]
+        if not live:
+            return
+        if len(attempts) == 1 or not why.kind.counts:
+            self.prepared.append((live[0], branch))
+        elif any(each.txid == why.txid for each in live):
+            self.prepared.append(next((each, branch) for each in live if each.txid == why.txid))
+
+    def check_end(self) -> None:
+        """Nothing is due any more."""
+        if self.is_closing:
+            assert self.plane.is_closed
+        elif all(self.tried[txid] + 1 <= self.scope.attempts for txid in self.tried) and not self.scope.fails:
+            assert self.committed == self.scope.txids
+        assert self.answered + self.refused + len(self.plane._lane._parked) == self.scope.reads - self.reads
+        assert not self.is_closing or not self.prepared, f"{self.prepared} were neither committed nor given up"
+
+
+def explore(scope: Scope) -> int:
+    """Every history; how many worlds there were."""
+    queue, seen = deque([Small.of(scope)]), set[str]()
+    while queue:
+        before = queue.popleft()
+        outcomes = list(before.outcomes())
+        if not before.due:
+            before.check_end()
+        for number in range(len(outcomes)):
+            world = copy.deepcopy(before)
+            world.step(*list(world.outcomes())[number])
+            if (key := repr(world)) not in seen:
+                seen.add(key)
+                queue.append(world)
+    return len(seen)
+
+
+SCOPES = {
+    "two spouts, two states": Scope(shape=shape("ab", branches=2), txids=1),
+    "two transactions": Scope(shape=shape(branches=2)),
+    "two transactions in a job": Scope(shape=shape(shares=True), txids=3),
+    "a large one between small ones": Scope(shape=shape(shares=True), txids=3, large=frozenset({2})),
+    "a failure": Scope(shape=shape(), attempts=2, fails=1),
+    "a failure in a shared job": Scope(shape=shape(shares=True), txids=3, fails=1),
+    "a failure before two states": Scope(shape=shape(branches=2), attempts=2, fails=1, txids=1),
+    "a committer spout": Scope(shape=shape(committer=True), fails=1),
+    "a read": Scope(shape=shape(branches=2), txids=1, reads=1, attempts=2, fails=1),
+    "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
+    "an end, with two in a job": Scope(shape=shape(shares=True), txids=2, closes=True, fails=1),
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES.keys())
+def test_whatever_ends_first_states_are_used_one_at_a_time_and_no_receipt_is_lost(scope: Scope) -> None:
+    assert explore(scope) > 10
+
+
+class Impatient(CommitLane):
+    """Doesn't wait for the end of a step."""
+
+    __slots__ = ()
+
+    def add(self, item: Any) -> Iterator[Instruction]:
+        self._current = None
+        yield from super().add(item)
+
+
+class Careless(DataPlane):
+    """Forgets what a cancelled attempt has prepared."""
+
+    __slots__ = ()
+
+    def _keep(self, executor: Any, branch: int, processed: Processed) -> Iterator[Instruction]:
+        if not executor.is_cancelled:
+            yield from super()._keep(executor, branch, processed)
+
+
+class Stubborn(CommitLane):
+    """Goes on with a group of which a member was cancelled."""
+
+    __slots__ = ()
+
+    def _begin_step(self, group: CommitGroup) -> Iterator[Instruction]:
+        for member in (*group.members, *group.waiting):
+            member.executor.is_cancelled = False
+        yield from super()._begin_step(group)
+
+
+class Open(CommitLane):
+    """Lets states be read whole while some have a transaction that others don't have."""
+
+    __slots__ = ()
+
+    def _next(self) -> Iterator[Instruction]:
+        self.torn_upto = 0
+        yield from super()._next()
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scope"),
+    [
+        (Impatient, "a read"),
+        (Careless, "an end, with two in a job"),
+        (Stubborn, "a failure before two states"),
+        (Open, "a read"),
+    ],
+)
+def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Small.of
+
+    def without(scope: Scope) -> Small:
+        world = started(scope)
+        weakened = world.plane if issubclass(mutant, DataPlane) else world.plane._lane
+        weakened.__class__ = mutant
+        return world
+
+    monkeypatch.setattr(Small, "of", without)
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        explore(SCOPES[scope])

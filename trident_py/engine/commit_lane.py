@@ -1,0 +1,237 @@
+"""`CommitLane`: everything that uses states and sinks, one after the other: commits, aborts, reads, and their close.
+
+States of a user's need not be safe for threads, nor for being read while they are written; and an abort or a read that
+came between the steps of a commit could see what no transaction has left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
+
+from attrs import define, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Acked, Diagnosis, Failed
+from coordinators.protocol import StreamId
+from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.instructions import Abort, Answer, CloseStates, CommitStep, Instruction, Post, Refuse
+from trident_py.engine.shape import TopologyShape
+from trident_py.engine.stimuli import ReadWanted
+from trident_py.engine.work import CommitMember
+
+
+@frozen(kw_only=True)
+class CommitOutput:
+    """One of those that commit: a committer spout, or the output of a branch; see `BranchShape`."""
+
+    name: str
+    spout: str = ""
+    branch: int = -1
+    keeps_alive: bool = False
+    is_fenced: bool = False
+
+
+def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
+    """Those that commit, in their order: the committer spouts, then states and sinks."""
+    spouts = [CommitOutput(name=f"spout {each.name!r}", spout=each.name) for each in shape.spouts if each.is_committer]
+    branches = [
+        CommitOutput(name=each.name, branch=number, keeps_alive=each.keeps_alive, is_fenced=each.is_fenced)
+        for number, each in enumerate(shape.branches)
+        if each.commits
+    ]
+    return (*spouts, *branches)
+
+
+@frozen
+class GroupMember:
+    """An attempt that commits with others, and its edges, by output."""
+
+    executor: TridentBoltExecutor
+    edges: Sequence[int]
+
+
+@define
+class CommitGroup:
+    """Attempts that commit one behind the other: a group commit.
+
+    Every output commits small ones in one step; a large one is a step of its own, so that what waits for the place
+    it takes up may start.
+
+    Attributes:
+        first: its first transaction.
+        waiting: those that no step has had yet.
+        members: those of the present step.
+        output: the number of the output that has the step.
+    """
+
+    first: int
+    waiting: list[GroupMember]
+    members: list[GroupMember] = field(factory=list)
+    output: int = 0
+
+    def cut(self) -> None:
+        """Turn to the next step."""
+        small = list(takewhile(lambda member: member.executor.is_small, self.waiting))
+        self.members, self.output = small or self.waiting[:1], 0
+        del self.waiting[: len(self.members)]
+
+    @property
+    def txid(self) -> int:
+        """The last transaction of the present step."""
+        return self.members[-1].executor.attempt.txid
+
+    @property
+    def attempts(self) -> list[TransactionAttempt]:
+        """Those of the present step, and those that wait for it."""
+        return [member.executor.attempt for member in (*self.members, *self.waiting)]
+
+
+@define(eq=False)
+class CommitLane:
+    """Has one thing done at a time, in the order in which they came.
+
+    Attributes:
+        outputs: those that commit, in their order.
+        torn_upto: a transaction that some outputs may have and others don't have yet: its commit has begun, and did not
+            get to its end; 0: none.
+    """
+
+    outputs: tuple[CommitOutput, ...]
+    torn_upto: int = 0
+    _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
+    _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
+    _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is torn
+    _is_closing: bool = field(default=False, init=False)
+
+    def add(self, item: CommitGroup | Abort | ReadWanted | CloseStates) -> Iterator[Instruction]:
+        """``item`` is done after what came before it."""
+        if self._is_closing and isinstance(item, ReadWanted):
+            yield Refuse(item.read)
+            return
+        self._queue.append(item)
+        yield from self._next()
+
+    def step_committed(self) -> Iterator[Instruction]:
+        """The step that was asked for is done."""
+        group = self._ended_step()
+        for member in group.members:
+            member.executor.commit(self.outputs[group.output].branch)
+            yield Post(Acked(member.executor.attempt, StreamId.COMMIT, member.edges[group.output]))
+        group.output += 1
+        if group.output < len(self.outputs):
+            self._queue.appendleft(group)
+        else:
+            self._end_cut(group)
+        yield from self._next()
+
+    def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
+        """The step that was asked for has raised; nobody knows what it has done, and the others don't follow."""
+        group = self._ended_step()
+        yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind))
+        output = self.outputs[group.output]
+        for executor in [member.executor for member in group.members if not output.spout]:
+            receipt = executor.take_back(output.branch)
+            if executor.is_cancelled:
+                self._queue.append(Abort(executor.attempt, executor.time, output.branch, receipt))
+        yield from self._next()
+
+    def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
+        """The abort, read or close that was asked for is over."""
+        assert isinstance(self._current, kind), f"{kind.__name__} ended, and {self._current} is done: this is our bug"
+        self._current = None
+        yield from self._next()
+
+    def close(self) -> Iterator[Instruction]:
+        """Nothing commits any more, and nobody reads; what is to be given up is."""
+        self._is_closing = True
+        reads = [*self._parked, *(item for item in self._queue if isinstance(item, ReadWanted))]
+        self._queue = deque(item for item in self._queue if isinstance(item, Abort))
+        self._parked = []
+        for wanted in reads:
+            yield Refuse(wanted.read)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done, and nothing waits."""
+        return self._current is None and not self._queue
+
+    @property
+    def unfenced(self) -> str:
+        """What commits without a fence just now; empty: nothing does."""
+        group = self._current
+        if not isinstance(group, CommitGroup) or self.outputs[group.output].is_fenced:
+            return ""
+        return f"{self.outputs[group.output].name} committing"
+
+    def alive(self, live: Collection[TransactionAttempt]) -> Collection[TransactionAttempt]:
+        """Those of the ``live`` attempts whose commits visibly go on, or wait for what does."""
+        match self._current:
+            case CommitGroup() as group if self.outputs[group.output].keeps_alive:
+                return group.attempts
+            case Answer():
+                return live  # a commit of one of them waits for it, perhaps
+        return ()
+
+    # --- one after the other ------------------------------------------------------------------------------------------
+
+    def _next(self) -> Iterator[Instruction]:
+        while self._current is None and self._queue:
+            match self._queue.popleft():
+                case CommitGroup() as group:
+                    yield from self._begin_step(group)
+                case ReadWanted(whole=True) as wanted if self.torn_upto:
+                    self._parked.append(wanted)
+                case ReadWanted(read):
+                    self._current = Answer(read)
+                    yield self._current
+                case (Abort() | CloseStates()) as item:
+                    self._current = item
+                    yield item
+
+    def _begin_step(self, group: CommitGroup) -> Iterator[Instruction]:
+        if not group.members:
+            group.cut()
+        if any(member.executor.is_cancelled for member in group.members) or self._is_closing:
+            return  # those behind it were cancelled with it
+        if not self.outputs:
+            return
+        output = self.outputs[group.output]
+        if not output.spout:
+            self.torn_upto = max(group.txid, self.torn_upto)
+        self._current = group
+        yield self._step(group, output)
+
+    def _step(self, group: CommitGroup, output: CommitOutput) -> CommitStep:
+        members = [
+            CommitMember(
+                member.executor.attempt,
+                member.executor.time,
+                None if output.spout else member.executor.hand_over(output.branch),
+            )
+            for member in group.members
+        ]
+        return CommitStep(output.spout, output.branch, members, group.first)
+
+    def _ended_step(self) -> CommitGroup:
+        group, self._current = self._current, None
+        assert isinstance(group, CommitGroup), f"a commit step ended, and {group} is done: this is our bug"
+        return group
+
+    def _end_cut(self, group: CommitGroup) -> None:
+        """All outputs have the transactions of a step; some may have later ones, which an earlier attempt committed."""
+        txid = group.txid
+        if group.waiting:
+            group.cut()
+            self._queue.appendleft(group)
+        if txid >= self.torn_upto:
+            self.torn_upto = 0
+            self._queue.extendleft(reversed(self._parked))
+            self._parked = []
+
+
+def group_of(executors: Sequence[TridentBoltExecutor], edges: Sequence[Sequence[int]]) -> CommitGroup:
+    """The group commit of these attempts, which follow each other."""
+    waiting = [GroupMember(executor, mine) for executor, mine in zip(executors, edges, strict=True)]
+    return CommitGroup(executors[0].attempt.txid, waiting)

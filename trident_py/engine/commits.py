@@ -1,0 +1,93 @@
+"""What is done on the commit thread: commit steps and aborts, one at a time, as the data plane asks for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import define, evolve
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.engine.commit_thread import CommitThread
+from trident_py.engine.instructions import Abort, CommitStep
+from trident_py.engine.participants import Participant
+from trident_py.engine.spout_executor import TridentSpoutExecutor
+from trident_py.engine.stimuli import Aborted, StatesClosed, StepCommitted, StepFailed
+from trident_py.errors import CoordinationLost, StoreBusyException
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.spark.failures import Diagnose, Place
+
+log = logging.getLogger(__name__)
+
+
+@define(kw_only=True, eq=False)
+class Commits:
+    """Commits, gives up and closes.
+
+    Attributes:
+        spouts: the emitters, by spout.
+        participants: the outputs, by branch.
+        transaction: an attempt and its transaction's time as states and sinks see them.
+        ensure_leading: raises if another leader may exist.
+        diagnose: what an exception means.
+        thread: tells who waits what is being done.
+    """
+
+    topology: str
+    spouts: Mapping[str, TridentSpoutExecutor]
+    participants: Sequence[Participant]
+    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
+    ensure_leading: Callable[[], None]
+    diagnose: Diagnose
+    thread: CommitThread
+
+    def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
+        """One output commits a group, or a part of one."""
+        name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
+        last = step.members[-1].attempt
+        try:
+            self._ensure_leading()
+            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"):
+                self._commit(step)
+        except BaseException as error:
+            where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
+            log.debug("%s failed", where, exc_info=error)
+            return StepFailed(self.diagnose(error, Place.COMMIT, where))
+        return StepCommitted()
+
+    def _commit(self, step: CommitStep) -> None:
+        if step.spout:
+            for member in step.members:
+                self.spouts[step.spout].commit(member.attempt)
+            return
+        group = [
+            (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipt)
+            for member in step.members
+        ]
+        self.participants[step.branch].commit_group(group)
+
+    def _ensure_leading(self) -> None:
+        try:
+            self.ensure_leading()
+        except CoordinationLost as error:
+            # Perhaps for a moment only: this commit doesn't start, and the driver's own next turn is the judge.
+            raise StoreBusyException(str(error)) from error
+
+    def abort(self, abort: Abort) -> Aborted:
+        """One output gives up what it prepared."""
+        participant = self.participants[abort.branch]
+        try:
+            participant.abort(self.transaction(abort.attempt, abort.time), abort.receipt)
+        except BaseException:
+            # It will never commit in any case; what it staged is swept at the next takeover.
+            log.exception("topology %s: %s could not give up %s", self.topology, participant.name, abort.attempt)
+        return Aborted()
+
+    def close(self, more: Callable[[], None]) -> StatesClosed:
+        """Close the outputs, and then ``more``."""
+        for close in (*(participant.close for participant in self.participants), more):
+            try:
+                close()
+            except Exception:
+                log.exception("topology %s: something could not be closed; what is committed is safe", self.topology)
+        return StatesClosed()

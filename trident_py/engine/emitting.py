@@ -1,0 +1,100 @@
+"""One emission, on the thread of its spout's emitter: the batch, read once where that is needed, and what it told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from coordinators.notices import Diagnosis
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.instructions import Emit
+from trident_py.engine.spout_threads import SpoutThreads
+from trident_py.engine.stimuli import CheckpointBegun, EmitFailed, Emitted, Stimulus
+from trident_py.errors import FailedException
+
+
+@define(eq=False)
+class Running:
+    """Something that runs on a thread and may be cancelled: an emission, or a job.
+
+    Attributes:
+        is_in_spark: there may be a Spark job that has to be cancelled, too.
+    """
+
+    cancelled: threading.Event = field(factory=threading.Event, init=False)
+    is_in_spark: threading.Event = field(factory=threading.Event, init=False)
+    ended: threading.Event = field(factory=threading.Event, init=False)
+
+    def enter_spark(self) -> None:
+        """From here on there may be a job.
+
+        Raises:
+            FailedException: it was cancelled before.
+        """
+        self.is_in_spark.set()  # before the question: `cancel` asks the other way round
+        if self.cancelled.is_set():
+            raise FailedException("cancelled")
+
+    def cancel(self) -> bool:
+        """Whether there may be a job to cancel."""
+        self.cancelled.set()
+        return self.is_in_spark.is_set()
+
+
+@define(kw_only=True, eq=False)
+class SpoutEmission:
+    """Has one spout emit its part of one attempt.
+
+    Attributes:
+        readers: the branches that read it.
+        is_reread: one of them reads it more than once.
+        checkpoint: reads a batch once, by a Spark job, and keeps its rows; told is whether they are to be verified.
+        diagnose: what an exception means.
+        draw_edge: draws an acker edge.
+    """
+
+    emit: Emit
+    spout: SpoutThreads
+    readers: Sequence[int]
+    is_reread: bool
+    checkpoint: Callable[[Emit, EmittedBatch, bool], EmittedBatch]
+    diagnose: Callable[[BaseException], Diagnosis]
+    draw_edge: Callable[[], int]
+    running: Running = field(factory=Running, init=False)
+
+    def run(self, report: Callable[[Stimulus], object]) -> None:
+        """Emit, and tell ``report`` of it; or of an exception."""
+        attempt, tx_id = self.emit.attempt, self.spout.tx_id
+        try:
+            if self.running.cancelled.is_set():
+                raise FailedException("cancelled")
+            outcome: Stimulus = self._emitted(report)
+        except BaseException as error:  # noqa: BLE001 - user code
+            outcome = EmitFailed(attempt, tx_id, self.diagnose(error))
+        self.running.ended.set()
+        report(outcome)
+
+    def _emitted(self, report: Callable[[Stimulus], object]) -> Emitted:
+        attempt, executor = self.emit.attempt, self.spout.executor
+        batch = self._settled(executor.emit_batch(attempt, self.emit.metadata), report)
+        learned = tuple(executor.learn(attempt, batch.noted))
+        return Emitted(
+            attempt=attempt,
+            spout=self.spout.tx_id,
+            batch=batch,
+            rows=batch.known_rows,
+            is_small=batch.is_small,
+            edges={branch: self.draw_edge() for branch in self.readers},
+            learned=learned,
+        )
+
+    def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
+        """``batch``, or where it might be another one when it is read again, or tells something, what was read once."""
+        is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
+        if not batch.is_noting and (not is_reread or exact or batch.is_settled):
+            return batch
+        report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))
+        self.running.enter_spark()
+        return self.checkpoint(self.emit, batch, exact)

@@ -1,0 +1,219 @@
+"""What the data plane is told, in the past tense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.notices import Diagnosis, Notice
+from trident_py.engine.work import Half, Job, Processed
+
+# --- stimuli: from the driver -----------------------------------------------------------------------------------------
+
+
+@frozen
+class TakenOver:
+    """What is done from now on is done by a new leader.
+
+    Attributes:
+        torn_upto: a transaction that some states may have and others don't have yet; 0: there is none.
+    """
+
+    torn_upto: int
+
+
+@frozen
+class BatchAnnounced:
+    """``$batch``; ``edges`` are those of the spouts, in their order."""
+
+    attempt: TransactionAttempt
+    metadata: Mapping[str, Json]
+    time: int
+    edges: Sequence[int]
+
+
+@frozen
+class CommitAnnounced:
+    """``$commit`` for a group of attempts that follow each other; given are the edges of each, by output."""
+
+    group: Mapping[TransactionAttempt, Sequence[int]]
+
+
+@frozen
+class SuccessAnnounced:
+    """``$success``."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
+class AttemptCancelled:
+    """``attempt`` will never commit."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
+class Closing:
+    """The topology has ended; every attempt was cancelled before."""
+
+
+@frozen
+class PatienceEnded:
+    """What was to end has not ended in time."""
+
+
+@frozen
+class EndForced:
+    """The end may not wait for what commits without a fence."""
+
+
+# --- stimuli: from threads --------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Emitted:
+    """A spout has emitted its part of an attempt.
+
+    Attributes:
+        batch: what it emitted.
+        rows: how many rows that are, as far as is known.
+        is_small: whether it may share a job.
+        edges: one for each branch that reads it.
+        learned: what emitting it has told of its definition.
+    """
+
+    attempt: TransactionAttempt
+    spout: str
+    batch: Any
+    rows: int
+    is_small: bool
+    edges: Mapping[int, int]
+    learned: Sequence[Notice] = ()
+
+
+@frozen
+class EmitFailed:
+    """A spout has raised instead, or there was nobody who wanted its batch any more."""
+
+    attempt: TransactionAttempt
+    spout: str
+    why: Diagnosis
+
+
+@frozen
+class CheckpointBegun:
+    """A spout has emitted, and a job of its own reads the batch once, to its end; `Emitted` or `EmitFailed` follows."""
+
+    attempt: TransactionAttempt
+    spout: str
+
+
+@frozen
+class JobDone:
+    """A job has ended; ``made`` is what it has made of each of its attempts."""
+
+    job: Job
+    made: Sequence[Processed]
+
+
+@frozen
+class JobFailed:
+    """A job has ended without a result."""
+
+    job: Job
+    why: Diagnosis
+
+
+@frozen
+class StepCommitted:
+    """The commit step that was asked for is done."""
+
+
+@frozen
+class StepFailed:
+    """The commit step that was asked for has raised."""
+
+    why: Diagnosis
+
+
+@frozen
+class Aborted:
+    """The abort that was asked for has been made, or couldn't be."""
+
+
+@frozen
+class ReadWanted:
+    """Somebody wants to read the states.
+
+    Attributes:
+        read: whatever tells one from others.
+        whole: only while all states are at the same transaction.
+    """
+
+    read: Any
+    whole: bool
+
+
+@frozen
+class ReadDone:
+    """The read that was asked for is over."""
+
+
+@frozen
+class StatesClosed:
+    """The states and sinks are closed."""
+
+
+@frozen
+class SpoutSucceeded:
+    """One half of a spout has taken the success of ``txid``."""
+
+    txid: int
+    spout: str
+    half: Half
+
+
+@frozen
+class SpoutClosed:
+    """One half of a spout is closed, as it was asked to be."""
+
+    spout: str
+    half: Half
+
+
+@frozen
+class Broke:
+    """Something went wrong that no replay mends."""
+
+    cause: BaseException
+
+
+Stimulus = (
+    TakenOver
+    | BatchAnnounced
+    | CommitAnnounced
+    | SuccessAnnounced
+    | AttemptCancelled
+    | Closing
+    | PatienceEnded
+    | EndForced
+    | Emitted
+    | EmitFailed
+    | CheckpointBegun
+    | JobDone
+    | JobFailed
+    | StepCommitted
+    | StepFailed
+    | Aborted
+    | ReadWanted
+    | ReadDone
+    | StatesClosed
+    | SpoutSucceeded
+    | SpoutClosed
+    | Broke
+)

@@ -1,0 +1,256 @@
+"""The threads of a topology: carry out what `DataPlane` asks for, and report what came of it.
+
+Each spout has one thread for its coordinator and one for its emitter, commits have one, and Spark jobs have as many as
+may run side by side. All calls of one kind are in txid order, and a commit never waits for an emission. Nothing here
+decides anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.notices import Diagnosis, Notice
+from coordinators.spout_coordinator import Ask
+from trident_py.engine.commits import Commits
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.emitting import Running, SpoutEmission
+from trident_py.engine.instructions import (
+    Abort,
+    Answer,
+    CancelEmit,
+    CancelJob,
+    CloseSpouts,
+    CloseStates,
+    CommitStep,
+    DeliverSuccess,
+    Emit,
+    Instruction,
+    Refuse,
+    RunJob,
+)
+from trident_py.engine.reads import Read, StateReads
+from trident_py.engine.spout_threads import SpoutThreads
+from trident_py.engine.stimuli import Broke, JobDone, JobFailed, ReadDone, SpoutClosed, SpoutSucceeded, Stimulus
+from trident_py.engine.threads import Threads
+from trident_py.engine.work import Half, Job, JobMember, Processed
+from trident_py.errors import SpoutError
+from trident_py.spark.failures import Diagnose, Place
+
+log = logging.getLogger(__name__)
+
+CANCEL_AGAIN_SECS = 0.5
+
+
+@define(kw_only=True, eq=False)
+class Workers:
+    """The threads, and whom they serve.
+
+    Attributes:
+        branches: for each branch, the spouts that it reads.
+        rereads: the spouts that one branch reads more than once.
+        commits: what is done on the commit thread.
+        reads: whoever reads states there.
+        process: runs a Spark job; returns what it has made of each of its attempts. Called on job threads.
+        checkpoint: reads a batch once: where it might be another one when it is read again, and where only reading it
+            tells what it consists of; told is whether its rows are to be verified.
+        cancel_job: cancels a Spark job that attempts share.
+        cancel_attempt: cancels all Spark jobs that an attempt has for itself.
+        diagnose: what an exception means.
+        job_threads: how many jobs may run side by side, those included that are being cancelled.
+    """
+
+    topology: str
+    spouts: Sequence[SpoutThreads]
+    branches: Sequence[frozenset[str]]
+    rereads: frozenset[str]
+    commits: Commits
+    reads: StateReads
+    process: Callable[[Job, Sequence[JobMember]], Sequence[Processed]]
+    checkpoint: Callable[[Emit, EmittedBatch, bool], EmittedBatch]
+    cancel_job: Callable[[Job], None]
+    cancel_attempt: Callable[[TransactionAttempt], None]
+    diagnose: Diagnose
+    draw_edge: Callable[[], int]
+    job_threads: int
+    committing: Threads = field(init=False)
+    _jobs: Threads = field(init=False)
+    _running: dict[Job | tuple[TransactionAttempt, str], Running] = field(factory=dict, init=False)
+    _given_up: threading.Event = field(factory=threading.Event, init=False)
+    _report: Callable[[Stimulus], object] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Have threads for commits and jobs; they begin to run when there is work."""
+        self.committing = Threads(f"trident-{self.topology}-commit")
+        self._jobs = Threads(f"trident-{self.topology}-job", self.job_threads)
+
+    def open(self, report: Callable[[Stimulus], object]) -> None:
+        """From now on ``report`` takes what comes of the work, from any thread."""
+        self._report = report
+        self.reads.open(report)
+
+    # --- on the driver's thread ---------------------------------------------------------------------------------------
+
+    def ask(self, spout: str, ask: Ask, post: Callable[[Notice], object]) -> None:
+        """Have the coordinator of ``spout`` answer to ``post``."""
+
+        def answer() -> None:
+            for notice in threads.coordinator.answers(ask):
+                post(notice)
+
+        threads = self._spout(spout)
+        self._submit(threads.coordinating, answer)
+
+    def do(self, instruction: Instruction) -> None:
+        """Have a thread carry out ``instruction``."""
+        match instruction:
+            case Emit():
+                self._emit(instruction)
+            case RunJob(job, members):
+                running = self._running[job] = Running()
+                self._submit(self._jobs, partial(self._run, job, members, running))
+            case CancelEmit() | CancelJob():
+                self._cancel(instruction)
+            case DeliverSuccess(attempt, spout):
+                self._deliver_success(attempt, self._spout(spout))
+            case Refuse(read):
+                self.reads.refuse(read)
+            case CloseSpouts():
+                self._close_spouts()
+            case _:
+                self._submit(self.committing, partial(self._use_states, instruction))
+
+    def abandon(self) -> None:
+        """Write nothing more that threads come with which don't return, and tell who waits for reads."""
+        self._given_up.set()
+        for participant in self.commits.participants:
+            participant.abandon()
+        self.reads.close()
+
+    def leave(self, until: float) -> list[str]:
+        """Take no more work; names the threads that are still busy at this monotonic moment, and where they are."""
+        pools = [*(pool for each in self.spouts for pool in (each.coordinating, each.emitting))]
+        pools += [self._jobs, self.committing]
+        for pool in pools:
+            pool.close()
+        for pool in pools:
+            pool.wait(until)
+        self.reads.close()
+        return [busy for pool in pools for busy in pool.busy()]
+
+    def _emit(self, emit: Emit) -> None:
+        threads = self._spout(emit.spout)
+        emission = SpoutEmission(
+            emit=emit,
+            spout=threads,
+            readers=[number for number, reads in enumerate(self.branches) if emit.spout in reads],
+            is_reread=emit.spout in self.rereads,
+            checkpoint=self.checkpoint,
+            diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),
+            draw_edge=self.draw_edge,
+        )
+        self._running[emit.attempt, emit.spout] = emission.running
+        self._submit(threads.emitting, partial(self._run_emission, emission))
+
+    def _cancel(self, what: CancelEmit | CancelJob) -> None:
+        match what:
+            case CancelEmit(attempt, spout):
+                running, cancel = self._running.get((attempt, spout)), partial(self.cancel_attempt, attempt)
+            case CancelJob(Job(attempts=(attempt, *_), is_shared=False) as job):
+                running, cancel = self._running.get(job), partial(self.cancel_attempt, attempt)
+            case CancelJob(job):
+                running, cancel = self._running.get(job), partial(self.cancel_job, job)
+        if running is not None and running.cancel():  # else it has just ended, or will end without Spark
+            self._submit(self._jobs, partial(self._cancel_until_ended, running, cancel))
+
+    def _deliver_success(self, attempt: TransactionAttempt, threads: SpoutThreads) -> None:
+        for half, pool, success in (
+            (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt)),
+            (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, attempt.txid)),
+        ):
+            self._submit(pool, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success))
+
+    def _close_spouts(self) -> None:
+        for threads in self.spouts:
+            for half, pool, close in (
+                (Half.EMITTER, threads.emitting, threads.executor.emitter.close),
+                (Half.COORDINATOR, threads.coordinating, threads.coordinator.coordinator.close),
+            ):
+                self._submit(pool, partial(self._close_half, SpoutClosed(threads.tx_id, half), close))
+
+    def _spout(self, name: str) -> SpoutThreads:
+        return next(threads for threads in self.spouts if threads.tx_id == name)
+
+    def _submit(self, pool: Threads, call: Callable[[], object]) -> None:
+        pool.submit(partial(self._guarded, call))  # too late: then it has ended, and nobody wants it
+
+    # --- on the threads -----------------------------------------------------------------------------------------------
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - nothing may end in a thread that nobody looks at
+            self._report(Broke(error))
+
+    def _run_emission(self, emission: SpoutEmission) -> None:
+        emission.run(self._report)
+        self._running.pop((emission.emit.attempt, emission.emit.spout), None)
+
+    def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
+        try:
+            running.enter_spark()
+            report: Stimulus = JobDone(job, self.process(job, members))
+        except BaseException as error:  # noqa: BLE001 - user code, or Spark
+            name = self.commits.participants[job.branch].name
+            report = JobFailed(job, self._diagnosed(job.attempts[0], Place.JOB, name, error))
+        self._running.pop(job, None)
+        running.ended.set()
+        self._report(report)
+
+    def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
+        # Again and again: a job that was on its way to Spark is not found by the first cancel.
+        while not (running.ended.is_set() or self._given_up.is_set()):
+            cancel()
+            running.ended.wait(CANCEL_AGAIN_SECS)
+
+    def _use_states(self, instruction: Instruction) -> None:
+        match instruction:
+            case CommitStep():
+                self._report(self.commits.commit(instruction))
+            case Abort():
+                self._report(self.commits.abort(instruction))
+            case Answer(Read() as read):
+                self.reads.answer(read)
+                self._report(ReadDone())
+            case CloseStates():
+                self._report(self.commits.close(self.reads.close_states))
+            case _:
+                raise TypeError(f"no instruction for threads: {instruction!r}")
+
+    def _succeed(self, succeeded: SpoutSucceeded, success: Callable[[], object]) -> None:
+        try:
+            success()
+        except BaseException as error:
+            raise SpoutError(
+                f"topology {self.topology!r}: success({succeeded.txid}) of spout {succeeded.spout!r} raised "
+                f"{type(error).__name__}: {error}; the transaction is committed, and its success is delivered again "
+                f"when the topology is started again"
+            ) from error
+        self._report(succeeded)
+
+    def _close_half(self, closed: SpoutClosed, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except BaseException:
+            log.exception("topology %s: spout %r could not be closed", self.topology, closed.spout)
+        self._report(closed)
+
+    def _diagnosed(self, attempt: TransactionAttempt, place: Place, doing: str, error: BaseException) -> Diagnosis:
+        where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
+        log.debug("%s failed", where, exc_info=error)
+        return self.diagnose(error, place, where)
