@@ -47,7 +47,9 @@ class Comparison:
             at = self.record.current_txid
             text = "\n- ".join(["", *self.refusals]) if len(self.refusals) > 1 else f" {self.refusals[0]}"
             raise TopologyError(
-                f"topology {topology!r} is not what it was, and was not started; it is at transaction {at}:{text}"
+                f"topology {topology!r} is not what it was, and was not started; it is at transaction {at}:{text}",
+                topology=topology,
+                txid=at,
             )
 
 

@@ -339,5 +339,8 @@ def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> No
         f"topology {topology!r}, spout {notice.spout!r}, transaction {notice.attempt.txid}: attempt {notice.attempt} "
         f"read {what} where an earlier one read {before.rows} rows, from the same metadata. Nothing of this attempt is "
         f"committed. A spout with Replay.EXACT must give the same rows again, others declare Replay.OPAQUE; mend the "
-        f"spout, or restore what it reads, and start the topology again"
+        f"spout, or restore what it reads, and start the topology again",
+        topology=topology,
+        attempt=notice.attempt,
+        spout=notice.spout,
     )

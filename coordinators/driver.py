@@ -362,7 +362,9 @@ class CoordinatorDriver:
         if self.stopping and quiet:
             self.finished = True
         if self.machine.paused and not self.stopping:
-            self.idle.refuse(TridentError(f"topology {self.topology!r} is paused; resume() it first"))
+            self.idle.refuse(
+                TridentError(f"topology {self.topology!r} is paused; resume() it first", topology=self.topology)
+            )
         if quiet and self.record.success_upto >= self._success_upto:
             is_at_frontier = self.definitions.frontier == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))

@@ -12,14 +12,76 @@
     ├── StateError          a state is gone, damaged, behind or somebody else's
     └── PoisonBatchError    a batch failed as often as its retry policy allows
 
-Each message says what happened, to which topology and transaction, and the way out.
+Each message says what happened, to which topology and transaction, and the way out. What it is about, programs find in
+its attributes; both survive pickling.
 """
 
 from __future__ import annotations
 
+import copyreg
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypedDict, Unpack
+
+from coordinators.attempt import TransactionAttempt
+
+
+class Place(TypedDict, total=False):
+    """What an error is about: the attributes of `TridentError`."""
+
+    topology: str | None
+    txid: int | None
+    attempt: TransactionAttempt | None
+    spout: str | None
+    state: str | None
+
 
 class TridentError(Exception):
-    """The root of every error this project raises on its own account."""
+    """The root of every error this project raises on its own account.
+
+    Attributes:
+        topology: the name of the topology; this and what follows is None where it is not known or none is meant.
+        txid: the transaction.
+        attempt: which try of it.
+        spout: the ``tx_id`` of the spout.
+        state: the name of the state or sink.
+    """
+
+    topology: str | None = None
+    txid: int | None = None
+    attempt: TransactionAttempt | None = None
+    spout: str | None = None
+    state: str | None = None
+
+    def __init__(self, *args: object, **place: Unpack[Place]) -> None:
+        super().__init__(*args)
+        self.locate(**place)
+
+    def locate(self, **place: Unpack[Place]) -> Self:
+        """Fill in what is not known yet; of another transaction, only the topology. Returns itself."""
+        attempt = place.get("attempt")
+        if attempt is not None:
+            place["txid"] = attempt.txid
+        if self.txid is not None and place.get("txid") not in (None, self.txid):
+            place = Place(topology=place.get("topology"))
+        for name, value in place.items():
+            if value is not None and getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is, with its notes, and not how it was made: subclasses may have constructors of their own."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+@contextmanager
+def located(**place: Unpack[Place]) -> Iterator[None]:
+    """What goes wrong inside is about ``place``, as far as the errors don't know better."""
+    try:
+        yield
+    except TridentError as error:
+        error.locate(**place)
+        raise
 
 
 class TopologyError(TridentError):

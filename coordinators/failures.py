@@ -47,6 +47,8 @@ class Failures:
             CoordinationLost: we may not lead any more.
         """
         attempt, cause = failed.attempt, failed.cause
+        if isinstance(cause, TridentError):
+            cause.locate(topology=self.topology, attempt=attempt)
         if isinstance(cause, FencedError | CoordinationLost):
             raise cause
         if failed.kind is FailureKind.UNREACHABLE:
@@ -70,7 +72,8 @@ class Failures:
         attempt = TransactionAttempt(failed.txid, DEFINITION)
         if not isinstance(failed.cause, TridentError):
             return self._wait(failed.spout, attempt, failed.cause, now, wall)
-        self._give_up(attempt, failed.cause, now, wall)
+        cause = failed.cause.locate(topology=self.topology, txid=failed.txid, spout=failed.spout)
+        self._give_up(attempt, cause, now, wall)
         return math.inf
 
     def answered(self, spout: str, now: float) -> None:
@@ -147,7 +150,9 @@ class Failures:
         tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
             f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
-            f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again"
+            f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again",
+            topology=self.topology,
+            attempt=attempt,
         )
         poison.__cause__ = cause
         return poison

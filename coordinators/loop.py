@@ -116,7 +116,7 @@ class DriverLoop:
             self.at_end(self.error)
         finally:
             self.shutdown.end()
-            self._dismiss(self.error or TridentError(f"topology {self.topology!r} was stopped"))
+            self._dismiss(self.error or TridentError(f"topology {self.topology!r} was stopped", topology=self.topology))
 
     def _turns(self) -> None:
         self.driver = driver = self.driver or self.take_over()
@@ -147,7 +147,7 @@ class DriverLoop:
         try:
             run()
         except TridentError as error:
-            cause = self._judged(error)
+            cause = self._judged(error).locate(topology=self.topology)
             log.error("topology %s ends: %s", self.topology, cause)
             return cause
         except BaseException as error:

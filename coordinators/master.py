@@ -221,7 +221,7 @@ class MasterBatchCoordinator:
                 return not self.paused and idle in ready and idle in self.window
             case PhaseAcked(attempt, StreamId.BATCH):
                 return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
-            case PhaseAcked(attempt, _):
+            case PhaseAcked(attempt, StreamId.COMMIT):
                 return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.COMMITTING
             case AttemptFailed(attempt):
                 return self.is_live(attempt)

@@ -84,7 +84,10 @@ class SourcePatience:
             return None
         return SpoutError(
             f"topology {topology!r}, spout {spout!r}: the source could not be asked for {now - wait.began:.0f} s "
-            f"({wait.tries} tries, last: {wait.cause}); start again when it is there"
+            f"({wait.tries} tries, last: {wait.cause}); start again when it is there",
+            topology=topology,
+            txid=wait.txid,
+            spout=spout,
         )
 
     def held_until(self, txid: int) -> float:

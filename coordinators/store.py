@@ -135,7 +135,8 @@ class InMemoryRecordStore:
         """Raise FencedError if a later leadership was acquired."""
         if self.coordination.epoch != self.epoch:
             raise FencedError(
-                f"topology {self.identity.name!r}: epoch {self.epoch} is over, epoch {self.coordination.epoch} leads"
+                f"topology {self.identity.name!r}: epoch {self.epoch} is over, epoch {self.coordination.epoch} leads",
+                topology=self.identity.name,
             )
 
     def judged(self, lost: CoordinationLost) -> TridentError:

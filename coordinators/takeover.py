@@ -55,7 +55,7 @@ from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.canonical import Json, canonical_json, content_hash
 from coordinators.cursors import Cursors
 from coordinators.declarations import Declared
-from coordinators.errors import StateError
+from coordinators.errors import StateError, located
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore, TopologyIdentity
 
@@ -135,7 +135,7 @@ def recover(
         CoordinationLost: ZooKeeper is out of reach.
     """
     identity = store.identity
-    tokens = {state.name: state.recover(identity, store.epoch) for state in states}
+    tokens = {state.name: _recovered(state, store) for state in states}
     found = store.read()
     record = found or CoordinatorRecord(epoch=store.epoch)
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
@@ -160,8 +160,14 @@ def _written(
     store.write(record)
     for state in states:
         if gaps.get(state.name):
-            state.pass_over(store.identity, store.epoch, gaps[state.name])
+            with located(topology=store.identity.name, state=state.name):
+                state.pass_over(store.identity, store.epoch, gaps[state.name])
     return record
+
+
+def _recovered(state: Recoverable, store: RecordStore) -> CommitToken | None:
+    with located(topology=store.identity.name, state=state.name):
+        return state.recover(store.identity, store.epoch)
 
 
 def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
@@ -184,7 +190,9 @@ def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: Coor
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
                 f"topology is at transaction {record.current_txid}; restore it, or `trident reset {topology}` to start "
-                f"over"
+                f"over",
+                topology=topology,
+                state=state,
             )
 
 
@@ -196,7 +204,10 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
             f"topology {topology!r}: state {state!r} has transaction {token.txid}, committed as {token}, and the "
             f"record in ZooKeeper, at {current} and of epoch {record.epoch}, was written before that: ZooKeeper was "
             f"restored from the past or emptied; restore its newer data; only where there is none, "
-            f"`trident reset {topology}` starts over with empty states"
+            f"`trident reset {topology}` starts over with empty states",
+            topology=topology,
+            txid=token.txid,
+            state=state,
         )
 
 
@@ -214,7 +225,9 @@ def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: Coordin
                 f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
                 f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it, it was restored from "
                 f"the past or the topology ran without it; restore a newer copy of it, or give it another table, "
-                f"which starts empty"
+                f"which starts empty",
+                topology=topology,
+                state=state,
             )
         gaps[state] = range(max(first, token.txid), current)
     return gaps

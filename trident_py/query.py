@@ -12,6 +12,7 @@ from attrs import define, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.driver import CoordinatorDriver
+from coordinators.errors import located
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.transaction_time import MILLIS
@@ -74,7 +75,7 @@ class TridentQuery:
         if not self._loop.inbox.post(IdleWanted(answer.put)):
             if not self._loop.ended.wait(timeout):
                 raise busy
-            raise self._loop.error or TridentError(f"topology {self.name!r} was stopped")
+            raise self._loop.error or TridentError(f"topology {self.name!r} was stopped", topology=self.name)
         try:
             error = answer.get(timeout=timeout)
         except Empty:
@@ -109,7 +110,8 @@ class TridentQuery:
         Raises:
             TridentError: leadership is kept, for the reason given; the topology ends when that commit has returned.
         """
-        self._loop.stop(drain, force)
+        with located(topology=self.name):
+            self._loop.stop(drain, force)
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -149,9 +151,10 @@ class TridentQuery:
             TridentError: the topology stands by, or has stopped.
         """
         if not self.is_active:
-            raise TridentError(f"topology {self.name!r} was stopped") from self._loop.error
+            raise TridentError(f"topology {self.name!r} was stopped", topology=self.name) from self._loop.error
         try:
-            return self._requests.execute(function, args, timeout)
+            with located(topology=self.name):
+                return self._requests.execute(function, args, timeout)
         except TridentError:
             if not self._loop.inbox.is_open:  # whoever is told so may start the topology again at once
                 self._loop.ended.wait(timeout)
@@ -313,7 +316,8 @@ def ensure_not_leading_here(name: str, place: str) -> None:
         if query.is_active and (query.name, query._place) == (name, place) and query._loop.driver is not None:  # noqa: SLF001
             raise FencedError(
                 f"topology {name!r} runs in this process already{query._since(', since ')}; "  # noqa: SLF001
-                f"stop() it first: trident_py.active()[{name!r}].stop()"
+                f"stop() it first: trident_py.active()[{name!r}].stop()",
+                topology=name,
             )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from coordinators.errors import located
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of
@@ -246,11 +247,12 @@ class TridentTopology:
             FencedError: it runs elsewhere.
             TridentError: its record, a spout, state or sink can't be used as it is.
         """
-        if not self._graph.nodes:
-            raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-        return start_topology(
-            self.name, plan(self._graph), config or TridentConfig(), spark, code=code, standby=standby
-        )
+        with located(topology=self.name):
+            if not self._graph.nodes:
+                raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
+            return start_topology(
+                self.name, plan(self._graph), config or TridentConfig(), spark, code=code, standby=standby
+            )
 
     def explain(self) -> str:
         """The plan as text: phases, Spark stages, states, and the delivery guarantee of every state with its reason."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from attrs import evolve, frozen
 
-from coordinators.errors import ConfigError, FencedError
+from coordinators.errors import ConfigError, FencedError, located
 from coordinators.record import CoordinatorRecord
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
@@ -70,7 +70,7 @@ def describe(
         MetadataError: something of it cannot be read.
         CoordinationLost: no server answers.
     """
-    with _session(hosts, access, f"topology {topology!r}") as session:
+    with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
         return session.settle(lambda: _describe(session, topology, root))
 
 
@@ -88,7 +88,7 @@ def reset(
         MetadataError: its identity or epoch cannot be read.
         CoordinationLost: no server answers.
     """
-    with _session(hosts, access, f"topology {topology!r}") as session:
+    with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
         paths = _paths(session, topology, root)
         before = session.settle(lambda: _known_identity(session, topology, root))
         after = evolve(before, incarnation=before.incarnation + 1)

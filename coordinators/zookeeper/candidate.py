@@ -59,7 +59,8 @@ class Candidate:
         if not woken and monotonic() >= self._until:
             raise FencedError(
                 f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s; "
-                f"stop that process first, let this one stand by (`trident run --standby`), or give it another name"
+                f"stop that process first, let this one stand by (`trident run --standby`), or give it another name",
+                topology=self.topology,
             )
 
     def _wake(self, _event: object) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
-from coordinators.errors import CoordinationLost, MetadataError
+from coordinators.errors import CoordinationLost, MetadataError, located
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.zookeeper.acl_check import ensure_guarded, guard
@@ -68,8 +68,9 @@ def lead(
     """
     patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
     who = f"topology {topology!r}"
-    session = ZooKeeperSession.connect(hosts, who=who, session_timeout=session_timeout, access=access)
-    return _elected(Candidate(topology, patience), session, root)
+    with located(topology=topology):
+        session = ZooKeeperSession.connect(hosts, who=who, session_timeout=session_timeout, access=access)
+        return _elected(Candidate(topology, patience), session, root)
 
 
 def ensure_answering(topology: str, hosts: str, session_timeout: float, access: ZooKeeperAccess) -> None:
@@ -80,9 +81,10 @@ def ensure_answering(topology: str, hosts: str, session_timeout: float, access: 
         ConfigError: as `lead`.
     """
     who = f"topology {topology!r}"
-    ZooKeeperSession.connect(
-        hosts, who=who, session_timeout=session_timeout, access=access, patience=CONNECT_SECONDS_MIN
-    ).close()
+    with located(topology=topology):
+        ZooKeeperSession.connect(
+            hosts, who=who, session_timeout=session_timeout, access=access, patience=CONNECT_SECONDS_MIN
+        ).close()
 
 
 def stand_by(

@@ -219,7 +219,7 @@ class ZooKeeperRecordStore:
 
     def _ensure_not_fenced(self) -> None:
         if self._fenced is not None:
-            raise FencedError(self._fenced)
+            raise FencedError(self._fenced, topology=self.identity.name)
 
     def _fence(self, conflict: Conflict) -> FencedError:
         [node] = self._session.settle(lambda: self._session.read(self._paths.epoch))
@@ -232,4 +232,4 @@ class ZooKeeperRecordStore:
 
     def _over(self, cause: str) -> FencedError:
         self._fenced = f"topology {self.identity.name!r}: epoch {self.epoch} is over, this run stops; {cause}"
-        return FencedError(self._fenced)
+        return FencedError(self._fenced, topology=self.identity.name)

@@ -45,7 +45,7 @@ def ensure_stores(graph: Graph) -> None:
     for node in graph.nodes:
         operation = node.operation
         if isinstance(operation, AggregateState | UpdatedState | WindowState):
-            with graph.declaring(f"state {operation.name!r}"):
+            with graph.declaring(f"state {operation.name!r}", operation.name):
                 operation.factory.ensure_usable()
 
 
@@ -113,14 +113,14 @@ def states_of(
     written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     states = {each.name: each.state for each in written}
     for static in static_states(graph):
-        with graph.declaring(static.title):
+        with graph.declaring(static.title, static.name):
             states[static.name] = _made(static.factory, config, metrics)
     for name, part in [(name, part) for name, state in states.items() for part in parts_of(state)]:
-        with graph.declaring(f"state {name!r}"):
+        with graph.declaring(f"state {name!r}", name):
             if not isinstance(part, State):
                 raise StateError(f"its factory must make a State, it made {shown(part)}")
     for each in written:
-        with graph.declaring(f"state {each.name!r}"):
+        with graph.declaring(f"state {each.name!r}", each.name):
             each.check()
     for node in graph.nodes:
         if isinstance(node.operation, StateQuery):

@@ -60,10 +60,12 @@ class Requests:
         plan = self.plans.get(function)
         if plan is None:
             known = ", ".join(map(repr, self.plans)) or "none"
-            raise RequestError(f"topology {self.topology!r} has no function {function!r}; there are: {known}")
+            raise RequestError(
+                f"topology {self.topology!r} has no function {function!r}; there are: {known}", topology=self.topology
+            )
         where = f"topology {self.topology!r}, function {function!r}"
         if not isinstance(args, str):
-            raise RequestError(f"{where}: args is a string, not {shown(args)}")
+            raise RequestError(f"{where}: args is a string, not {shown(args)}", topology=self.topology)
         reads = self._reads
         if reads is None:
             raise TridentError(f"{where}: the topology stands by; ask the process that leads")
@@ -76,7 +78,7 @@ class Requests:
             cause = self._diagnose(error, Place.JOB, where).cause
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
             said = f"{cause}" if isinstance(cause, TaskFailed) else f"{type(cause).__name__}: {cause}"
-            raise RequestError(f"{where}: {said}{notes}") from error
+            raise RequestError(f"{where}: {said}{notes}", topology=self.topology) from error
 
     def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> list[list[Any]]:
         made: Made = {}

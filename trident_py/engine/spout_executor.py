@@ -14,21 +14,28 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
+from coordinators.errors import Place, located
 from coordinators.notices import ExtentsLearned, Fingerprinted
 from trident_py.engine.emitted import EmittedBatch, Extents, Noted
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
 from trident_py.spouts.arrow_collector import ArrowCollector, shortened
+from trident_py.worker.failures import LocatedRead
 
 log = logging.getLogger(__name__)
 
 
 @define
 class SpoutCollector(ArrowCollector):
-    """Takes what an emitter emits for one attempt; wrong shapes and types are errors at the emitting call."""
+    """Takes what an emitter emits for one attempt; wrong shapes and types are errors at the emitting call.
+
+    Attributes:
+        place: what errors of the tasks are about that read what was emitted.
+    """
 
     metrics: Metrics
+    place: Place
     noting: bool = False
 
     def emit_dataframe(self, frame: DataFrame) -> None:
@@ -53,7 +60,7 @@ class SpoutCollector(ArrowCollector):
         """Emit rows that Spark tasks read, one task per extent."""
         self._flush()
         if extents:
-            self._parts.append(Extents(tuple(extents), read, self.noting, fingerprinting))
+            self._parts.append(Extents(tuple(extents), LocatedRead(read, self.place), self.noting, fingerprinting))
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""
@@ -86,9 +93,11 @@ class TridentSpoutExecutor:
         """``$batch``: have the emitter emit, and give what it did."""
         noting = isinstance(self.emitter, LearningEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
-        collector = SpoutCollector(where, self.schema, self.metrics, noting)
-        self.emitter.emit_batch(attempt, json_copy(metadata), collector)
-        batch = collector.collected()
+        place = self._place(attempt)
+        collector = SpoutCollector(where, self.schema, self.metrics, place, noting)
+        with located(**place):
+            self.emitter.emit_batch(attempt, json_copy(metadata), collector)
+            batch = collector.collected()
         self._emitted[attempt.txid] = attempt
         return batch
 
@@ -96,7 +105,8 @@ class TridentSpoutExecutor:
         """Tell an emitter that learns extents what its tasks have noted; gives what follows for the driver."""
         if noted is None or not isinstance(self.emitter, LearningEmitter):
             return
-        learned = self.emitter.learn(attempt, noted.notes)
+        with located(**self._place(attempt)):
+            learned = self.emitter.learn(attempt, noted.notes)
         for error in learned.errors:
             log.error("%s: reported %s", self._where(attempt), error)
             self.metrics.add("reported_errors")
@@ -118,13 +128,18 @@ class TridentSpoutExecutor:
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):
-            self.emitter.commit(attempt)
+            with located(**self._place(attempt)):
+                self.emitter.commit(attempt)
 
     def success(self, attempt: TransactionAttempt) -> None:
         """``$success``: forget the attempts up to this one."""
         for txid in [txid for txid in self._emitted if txid <= attempt.txid]:
             del self._emitted[txid]
-        self.emitter.success(attempt)
+        with located(**self._place(attempt)):
+            self.emitter.success(attempt)
+
+    def _place(self, attempt: TransactionAttempt) -> Place:
+        return Place(topology=self.topology, spout=self.tx_id, attempt=attempt)
 
     def _where(self, attempt: TransactionAttempt) -> str:
         return f"topology {self.topology!r}, spout {self.tx_id!r}, attempt {attempt}"

@@ -198,7 +198,8 @@ class StateParticipant(Participant):
     def _ensure_wanted(self) -> None:
         if self._abandoned:
             raise StateError(
-                f"state {self.name!r} was left behind when its topology ended; nothing is written any more"
+                f"state {self.name!r} was left behind when its topology ended; nothing is written any more",
+                state=self.name,
             )
 
 

@@ -177,15 +177,15 @@ class Graph:
         return [other for other in self.nodes if any(each is node for each in other.inputs)]
 
     @contextmanager
-    def declaring(self, title: str) -> Iterator[str]:
+    def declaring(self, title: str, state: str | None = None) -> Iterator[str]:
         """Whatever is wrong inside is said with the topology and ``title``."""
         try:
             yield title
         except (TopologyError, StateError) as error:
-            topology = f"topology {self.topology!r}, "
-            if str(error).startswith(topology):  # it was said of something declared inside, by an assembly
+            if error.topology is not None:  # it was said of something declared inside, by an assembly
                 raise
-            raise type(error)(f"{topology}{title}: {error}") from error
+            kind = StateError if isinstance(error, StateError) else TopologyError
+            raise kind(f"topology {self.topology!r}, {title}: {error}", topology=self.topology, state=state) from error
 
 
 def _phase(operation: Operation, inputs: Sequence[Node]) -> Phase:

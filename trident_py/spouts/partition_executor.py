@@ -151,7 +151,10 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
             for partition in sorted(set(found) & set(note["extents"])):
                 raise SpoutError(
                     f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: two tasks "
-                    f"emitted partition {partition!r}; get_partitions_for_task must give each to one of them"
+                    f"emitted partition {partition!r}; get_partitions_for_task must give each to one of them",
+                    topology=self.source.topology,
+                    attempt=attempt,
+                    spout=self.source.tx_id,
                 )
             found |= note["extents"]
             errors += note["errors"]
@@ -160,7 +163,10 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
             raise SpoutError(
                 f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: no task emitted "
                 f"partition {missing[0]!r} again; get_ordered_partitions and get_partitions_for_task must give the "
-                f"partitions of a batch each time"
+                f"partitions of a batch each time",
+                topology=self.source.topology,
+                attempt=attempt,
+                spout=self.source.tx_id,
             )
         self._extents[attempt.txid] = found
         self.news.positions = self._positions_upto_now()

@@ -96,7 +96,8 @@ class Fence:
             raise FencedError(
                 f"topology {topology.name!r}: {state} has seen a leader of epoch {self.epoch}, ours is {epoch}: "
                 f"another leader runs, or ZooKeeper was restored from the past; stop the other one, or restore what "
-                f"belongs together"
+                f"belongs together",
+                topology=topology.name,
             )
         if topology.incarnation > self.topology.incarnation:
             return Fence(topology, epoch)
@@ -120,11 +121,15 @@ class Fence:
         if tx.txid != self.token.txid:
             raise StateError(
                 f"{where} is at {self.token}, so {self.token.txid + 1} comes next; restore the state and ZooKeeper "
-                f"from one moment, or `trident reset {self.topology.name}`"
+                f"from one moment, or `trident reset {self.topology.name}`",
+                topology=self.topology.name,
+                attempt=tx.attempt,
             )
         if tx.token < self.token:
             raise StateError(
-                f"{where} has the newer attempt {self.token} already; this one is late and changes nothing"
+                f"{where} has the newer attempt {self.token} already; this one is late and changes nothing",
+                topology=self.topology.name,
+                attempt=tx.attempt,
             )
         return Decision.REDO
 
@@ -138,7 +143,9 @@ class Fence:
         if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
             raise FencedError(
                 f"{self._where(tx, state)} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of "
-                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on"
+                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on",
+                topology=self.topology.name,
+                attempt=tx.attempt,
             )
 
     def check_kept(self, known: Fence, where: str) -> None:
@@ -156,7 +163,8 @@ class Fence:
                 f"{where} was at {known.token or 'no transaction'} and epoch {known.epoch}, and is at "
                 f"{self.token or 'no transaction'} and epoch {self.epoch}: its server has lost commits that it had "
                 f"confirmed, as in a crash without fsync or a failover to a replica that lagged, or was restored from "
-                f"the past; bring back the data that have them, or `trident reset {known.topology.name}`"
+                f"the past; bring back the data that have them, or `trident reset {known.topology.name}`",
+                topology=known.topology.name,
             )
 
     def _check_due(self, run: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
@@ -186,18 +194,21 @@ class Fence:
             raise StateError(
                 f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one is "
                 f"{topology.uuid}): its record in ZooKeeper was lost or replaced, or you are in another directory than "
-                "last time (state_dir .trident); restore the record or go back there, or take another table"
+                "last time (state_dir .trident); restore the record or go back there, or take another table",
+                topology=topology.name,
             )
         if topology.uuid != owner.uuid:
             raise StateError(
                 f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} "
-                f"(uuid {owner.uuid}); take another table"
+                f"(uuid {owner.uuid}); take another table",
+                topology=topology.name,
             )
         if topology.incarnation < owner.incarnation:
             raise StateError(
                 f"topology {topology.name!r}: {state} is of incarnation {owner.incarnation}, this is incarnation "
                 f"{topology.incarnation}: ZooKeeper was restored from the past; restore what belongs together, or "
-                f"`trident reset {topology.name}`"
+                f"`trident reset {topology.name}`",
+                topology=topology.name,
             )
 
 

@@ -80,7 +80,7 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
         self.rollback()
         with self._lock:
             if self._fence is None:
-                raise StateError(f"attempt {run[0].attempt}: {_STATE} was not recovered")
+                raise StateError(f"attempt {run[0].attempt}: {_STATE} was not recovered", attempt=run[0].attempt)
             due, redo = self._fence.due(run, _STATE)
             self._open = _Transaction(run, self._before if redo else {}) if due else None
             return due

@@ -12,7 +12,7 @@ import re
 import secrets
 import traceback
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
+from coordinators.errors import Place, located
 from coordinators.notices import FailureKind
 from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
@@ -42,12 +43,15 @@ class TaskFailure:
         text: what was raised and where, in one line, with the row if that is known.
         txid: the transaction whose rows it were, where a job has those of several and it is known.
         error: the name of our own class, of what ends the topology.
+        spout, state: what such an error is about, where it says so.
     """
 
     kind: FailureKind
     text: str
     txid: int | None = None
     error: str | None = None
+    spout: str | None = None
+    state: str | None = None
 
     @classmethod
     def of(cls, error: BaseException, judge: Judge, txid: int | None = None) -> TaskFailure:
@@ -55,8 +59,11 @@ class TaskFailure:
         if isinstance(error, TaskFailed):
             return error.failure if txid is None else evolve(error.failure, txid=txid)
         kind = judge(error)
-        if kind is FailureKind.FATAL:
-            return cls(kind=kind, text=str(error)[:TEXT_MAX], txid=txid, error=type(error).__name__)
+        if kind is FailureKind.FATAL and isinstance(error, TridentError):
+            # A subclass of the user's is told as what it is one of: the driver need not have it.
+            ours = next(each.__name__ for each in type(error).__mro__ if each.__name__ in errors.__all__)
+            text = str(error)[:TEXT_MAX]
+            return cls(kind=kind, text=text, txid=txid, error=ours, spout=error.spout, state=error.state)
         text = " ".join("".join(traceback.format_exception_only(error)).split("\n")).strip()
         return cls(kind=kind, text=text[:TEXT_MAX], txid=txid)
 
@@ -64,7 +71,9 @@ class TaskFailure:
     def cause(self) -> BaseException:
         """The exception that stands for it on the driver."""
         kind = getattr(errors, self.error or "", None)
-        return kind(self.text) if isinstance(kind, type) and issubclass(kind, TridentError) else TaskFailed(self)
+        if isinstance(kind, type) and issubclass(kind, TridentError):
+            return kind(self.text, spout=self.spout, state=self.state)
+        return TaskFailed(self)
 
     def written(self) -> str:
         """As text without any character that has a meaning somewhere."""
@@ -86,8 +95,25 @@ class TaskFailed(Exception):
         self.failure = failure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive pickling."""
-        return type(self), (self.failure,)
+        """Survive pickling, with the notes."""
+        return type(self), (self.failure,), self.__dict__
+
+
+@frozen
+class LocatedRead:
+    """Gives the rows of an extent, as ``read`` does; its errors know what they are about. Travels to tasks."""
+
+    read: Callable[[Any], Iterator[pa.RecordBatch]]
+    place: Place
+
+    def __call__(self, extent: Any) -> Generator[pa.RecordBatch, None, Any]:
+        """The rows, and what a generator returns."""
+        with located(**self.place):
+            rows = self.read(extent)
+            if isinstance(rows, Generator):
+                return (yield from rows)
+            yield from rows
+            return ""
 
 
 class MarkedFailure(Exception):

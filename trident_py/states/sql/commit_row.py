@@ -73,7 +73,8 @@ class Book:
         if found is None:
             if exists:
                 raise StateError(
-                    f"topology {topology.name!r}: {state} exists and was not made by a topology; take another table"
+                    f"topology {topology.name!r}: {state} exists and was not made by a topology; take another table",
+                    topology=topology.name,
                 )
             return self, TableStep.CREATE
         book = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
@@ -81,7 +82,8 @@ class Book:
             raise StateError(
                 f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of "
                 f"the same epoch {self.fence.epoch} was here, and ZooKeeper was restored from the past: restore what "
-                f"belongs together, or `trident reset {topology.name}`"
+                f"belongs together, or `trident reset {topology.name}`",
+                topology=topology.name,
             )
         if topology.incarnation != found.fence.topology.incarnation:
             return book, TableStep.REPLACE if exists else TableStep.CREATE
@@ -93,10 +95,12 @@ class Book:
         if found.columns != self.columns:
             raise StateError(
                 f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; take "
-                f"another table, or `trident reset {name}`"
+                f"another table, or `trident reset {name}`",
+                topology=name,
             )
         if not exists and found.fence.token is not None:
             raise StateError(
                 f"topology {name!r}: {state} is gone, it was at {found.fence.token}; restore it, or "
-                f"`trident reset {name}`"
+                f"`trident reset {name}`",
+                topology=name,
             )

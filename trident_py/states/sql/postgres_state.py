@@ -15,6 +15,7 @@ import psycopg
 from attrs import evolve
 from pyspark.sql import DataFrame
 
+from coordinators.errors import located
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
@@ -393,5 +394,5 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
 
     @contextmanager
     def _explained(self, tx: SinkTransaction) -> Iterator[None]:
-        with explained(self._where(tx), self._target):
+        with located(topology=self._topology, attempt=tx.attempt), explained(self._where(tx), self._target):
             yield

@@ -143,7 +143,8 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
                 connection.execute("BEGIN IMMEDIATE")
                 return self._take_over(connection, topology, epoch).token
         except FailedException as error:
-            raise StateError(f"topology {topology.name!r}: {error}; end it, or take another file") from error
+            told = f"topology {topology.name!r}: {error}; end it, or take another file"
+            raise StateError(told, topology=topology.name) from error
 
     def _take_over(self, connection: sqlite3.Connection, topology: TopologyKey, epoch: int) -> Fence:
         connection.execute(_BOOKS)
@@ -192,7 +193,8 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
         try:
             if book is None:
                 raise StateError(
-                    f"attempt {run[0].attempt}: {self._name} has lost its row in _trident; restore the file"
+                    f"attempt {run[0].attempt}: {self._name} has lost its row in _trident; restore the file",
+                    attempt=run[0].attempt,
                 )
             fence = Book.of(book).fence
             return (fence, *fence.due(run, self._name))
