@@ -26,7 +26,7 @@ from typing import Any, Self, TypedDict, Unpack
 from coordinators.attempt import TransactionAttempt
 
 
-class Place(TypedDict, total=False):
+class About(TypedDict, total=False):
     """What an error is about: the attributes of `TridentError`."""
 
     topology: str | None
@@ -53,18 +53,18 @@ class TridentError(Exception):
     spout: str | None = None
     state: str | None = None
 
-    def __init__(self, *args: object, **place: Unpack[Place]) -> None:
+    def __init__(self, *args: object, **about: Unpack[About]) -> None:
         super().__init__(*args)
-        self.locate(**place)
+        self.locate(**about)
 
-    def locate(self, **place: Unpack[Place]) -> Self:
+    def locate(self, **about: Unpack[About]) -> Self:
         """Fill in what is not known yet; of another transaction, only the topology. Returns itself."""
-        attempt = place.get("attempt")
+        attempt = about.get("attempt")
         if attempt is not None:
-            place["txid"] = attempt.txid
-        if self.txid is not None and place.get("txid") not in (None, self.txid):
-            place = Place(topology=place.get("topology"))
-        for name, value in place.items():
+            about["txid"] = attempt.txid
+        if self.txid is not None and about.get("txid") not in (None, self.txid):
+            about = About(topology=about.get("topology"))
+        for name, value in about.items():
             if value is not None and getattr(self, name) is None:
                 setattr(self, name, value)
         return self
@@ -75,12 +75,12 @@ class TridentError(Exception):
 
 
 @contextmanager
-def located(**place: Unpack[Place]) -> Iterator[None]:
-    """What goes wrong inside is about ``place``, as far as the errors don't know better."""
+def located(**about: Unpack[About]) -> Iterator[None]:
+    """What goes wrong inside is about this, as far as the errors don't know better."""
     try:
         yield
     except TridentError as error:
-        error.locate(**place)
+        error.locate(**about)
         raise
 
 

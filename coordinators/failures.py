@@ -48,7 +48,7 @@ class Failures:
         """
         attempt, cause = failed.attempt, failed.cause
         if isinstance(cause, TridentError):
-            cause.locate(topology=self.topology, attempt=attempt)
+            cause.locate(topology=self.topology, attempt=attempt, state=failed.state)
         if isinstance(cause, FencedError | CoordinationLost):
             raise cause
         if failed.kind is FailureKind.UNREACHABLE:
@@ -61,7 +61,7 @@ class Failures:
         before = self.retries.known.get(attempt.txid)
         wait = self.retries.failed(attempt, cause, counts=failed.kind.counts, now=now, wall=wall)
         if wait is None:
-            self._verdicts[attempt.txid] = self._poison(attempt, cause)
+            self._verdicts[attempt.txid] = self._poison(failed)
         elif before and before.cause == self.retries.known[attempt.txid].cause:
             log.warning("topology %s: %s failed again (same cause), next try in %.1f s", self.topology, attempt, wait)
         else:
@@ -146,13 +146,16 @@ class Failures:
         self.retries.failed(attempt, cause, counts=False, now=now, wall=wall)
         self._verdicts[attempt.txid] = cause
 
-    def _poison(self, attempt: TransactionAttempt, cause: BaseException) -> PoisonBatchError:
+    def _poison(self, failed: Failed) -> PoisonBatchError:
+        attempt, cause = failed.attempt, failed.cause
         tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
             f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
             f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again",
             topology=self.topology,
             attempt=attempt,
+            spout=next(iter(failed.spouts)) if len(failed.spouts) == 1 else None,
+            state=failed.state,
         )
         poison.__cause__ = cause
         return poison

@@ -52,11 +52,13 @@ class Diagnosis:
 
     Attributes:
         txid: the transaction whose failure it is, where several were worked on at once and it is known.
+        state: the state or sink that it was in, where it was in a commit.
     """
 
     cause: BaseException
     kind: FailureKind
     txid: int | None = None
+    state: str | None = None
 
 
 @frozen
@@ -64,13 +66,15 @@ class Failed:
     """``attempt`` cannot be finished.
 
     Attributes:
-        spouts: whose source is unreachable, where that is the kind; several, where it is one of them.
+        spouts: whose rows it was about; whose source is unreachable, where that is the kind. Several: one of them.
+        state: the state or sink that it was in, where it was in a commit.
     """
 
     attempt: TransactionAttempt
     cause: BaseException
     kind: FailureKind = FailureKind.USER_CODE
     spouts: Collection[str] = ()
+    state: str | None = None
 
 
 @frozen

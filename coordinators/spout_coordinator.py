@@ -10,7 +10,7 @@ from attrs import define, evolve, frozen
 from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.canonical import Json, canonical_json, json_copy
 from coordinators.cursors import Cursors
-from coordinators.errors import MetadataError, Place, SpoutError
+from coordinators.errors import About, MetadataError, SpoutError
 from coordinators.notices import Defined, DefinitionFailed, NotReady
 
 
@@ -82,7 +82,7 @@ class TridentSpoutCoordinator:
 
     def _define(self, ask: Ask) -> Defined:
         where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {ask.txid}"
-        place = Place(topology=self.topology, spout=self.tx_id, txid=ask.txid)
+        about = About(topology=self.topology, spout=self.tx_id, txid=ask.txid)
         metadata = self.coordinator.initialize_transaction(
             ask.txid, json_copy(ask.prev_metadata), json_copy(ask.curr_metadata)
         )
@@ -90,12 +90,12 @@ class TridentSpoutCoordinator:
             text = canonical_json(metadata)
         except MetadataError as error:
             told = f"{where}: initialize_transaction returned {metadata!r}: {error}"
-            raise MetadataError(told, **place) from error
+            raise MetadataError(told, **about) from error
         if self.exact and ask.curr_metadata is not None and text != canonical_json(ask.curr_metadata):
             raise SpoutError(
                 f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}; a spout with "
                 f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE",
-                **place,
+                **about,
             )
         moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}
         return Defined(

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.errors import Place
+from coordinators.errors import About
 from coordinators.fingerprint import Fingerprint
 from coordinators.record import RECORD_VERSION, CoordinatorRecord, decode, encode
 from coordinators.store import TopologyIdentity
@@ -111,7 +111,7 @@ def test_a_takeover_accepts_what_a_crash_left_and_closes_what_every_state_has(na
 
 def emitted(spout: ITridentSpout[Any], txid: int, metadata: Any) -> Fingerprint | None:
     """The fingerprint of what is emitted again."""
-    collector = SpoutCollector("the test", schema_of(spout.output_schema), Metrics(), Place())
+    collector = SpoutCollector("the test", schema_of(spout.output_schema), Metrics(), About())
     emitter = spout.get_emitter("spout", CONFIG, TopologyContext("topology", "spout"))
     emitter.emit_batch(TransactionAttempt(txid, 1), metadata, collector)
     batch = collector.collected()

@@ -52,7 +52,8 @@ class Commits:
         except BaseException as error:
             where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=error)
-            return StepFailed(self.diagnose(error, Place.COMMIT, where))
+            why = self.diagnose(error, Place.COMMIT, where)
+            return StepFailed(why if step.spout else evolve(why, state=name))
         return StepCommitted()
 
     def _commit(self, step: CommitStep) -> None:

@@ -105,7 +105,9 @@ class SinkParticipant(Participant):
         except Exception as error:
             raise SinkError(
                 f"topology {topology.name!r}: sink {self.name!r} could not recover, "
-                f"{type(error).__name__}: {error}; the topology was not started"
+                f"{type(error).__name__}: {error}; the topology was not started",
+                topology=topology.name,
+                state=self.name,
             ) from error
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:

@@ -93,7 +93,9 @@ class StateReads:
         """Tell who wants it that the topology has ended."""
         with suppress(InvalidStateError):  # it has just been answered
             wanted.future.set_exception(
-                TridentError(f"topology {self.topology!r} was stopped, its states can't be read any more")
+                TridentError(
+                    f"topology {self.topology!r} was stopped, its states can't be read any more", topology=self.topology
+                )
             )
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
-from coordinators.errors import Place, located
+from coordinators.errors import About, located
 from coordinators.notices import ExtentsLearned, Fingerprinted
 from trident_py.engine.emitted import EmittedBatch, Extents, Noted
 from trident_py.errors import FailedException, SpoutError
@@ -31,11 +31,11 @@ class SpoutCollector(ArrowCollector):
     """Takes what an emitter emits for one attempt; wrong shapes and types are errors at the emitting call.
 
     Attributes:
-        place: what errors of the tasks are about that read what was emitted.
+        about: what errors of the tasks that read what was emitted are about.
     """
 
     metrics: Metrics
-    place: Place
+    about: About
     noting: bool = False
 
     def emit_dataframe(self, frame: DataFrame) -> None:
@@ -60,7 +60,7 @@ class SpoutCollector(ArrowCollector):
         """Emit rows that Spark tasks read, one task per extent."""
         self._flush()
         if extents:
-            self._parts.append(Extents(tuple(extents), LocatedRead(read, self.place), self.noting, fingerprinting))
+            self._parts.append(Extents(tuple(extents), LocatedRead(read, self.about), self.noting, fingerprinting))
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""
@@ -93,9 +93,9 @@ class TridentSpoutExecutor:
         """``$batch``: have the emitter emit, and give what it did."""
         noting = isinstance(self.emitter, LearningEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
-        place = self._place(attempt)
-        collector = SpoutCollector(where, self.schema, self.metrics, place, noting)
-        with located(**place):
+        about = self._about(attempt)
+        collector = SpoutCollector(where, self.schema, self.metrics, about, noting)
+        with located(**about):
             self.emitter.emit_batch(attempt, json_copy(metadata), collector)
             batch = collector.collected()
         self._emitted[attempt.txid] = attempt
@@ -105,7 +105,7 @@ class TridentSpoutExecutor:
         """Tell an emitter that learns extents what its tasks have noted; gives what follows for the driver."""
         if noted is None or not isinstance(self.emitter, LearningEmitter):
             return
-        with located(**self._place(attempt)):
+        with located(**self._about(attempt)):
             learned = self.emitter.learn(attempt, noted.notes)
         for error in learned.errors:
             log.error("%s: reported %s", self._where(attempt), error)
@@ -128,18 +128,18 @@ class TridentSpoutExecutor:
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):
-            with located(**self._place(attempt)):
+            with located(**self._about(attempt)):
                 self.emitter.commit(attempt)
 
     def success(self, attempt: TransactionAttempt) -> None:
         """``$success``: forget the attempts up to this one."""
         for txid in [txid for txid in self._emitted if txid <= attempt.txid]:
             del self._emitted[txid]
-        with located(**self._place(attempt)):
+        with located(**self._about(attempt)):
             self.emitter.success(attempt)
 
-    def _place(self, attempt: TransactionAttempt) -> Place:
-        return Place(topology=self.topology, spout=self.tx_id, attempt=attempt)
+    def _about(self, attempt: TransactionAttempt) -> About:
+        return About(topology=self.topology, spout=self.tx_id, attempt=attempt)
 
     def _where(self, attempt: TransactionAttempt) -> str:
         return f"topology {self.topology!r}, spout {self.tx_id!r}, attempt {attempt}"

@@ -239,7 +239,10 @@ class Workers:
             raise SpoutError(
                 f"topology {self.topology!r}: success({succeeded.txid}) of spout {succeeded.spout!r} raised "
                 f"{type(error).__name__}: {error}; the transaction is committed, and its success is delivered again "
-                f"when the topology is started again"
+                f"when the topology is started again",
+                topology=self.topology,
+                txid=succeeded.txid,
+                spout=succeeded.spout,
             ) from error
         self._report(succeeded)
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
-from coordinators.errors import Place, located
+from coordinators.errors import About, located
 from coordinators.notices import FailureKind
 from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
@@ -104,11 +104,11 @@ class LocatedRead:
     """Gives the rows of an extent, as ``read`` does; its errors know what they are about. Travels to tasks."""
 
     read: Callable[[Any], Iterator[pa.RecordBatch]]
-    place: Place
+    about: About
 
     def __call__(self, extent: Any) -> Generator[pa.RecordBatch, None, Any]:
         """The rows, and what a generator returns."""
-        with located(**self.place):
+        with located(**self.about):
             rows = self.read(extent)
             if isinstance(rows, Generator):
                 return (yield from rows)

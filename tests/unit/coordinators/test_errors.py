@@ -10,10 +10,10 @@ import pytest
 from coordinators.changes import adopted
 from coordinators.declarations import Declaration, Declarations
 from coordinators.errors import (
+    About,
     CoordinationLost,
     FencedError,
     MetadataError,
-    Place,
     PoisonBatchError,
     SpoutError,
     StateError,
@@ -28,9 +28,9 @@ from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import recover
 from tests.unit.coordinators.world import Numbers, World, attempt
 
-BATCH_1 = Place(topology="test", txid=1)
-ATTEMPT_1 = Place(topology="test", txid=1, attempt=attempt("1:0"))
-NOTHING = Place(topology=None, txid=None, attempt=None, spout=None, state=None)
+BATCH_1 = About(topology="test", txid=1)
+ATTEMPT_1 = About(topology="test", txid=1, attempt=attempt("1:0"))
+NOTHING = About(topology=None, txid=None, attempt=None, spout=None, state=None)
 
 
 class Tuples(Numbers):
@@ -80,42 +80,60 @@ def wait(world: World) -> None:
         world.after(1)
 
 
-ENDS: list[tuple[Numbers, Callable[[World], object], type[TridentError], Place]] = [
-    (Tuples(), World.settle, MetadataError, Place(**BATCH_1, spout="lines")),
-    (Fickle(), lambda world: fail(world, ValueError("boom")), SpoutError, Place(**BATCH_1, spout="lines")),
-    (Shrunk(), World.settle, SpoutError, Place(**BATCH_1, spout="lines")),
-    (Away(), wait, SpoutError, Place(**BATCH_1, spout="lines")),
-    (Numbers(), change_rows, SpoutError, Place(**ATTEMPT_1, spout="lines")),
+ENDS: list[tuple[Numbers, Callable[[World], object], type[TridentError], About]] = [
+    (Tuples(), World.settle, MetadataError, About(**BATCH_1, spout="lines")),
+    (Fickle(), lambda world: fail(world, ValueError("boom")), SpoutError, About(**BATCH_1, spout="lines")),
+    (Shrunk(), World.settle, SpoutError, About(**BATCH_1, spout="lines")),
+    (Away(), wait, SpoutError, About(**BATCH_1, spout="lines")),
+    (Numbers(), change_rows, SpoutError, About(**ATTEMPT_1, spout="lines")),
     (Numbers(), lambda world: fail(world, StateError("it is full"), FailureKind.FATAL), StateError, ATTEMPT_1),
     (Numbers(), lambda world: fail(world, FencedError("a newer one leads")), FencedError, ATTEMPT_1),
 ]
 
 
-def place_of(error: TridentError) -> dict[str, Any]:
+def about(error: TridentError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in NOTHING}
 
 
 @pytest.mark.parametrize(
-    ("spout", "end", "kind", "place"), ENDS, ids=lambda value: getattr(type(value), "__name__", value)
+    ("spout", "end", "kind", "found"), ENDS, ids=lambda value: getattr(type(value), "__name__", value)
 )
 def test_what_ends_a_topology_says_what_it_is_about(
-    spout: Numbers, end: Callable[[World], object], kind: type[TridentError], place: Place
+    spout: Numbers, end: Callable[[World], object], kind: type[TridentError], found: About
 ) -> None:
     world = World(spouts={"lines": spout}).start(source_patience=30)
     with pytest.raises(kind) as raised:
         end(world)
-    assert place_of(raised.value) == {**NOTHING, **place}
+    assert about(raised.value) == {**NOTHING, **found}
 
 
-def test_a_poison_batch_says_which_attempt_was_its_last() -> None:
+@pytest.mark.parametrize(
+    ("spouts", "state", "found"),
+    [
+        (["lines"], None, About(spout="lines")),
+        (["lines", "others"], None, About()),
+        ([], "bucket", About(state="bucket")),
+    ],
+)
+def test_a_poison_batch_says_which_attempt_was_its_last_and_whose_it_was(
+    spouts: list[str], state: str | None, found: About
+) -> None:
     world = World().start()
     world.settle()
     for tries in range(4):
-        world.settle(Failed(attempt(f"1:{tries}"), ValueError("boom")))
+        world.settle(Failed(attempt(f"1:{tries}"), ValueError("boom"), spouts=spouts, state=state))
         world.after(30)
     with pytest.raises(PoisonBatchError) as raised:
-        world.turn(Failed(attempt("1:4"), ValueError("boom")))
-    assert place_of(raised.value) == {**NOTHING, **BATCH_1, "attempt": attempt("1:4")}
+        world.turn(Failed(attempt("1:4"), ValueError("boom"), spouts=spouts, state=state))
+    assert about(raised.value) == {**NOTHING, **BATCH_1, "attempt": attempt("1:4"), **found}
+
+
+def test_a_commit_that_a_state_refuses_names_the_state() -> None:
+    world = World().start()
+    world.settle()
+    with pytest.raises(StateError) as raised:
+        world.turn(Failed(attempt("1:0"), StateError("it is full"), FailureKind.FATAL, state="counts"))
+    assert about(raised.value) == {**NOTHING, **ATTEMPT_1, "state": "counts"}
 
 
 def test_a_leadership_that_is_over_names_its_topology() -> None:
@@ -124,7 +142,7 @@ def test_a_leadership_that_is_over_names_its_topology() -> None:
     coordination.acquire()
     with pytest.raises(FencedError) as raised:
         store.ensure_leading()
-    assert place_of(raised.value) == {**NOTHING, "topology": "shop"}
+    assert about(raised.value) == {**NOTHING, "topology": "shop"}
 
 
 def test_whatever_ends_the_thread_of_the_driver_names_its_topology() -> None:
@@ -134,7 +152,7 @@ def test_whatever_ends_the_thread_of_the_driver_names_its_topology() -> None:
     loop.start()
     loop.ended.wait()
     assert isinstance(loop.error, CoordinationLost)
-    assert place_of(loop.error) == {**NOTHING, "topology": "shop"}
+    assert about(loop.error) == {**NOTHING, "topology": "shop"}
 
 
 def test_a_state_that_is_refused_at_a_takeover_is_named() -> None:
@@ -148,7 +166,7 @@ def test_a_state_that_is_refused_at_a_takeover_is_named() -> None:
 
     with pytest.raises(StateError) as raised:
         recover(InMemoryCoordination().acquire(), [Full()])
-    assert place_of(raised.value) == {**NOTHING, "topology": "in-memory", "state": "counts"}
+    assert about(raised.value) == {**NOTHING, "topology": "in-memory", "state": "counts"}
 
 
 def test_a_change_that_is_not_accepted_says_where_the_topology_is() -> None:
@@ -159,4 +177,4 @@ def test_a_change_that_is_not_accepted_says_where_the_topology_is() -> None:
     moved = CoordinatorRecord(epoch=1, current_txid=5, metadata={4: {"lines": 1}}, declared=record.declared)
     with pytest.raises(TopologyError) as raised:
         adopted("shop", moved, None, declared("Numbers"))
-    assert place_of(raised.value) == {**NOTHING, "topology": "shop", "txid": 5}
+    assert about(raised.value) == {**NOTHING, "topology": "shop", "txid": 5}

@@ -14,7 +14,7 @@ import pytest
 import coordinators
 import trident_py
 from coordinators.attempt import TransactionAttempt
-from coordinators.errors import Place, TridentError, located
+from coordinators.errors import About, TridentError, located
 from coordinators.notices import FailureKind
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import recover
@@ -45,7 +45,7 @@ from trident_py.worker.failures import (
 )
 
 ATTEMPT = TransactionAttempt(7, 2)
-PLACE = Place(topology="shop", attempt=ATTEMPT, spout="orders", state="counts")
+ABOUT = About(topology="shop", attempt=ATTEMPT, spout="orders", state="counts")
 
 
 class FileIsGone(SpoutError):
@@ -76,7 +76,7 @@ def pickled(error: Any) -> Any:
     return pickle.loads(pickle.dumps(error))  # noqa: S301
 
 
-def place_of(error: TridentError) -> dict[str, Any]:
+def about(error: TridentError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in ("topology", "txid", "attempt", "spout", "state")}
 
 
@@ -86,12 +86,12 @@ def place_of(error: TridentError) -> dict[str, Any]:
 @pytest.mark.parametrize("again", [pickled, copy.copy])
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
 def test_an_error_survives_pickling_with_its_message_attributes_and_notes(kind: type[TridentError], again: Any) -> None:
-    error = kind("shop has no orders").locate(**PLACE)
+    error = kind("shop has no orders").locate(**ABOUT)
     error.add_note("in row 5")
     found = again(error)
     assert type(found) is kind
     assert (str(found), found.__notes__) == ("shop has no orders", ["in row 5"])
-    assert place_of(found) == {**PLACE, "txid": 7}
+    assert about(found) == {**ABOUT, "txid": 7}
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_so_does_one_whose_constructor_takes_something_else(error: BaseException
 
 
 def test_what_is_not_known_is_none() -> None:
-    assert set(place_of(TridentError("boom")).values()) == {None}
+    assert set(about(TridentError("boom")).values()) == {None}
 
 
 def test_the_innermost_place_counts_and_outer_ones_add_what_it_lacks() -> None:
     inner, outer = located(spout="orders"), located(topology="shop", spout="others", attempt=ATTEMPT)
     with pytest.raises(SpoutError) as raised, outer, inner:
         raise SpoutError("boom")
-    assert place_of(raised.value) == {**PLACE, "txid": 7, "state": None}
+    assert about(raised.value) == {**ABOUT, "txid": 7, "state": None}
 
 
 def test_an_error_about_one_transaction_is_not_taken_for_one_about_another() -> None:
@@ -164,7 +164,7 @@ def executor(emitter: Emitter[Any]) -> TridentSpoutExecutor:
 def test_a_spout_that_breaks_its_contract_is_named() -> None:
     with pytest.raises(SpoutError) as raised:
         executor(Shapeless(in_tasks=False)).emit_batch(ATTEMPT, None)
-    assert place_of(raised.value) == {**PLACE, "txid": 7, "state": None}
+    assert about(raised.value) == {**ABOUT, "txid": 7, "state": None}
 
 
 def test_so_is_one_whose_source_is_gone_in_a_task() -> None:

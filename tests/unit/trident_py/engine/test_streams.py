@@ -127,6 +127,7 @@ def test_user_code_that_wants_to_end_python_fails_its_attempt(world: Driven, ste
     interrupted, acked = world.next(), world.next()
     assert isinstance(interrupted, Failed)
     assert (interrupted.attempt.txid, type(interrupted.cause)) == (2, KeyboardInterrupt)
+    assert interrupted.state == "steps", "whose commit it was"
     assert isinstance(acked, Acked)
     assert steps.taken == [[3]]
 
@@ -142,3 +143,4 @@ def test_a_success_that_raises_ends_the_topology_and_names_spout_and_transaction
     assert isinstance(broken, Broken)
     assert isinstance(broken.cause, SpoutError)
     assert "success(4) of spout 's' raised ValueError: no" in str(broken.cause)
+    assert (broken.cause.topology, broken.cause.txid, broken.cause.spout) == ("t", 4, "s")
