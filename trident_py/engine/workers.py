@@ -39,7 +39,7 @@ from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.stimuli import Broke, JobDone, JobFailed, ReadDone, SpoutClosed, SpoutSucceeded, Stimulus
 from trident_py.engine.threads import Threads
 from trident_py.engine.work import Half, Job, JobMember, Processed
-from trident_py.errors import SpoutError
+from trident_py.errors import SinkError, SpoutError, StateError
 from trident_py.spark.failures import Diagnose, Place
 
 log = logging.getLogger(__name__)
@@ -207,7 +207,10 @@ class Workers:
             report: Stimulus = JobDone(job, self.process(job, members))
         except BaseException as error:  # noqa: BLE001 - user code, or Spark
             name = self.commits.participants[job.branch].name
-            report = JobFailed(job, self._diagnosed(job.attempts[0], Place.JOB, name, error))
+            why = self._diagnosed(job.attempts[0], Place.JOB, name, error)
+            if isinstance(why.cause, StateError | SinkError):  # by the output, which has a part in its branch's job
+                why.cause.locate(state=name)
+            report = JobFailed(job, why)
         self._running.pop(job, None)
         running.ended.set()
         self._report(report)

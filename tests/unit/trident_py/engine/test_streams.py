@@ -16,7 +16,8 @@ from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.emitted import SMALL_ROWS
 from trident_py.engine.participants import Participant
-from trident_py.errors import FailedException, SpoutError
+from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.errors import FailedException, SpoutError, StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.spouts import Emitter
@@ -130,6 +131,17 @@ def test_user_code_that_wants_to_end_python_fails_its_attempt(world: Driven, ste
     assert interrupted.state == "steps", "whose commit it was"
     assert isinstance(acked, Acked)
     assert steps.taken == [[3]]
+
+
+def test_an_output_that_refuses_what_its_job_prepares_is_named(steps: Steps) -> None:
+    def refuse(job: Job, members: Sequence[JobMember]) -> list[Processed]:
+        raise StateError("the disk is full")
+
+    with driven([spout_of(Numbers(), "n bigint")], [steps], process=refuse) as world:
+        world.emit(1, {"s": 1})
+        (failed,) = [notice for notice in (world.next(), world.next()) if isinstance(notice, Failed)]
+        assert isinstance(failed.cause, StateError)
+        assert failed.cause.state == "steps"
 
 
 def test_a_success_that_raises_ends_the_topology_and_names_spout_and_transaction(world: Driven) -> None:
