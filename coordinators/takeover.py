@@ -223,9 +223,10 @@ def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: Coordin
         if token.txid < first - 1:
             raise StateError(
                 f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
-                f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it, it was restored from "
-                f"the past or the topology ran without it; restore a newer copy of it, or give it another table, "
-                f"which starts empty",
+                f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it: its server lost "
+                f"them (a failover to a replica that lagged, a crash without fsync), it was restored from the past, "
+                f"or the topology ran without it; restore a newer copy of it, or give it another table, which starts "
+                f"empty",
                 topology=topology,
                 state=state,
             )

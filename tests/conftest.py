@@ -101,7 +101,7 @@ def _running(directory: Path) -> Iterator[PostgresServer]:
             raise
         pytest.skip(str(error))
     yield server
-    if (server.data / "postmaster.pid").exists():
+    if server.is_running:
         server.stop("immediate")
 
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.faults import clocks, crashes, cuts, databases, pauses, sparks, zookeepers
+from tests.faults import clocks, crashes, cuts, databases, losses, pauses, poolers, sparks, staging, windows, zookeepers
 from tests.faults.catalogue import FAULTS
 
-__all__ = ["FAULTS", "clocks", "crashes", "cuts", "databases", "pauses", "sparks", "zookeepers"]
+__all__ = [
+    "FAULTS",
+    "clocks",
+    "crashes",
+    "cuts",
+    "databases",
+    "losses",
+    "pauses",
+    "poolers",
+    "sparks",
+    "staging",
+    "windows",
+    "zookeepers",
+]

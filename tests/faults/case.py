@@ -20,7 +20,7 @@ from coordinators.record import CoordinatorRecord
 from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import TopologyPaths
-from tests.faults.check import Entry, Evidence, Logged, Violation, violations
+from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.journal import Event
 from tests.faults.world import SESSION_SECS, World
@@ -78,6 +78,8 @@ class Case:
         recovery: seconds from the fault to the next commit.
         former: those that ran it, have ended, and were given back.
         shares: whether transactions share jobs; where they don't, tasks stage their changes.
+        per_window: of how many of each word there is one in the counts; 0: there is no window.
+        asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
 
@@ -95,6 +97,8 @@ class Case:
     fired: list[str] = field(factory=list)
     left: Evidence | None = None
     shares: bool = True
+    per_window: int = 0
+    asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
 
@@ -137,6 +141,8 @@ class Case:
             input=str(self.feeder.directory / "*.txt"),
             session=self.session,
             shares=self.shares,
+            per_window=self.per_window,
+            asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
         )
@@ -214,7 +220,7 @@ class Case:
     def settle(self) -> None:
         """Let everything be counted, and stop everybody."""
         self.feeder.stop()
-        words = sum(len(path.read_text().split()) for path in self.feeder.files)
+        words = counted(words_in(self.feeder.files), self.per_window).total()
         wait_until(f"{words} words are counted", lambda: self._upto() and self._counted() >= words)
         for driver in reversed(self.drivers):  # standbys first
             if driver.is_alive and not self.has_ended(driver):
@@ -236,7 +242,7 @@ class Case:
 
     def evidence(self) -> Evidence:
         """What is left behind."""
-        [(txid, fence)] = self.query("SELECT txid, fence FROM _trident")
+        [(txid, fence)] = self.query("SELECT txid, fence FROM _trident WHERE state = 'counts'")
         return Evidence(
             files=self.feeder.files,
             counts={word: count for word, count in self.query("SELECT word, count FROM counts")},
@@ -248,7 +254,8 @@ class Case:
                 for (name,) in self.query(r"SELECT tablename FROM pg_tables WHERE tablename ~ '^_counts_\d+_\d+_\d+$'")
             ],
             record=self.record(),
-            events=self.events("record", "leads", "success", "emitted", "ended"),
+            events=self.events("record", "leads", "success", "emitted", "answer", "ended"),
+            per_window=self.per_window,
             ends=frozenset(self.ends),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ TEXT_MAX = 400
 
 RUN_MAX = 3
 """As many transactions as the program has pending."""
+
+ASKED = "word1"
+"""The word that drivers are asked for."""
 
 NAMED_ENDS = frozenset({None, "FencedError", "CoordinationLost"})
 """How a driver may end whatever is done to it; `Evidence.ends` has what a fault allows besides."""
@@ -53,6 +56,7 @@ class Evidence:
         book: last committed txid, and the fence.
         staging: the names of the staging tables that are there.
         events: what all drivers told, in order.
+        per_window: of how many of each word there is one in the counts; 0: there is no window.
         ends: errors besides `NAMED_ENDS` that may have ended a driver.
     """
 
@@ -65,6 +69,7 @@ class Evidence:
     record: CoordinatorRecord
     events: list[Event]
     ends: frozenset[str] = frozenset()
+    per_window: int = 0
 
     def of(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds."""
@@ -93,15 +98,29 @@ def violations(evidence: Evidence) -> list[Violation]:
 
 def reference(evidence: Evidence) -> Iterator[str]:
     """The counts are those of the input, and each transaction brought in what its extents say."""
-    expected = Counter(word for path in evidence.files for word in path.read_text().split())
+    expected = counted(words_in(evidence.files), evidence.per_window)
     lost, doubled = expected - Counter(evidence.counts), Counter(evidence.counts) - expected
     if lost:
         yield f"{lost.total()} words were lost, as {dict(lost.most_common(3))}"
     if doubled:
         yield f"{doubled.total()} words were counted too often, as {dict(doubled.most_common(3))}"
-    for entry in evidence.ledger:
-        if (read := words_of(entry.extents)) != Counter(entry.deltas):
-            yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its extents have {dict(read)}"
+    read: Counter[str] = Counter()
+    for entry in sorted(evidence.ledger, key=lambda entry: entry.txid):
+        before = counted(read, evidence.per_window)
+        read += words_of(entry.extents)
+        if (due := counted(read, evidence.per_window) - before) != Counter(entry.deltas):
+            yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its extents make {dict(due)}"
+
+
+def words_in(files: Iterable[Path]) -> Counter[str]:
+    """How often each word is in these files."""
+    return Counter(word for path in files for word in path.read_text().split())
+
+
+def counted(words: Counter[str], per_window: int) -> Counter[str]:
+    """What is counted of these words."""
+    whole = Counter({word: times // (per_window or 1) for word, times in words.items()})
+    return +whole
 
 
 def words_of(extents: Iterable[list[Any]]) -> Counter[str]:
@@ -217,6 +236,19 @@ def residue(evidence: Evidence) -> Iterator[str]:
             yield f"{name} is left behind, the fence is {evidence.book[1]}"
 
 
+def answers(evidence: Evidence) -> Iterator[str]:
+    """Who asks is told what some transaction has committed, and never less than was told before."""
+    brought = (entry.deltas.get(ASKED, 0) for entry in sorted(evidence.ledger, key=lambda entry: entry.txid))
+    committed = set(accumulate(brought, initial=0))
+    told = list(evidence.of("answer"))
+    for answer in told:
+        if answer["count"] not in committed:
+            yield f"{answer['count']} of {ASKED!r} was told, which was never committed"
+        before = max((each["count"] for each in told if each["at"] < answer["began"]), default=0)
+        if answer["count"] < before:
+            yield f"{answer['count']} of {ASKED!r} was told after {before}"
+
+
 RULES = {
     "S1 reference": reference,
     "S2 once": once,
@@ -229,4 +261,5 @@ RULES = {
     "S9 retention": retained,
     "S11 regress": together,
     "S12 residue": residue,
+    "S14 answers": answers,
 }

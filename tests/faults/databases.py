@@ -17,14 +17,14 @@ from tests.faults.small import small_disk
 def _(case: Case) -> None:
     """D2: the server crashes between staging and merge: what is staged is gone, nothing else."""
     case.shares = False  # what shares a job is not staged
-    _crash_at(case, before_merge=["hold", 1])
+    crash_at(case, before_merge=["hold", 1])
     happened("was not properly shut down" in case.world.postgres.log, "the server has crashed")
 
 
 @fault("postgres-restarted-before-commit", fast=True)
 def _(case: Case) -> None:
     """D2: the server crashes between merge and COMMIT."""
-    _crash_at(case, before_db_commit=["hold", 1])
+    crash_at(case, before_db_commit=["hold", 1])
 
 
 @fault("postgres-backends-terminated")
@@ -62,7 +62,7 @@ def _(case: Case) -> None:
             connection.execute("DROP TABLESPACE small")
 
 
-def _crash_at(case: Case, **point: list[object]) -> None:
+def crash_at(case: Case, **point: list[object]) -> None:
     """The server crashes and starts again while the leader stands still at ``point``; the leader leads on."""
     case.session = 20.0
     leader, _ = case.pair(**point)

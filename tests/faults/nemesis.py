@@ -2,8 +2,9 @@
 
     python -m tests.faults.nemesis --minutes 30 --seed N [--keep]
 
-After each noisy phase it measures how long it takes until something is committed again; in the end everything is
-counted, and the checker looks at it.
+Its PostgreSQL has a replica that confirms every commit, and takes the primary's place now and then. Some of the drivers
+let transactions share jobs, the others' tasks stage what they make. After each noisy phase it measures how long it
+takes until something is committed again; in the end everything is counted, and the checker looks at it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from attrs import define, field
 from tests.faults.case import Case
 from tests.faults.check import Violation
 from tests.faults.drivers import Driver, TooLate
+from tests.faults.replicas import Replicated
 from tests.faults.schedule import KINDS, Blow, Schedule
 from tests.faults.world import World, end_postgres, say
 from tests.servers.zookeeper import SIZE
@@ -45,6 +47,7 @@ class Nemesis:
     """
 
     case: Case
+    servers: Replicated
     dealt: Counter[str] = field(factory=Counter)
     healing: list[tuple[float, Callable[[], None]]] = field(factory=list)
     recoveries: list[float] = field(factory=list)
@@ -52,7 +55,7 @@ class Nemesis:
     def rage(self, schedule: Schedule, until: float) -> None:
         """One phase after the other, until the time is over."""
         for driver in self.case.world.take(DRIVERS):
-            self.case.run(driver)
+            self._run(driver)
         self.case.await_commits(CALM_COMMITS)
         for number, blows in zip(count(1), schedule.phases, strict=False):
             if monotonic() > until:
@@ -95,6 +98,10 @@ class Nemesis:
         driver = next((each for each in self._alive() if each is not leader), None) if whom == "standby" else leader
         if driver is None:
             return None
+        if whom == "workers":
+            for worker in driver.family("pyspark.daemon")[1:]:
+                worker.kill()
+            return lambda: None
         if what == "kill":
             driver.go_on()
             driver.kill()
@@ -108,7 +115,7 @@ class Nemesis:
         network, namespace = self.case.world.network, driver.namespace
         if network is None or namespace is None or network.dropped(namespace):
             return None
-        ports = [self.case.world.postgres.port] if whom == "postgres" else self.case.world.zookeeper_ports
+        ports = self.servers.ports if whom == "postgres" else self.case.world.zookeeper_ports
         ways = (("input",), ("output",))[which % 2] if whom.endswith("one way") else ("input", "output")
         network.drop(namespace, *ports, ways=ways)
         return lambda: network.heal(namespace)
@@ -122,15 +129,43 @@ class Nemesis:
                 servers.pause(index)
         return servers.start
 
-    def _strike_postgres(self, what: str) -> Callable[[], None]:
-        server = self.case.world.postgres
-        if what == "restart":
-            end_postgres(server)
-            server.start()
-        else:
-            with suppress(psycopg.Error):
-                self.case.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    def _strike_postgres(self, what: str) -> Callable[[], None] | None:
+        match what:
+            case "restart":
+                end_postgres(self.servers.primary)
+                self.servers.primary.start()
+            case "fail over":
+                return self._fail_over()
+            case "lock":
+                return self._lock()
+            case _:
+                with suppress(psycopg.Error):
+                    self.case.query(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                    )
         return lambda: None
+
+    def _fail_over(self) -> Callable[[], None] | None:
+        """The replica takes the primary's place, and gets one of its own when that is over."""
+        if not self.servers.replica.is_running:
+            return None
+        self.servers.fail_over()
+
+        def heal() -> None:
+            self.servers.follow()
+            self.servers.confirm()
+
+        return heal
+
+    def _lock(self) -> Callable[[], None] | None:
+        """Somebody else has the table, so that what is to be merged waits."""
+        try:
+            other = psycopg.connect(self.case.dsn, connect_timeout=5)
+            other.execute("SET lock_timeout = '1s'")
+            other.execute("LOCK TABLE counts IN SHARE MODE")
+        except psycopg.Error:
+            return None
+        return other.close
 
     # --- healing ------------------------------------------------------------------------------------------------------
 
@@ -155,8 +190,12 @@ class Nemesis:
             self.case.former.append(driver)
         missing = max(0, DRIVERS - len(self._alive()))
         for driver in self.case.world.take(missing if wait else min(missing, self.case.world.warm)):
-            self.case.run(driver)
+            self._run(driver)
         self.case.world.prepare(2)
+
+    def _run(self, driver: Driver) -> None:
+        self.case.shares = not self.case.shares
+        self.case.run(driver)
 
     def _alive(self) -> list[Driver]:
         return [driver for driver in self.case.drivers if driver.is_alive]
@@ -187,9 +226,16 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     schedule, began = Schedule.drawn(arguments.seed, PHASES_MAX), monotonic()
     say(f"seed {arguments.seed}")
-    with World.running(keep=arguments.keep) as world, Case.of(world, "nemesis", arguments.seed) as case:
+    with (
+        World.running(keep=arguments.keep) as world,
+        Replicated.running(world.directory / "replicated", world.address) as servers,
+        Case.of(world, "nemesis", arguments.seed) as case,
+    ):
+        servers.create_database("words")
+        servers.confirm()
+        case.dsn, case.asks = servers.dsn("words"), True
         case.ends.add("StateError")  # a takeover that finds no database says so, and ends
-        nemesis = Nemesis(case)
+        nemesis = Nemesis(case, servers)
         try:
             nemesis.rage(schedule, began + arguments.minutes * 60)
             broken = case.finish()

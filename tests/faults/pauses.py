@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from time import monotonic
 
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import Driver, wait_until
+from tests.faults.journal import Event
+from tests.faults.points import IN_RECOVERY
 
 
 @fault("stopped-in-commit", fast=True)
@@ -53,6 +56,33 @@ def _(case: Case) -> None:
     standby.kill()
     case.await_takeover(heir, monotonic())
     case.await_commits(2, since=monotonic())
+
+
+@fault("expired-in-recovery")
+def _(case: Case) -> None:
+    """B8: a leader's session ends at each step of its recovery, and another one leads; the first does no harm then."""
+    leader, heir = case.pair()
+    for point in IN_RECOVERY:
+        heir.tell("order", orders={point: ["hold", 1]})
+        leader.tell("stop")
+        wait_until("it ends", partial(case.has_ended, leader))
+        held = wait_until(f"{heir.name} is held {point}", partial(_held, case, heir, point))
+        case.run(leader)
+        wait_until("it leads again", partial(_leads_since, case, leader, held["at"]))
+        happened(heir.is_stopped(), "the other stood still all the time")
+        heir.go_on()
+        case.await_commits(1)
+
+
+def _leads_since(case: Case, driver: Driver, moment: float) -> bool:
+    return any(event["at"] > moment for event in driver.events("leads", case.topology))
+
+
+def _held(case: Case, driver: Driver, point: str) -> Event | None:
+    """The moment at which a driver came to a point in its recovery; it may have to be started again before."""
+    if case.has_ended(driver):
+        case.run(driver, **{point: ["hold", 1]})
+    return next((event for event in driver.events("fired", case.topology) if event["point"] == point), None)
 
 
 @fault("stopped-shortly")

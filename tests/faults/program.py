@@ -6,7 +6,7 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "orders": {POINT: [DO, N]}}
+     "per_window": …, "asks": …, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -33,21 +33,24 @@ import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from tests.faults.check import RUN_MAX
+from tests.faults.check import ASKED, RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
-from trident_py import TridentConfig, TridentQuery, TridentTopology
+from trident_py import MapGet, TridentConfig, TridentQuery, TridentTopology, TumblingCount
 from trident_py.engine.streams import TopologyStreams
 from trident_py.operations import Count
 from trident_py.spark.session import topology_session
 from trident_py.spouts import FileSpout
 from trident_py.spouts.files import files
 from trident_py.spouts.files.files import FileCoordinator
+from trident_py.states import PostgresState
 
 BATCH_BYTES = 4096
 SMALL_BYTES = files.SMALL_BYTES
 SIGNAL_SECS = 0.2
+ASK_SECS = 0.1
+ANSWER_SECS = 5.0
 
 SPARK: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
@@ -101,24 +104,20 @@ class Program:
         dsn: str,
         session: float,
         shares: bool,
+        per_window: int,
+        asks: bool,
         orders: dict[str, Any],
     ) -> None:
         """Stand by to count the words of all files of ``input``, and say how that ended.
 
-        With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made.
+        With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
+        ``per_window`` windows of so many of each word are counted. Who ``asks`` asks for a count all the time.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
-        words = TridentTopology(topology)
-        state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
-        (
-            words.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES))
-            .flat_map(lambda line: [(word,) for word in line.value.split()], "word string")
-            .group_by("word")
-            .persistent_aggregate(state, Count(), "count")
-        )
+        words = self._declared(topology, input, dsn, per_window)
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
             session_timeout=session,
@@ -126,17 +125,41 @@ class Program:
             zookeeper=zookeeper,
             state_dir=Path("/x"),
         )
-        threading.Thread(target=self._started, args=(words, config), daemon=True).start()
+        threading.Thread(target=self._started, args=(words, config, asks), daemon=True).start()
 
-    def _started(self, words: TridentTopology, config: TridentConfig) -> None:
+    def _declared(self, topology: str, input: str, dsn: str, per_window: int) -> TridentTopology:
+        words = TridentTopology(topology)
+        state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
+        counted = words.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES)).flat_map(
+            lambda line: [(word,) for word in line.value.split()], "word string"
+        )
+        if per_window:
+            windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
+            counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
+        counts = counted.group_by("word").persistent_aggregate(state, Count(), "count")
+        words.new_drpc_stream("count").state_query(counts, "args", MapGet(), "count bigint").project("count")
+        return words
+
+    def _started(self, words: TridentTopology, config: TridentConfig, asks: bool) -> None:
         error: BaseException | None = None
         try:
-            self.query = words.start(config, spark=self.spark, standby=True)
+            self.query = query = words.start(config, spark=self.spark, standby=True)
             self.journal.tell("stands_by")
-            self.query.await_termination()
+            if asks:
+                threading.Thread(target=self._ask, args=(query,), daemon=True).start()
+            query.await_termination()
         except BaseException as raised:  # noqa: BLE001 - that is what is to be told
             error = raised
         self.journal.tell("ended", error=type(error).__name__ if error else None, message=str(error or ""))
+
+    def _ask(self, query: TridentQuery) -> None:
+        """Ask for a count again and again, and tell what the answer was; who stands by has none."""
+        while query.is_active:
+            began = time.monotonic()
+            with suppress(Exception):
+                [[count]] = query.execute("count", ASKED, timeout=ANSWER_SECS)
+                self.journal.tell("answer", began=began, count=count or 0)
+            threading.Event().wait(ASK_SECS)
 
     def stop(self) -> None:
         """End the topology after what is under way."""
@@ -145,7 +168,7 @@ class Program:
 
     def warm(self, **what: Any) -> None:
         """Count a few words, so that everything is loaded that will be needed; returns when that is done."""
-        self.run(**what, orders={}, shares=True)
+        self.run(**what, orders={}, shares=True, per_window=0, asks=False)
         while self.query is None:
             threading.Event().wait(0.1)
         self.query.process_all_available()

@@ -23,6 +23,9 @@ KINDS = (
     "pause zookeeper",
     "restart postgres",
     "hang up postgres",
+    "fail over postgres",
+    "lock postgres",
+    "kill workers",
 )
 
 

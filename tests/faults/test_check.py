@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.record import CoordinatorRecord
-from tests.faults.check import RULES, Entry, Evidence, Logged, violations
+from tests.faults.check import ASKED, RULES, Entry, Evidence, Logged, violations
 
 LINES = "to be or\nnot to be\n"
 
@@ -43,11 +43,22 @@ def evidence(tmp_path: Path) -> Evidence:
             {"kind": "ended", "pid": 1, "error": "FencedError", "message": ""},
             {"kind": "record", "pid": 2, "current": 3},
             {"kind": "success", "pid": 2, "txid": 2},
+            {"kind": "answer", "pid": 2, "began": 1, "at": 2, "count": 0},
         ],
     )
 
 
 Breaking = Callable[[Evidence], dict[str, Any]]
+
+
+def answer(count: int, began: int = 1) -> dict[str, Any]:
+    return {"kind": "answer", "pid": 1, "began": began, "at": began + 1, "count": count}
+
+
+def asked(evidence: Evidence) -> list[Entry]:
+    """A ledger in which each transaction brings in one of what is asked for."""
+    return [evolve(entry, deltas={ASKED: 1}) for entry in evidence.ledger]
+
 
 BROKEN: list[tuple[str, Breaking]] = [
     ("S1 reference", lambda it: {"counts": {**it.counts, "be": 1}}),
@@ -69,6 +80,8 @@ BROKEN: list[tuple[str, Breaking]] = [
     ("S11 regress", lambda it: {"book": (1, 2)}),
     ("S11 regress", lambda it: {"book": (6, 2)}),
     ("S12 residue", lambda it: {"staging": ["_counts_1_2_0"]}),
+    ("S14 answers", lambda it: {"events": [*it.events, answer(1)]}),
+    ("S14 answers", lambda it: {"ledger": asked(it), "events": [*it.events, answer(2), answer(1, began=3)]}),
 ]
 
 
@@ -80,6 +93,16 @@ def test_nothing_is_reported_where_nothing_is_wrong(evidence: Evidence) -> None:
 def test_a_broken_rule_is_reported_by_its_name(rule: str, breaking: Breaking, evidence: Evidence) -> None:
     broken = violations(evolve(evidence, **breaking(evidence)))
     assert rule in {violation.rule for violation in broken}, list(map(str, broken))
+
+
+def test_of_windows_the_whole_ones_are_counted(evidence: Evidence) -> None:
+    first, second = evidence.ledger
+    whole = {"to": 1, "be": 1}
+    windows = evolve(
+        evidence, per_window=2, counts=whole, ledger=[evolve(first, deltas={}), evolve(second, deltas=whole)]
+    )
+    assert violations(windows) == []
+    assert "S1 reference" in {violation.rule for violation in violations(evolve(windows, counts={"to": 1}))}
 
 
 def test_every_rule_is_seen_to_break() -> None:

@@ -86,9 +86,11 @@ class World:
         while len(self.idle) < number:
             self.idle.append(self.new_driver(master))
 
-    def new_driver(self, master: str | None = None, environment: Mapping[str, str] | None = None) -> Driver:
-        """A driver that is getting warm."""
-        namespace = self.network.add() if self.network else None
+    def new_driver(
+        self, master: str | None = None, environment: Mapping[str, str] | None = None, *, has_network: bool = True
+    ) -> Driver:
+        """A driver that is getting warm, in a network of its own unless it needs what is in ours."""
+        namespace = self.network.add() if self.network and has_network else None
         driver = Driver.start(f"driver{len(self.drivers) + 1}", self.directory, namespace, master, environment or {})
         self.drivers.append(driver)
         words = self.directory / "input" / driver.name
@@ -160,7 +162,7 @@ def postgres_at(address: str, data: Path, **options: str) -> PostgresServer:
 
 def end_postgres(server: PostgresServer) -> None:
     """Stop a server, if it runs."""
-    if (server.data / "postmaster.pid").exists():
+    if server.is_running:
         server.stop("immediate")
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 from attrs import define, field
 
-from tests.servers.postgresql import PASSWORD, NoServerError, PostgresServer, free_port
+from tests.servers.postgresql import PASSWORD, NoServerError, PostgresServer, free_port, is_answering
 
-_PATIENCE_SECS = 30.0
+
+def missing() -> str | None:
+    """What this machine lacks for it; None if nothing."""
+    return None if _program() else "PgBouncer is not installed (Debian and Ubuntu: apt-get install pgbouncer)"
+
+
+def _program() -> str | None:
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 
 
 @define
@@ -32,7 +38,7 @@ class PgBouncer:
     mode: str
     address: str = "127.0.0.1"
     options: dict[str, str] = field(factory=dict)
-    port: int = field(factory=free_port, init=False)
+    port: int = field(factory=free_port)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
@@ -41,9 +47,9 @@ class PgBouncer:
         Raises:
             NoServerError: it is not installed.
         """
-        program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+        program = _program()
         if program is None:
-            raise NoServerError("PgBouncer is not installed (Debian and Ubuntu: apt-get install pgbouncer)")
+            raise NoServerError(missing())
         root = os.geteuid() == 0  # as whom it refuses to run
         user = {"user": "postgres", "group": "postgres", "extra_groups": ()} if root else {}
         settings = self._settings()
@@ -88,8 +94,5 @@ class PgBouncer:
 
     def _await_answer(self) -> None:
         assert self._process is not None
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex((self.address, self.port)) == 0:
-                    return
+        while not is_answering(self.address, self.port):
             assert self._process.poll() is None, (self.directory / "pgbouncer.log").read_text()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,11 @@ def binaries() -> Path:
         NoServerError: there is none.
     """
     found = shutil.which("initdb")
-    places = [Path(found).parent] if found else sorted(_DEBIAN.glob("*/bin"), key=lambda path: -int(path.parent.name))
+    places = (
+        [Path(found).resolve().parent]
+        if found
+        else sorted(_DEBIAN.glob("*/bin"), key=lambda path: -int(path.parent.name))
+    )
     if not places:
         raise NoServerError("PostgreSQL is not installed (Debian and Ubuntu: apt-get install postgresql)")
     return places[0]
@@ -53,6 +58,11 @@ class PostgresServer:
     def pid(self) -> int:
         """The process whose death is the server's."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended; whoever was killed leaves its file behind."""
+        return (self.data / "postmaster.pid").exists() and psutil.pid_exists(self.pid)
 
     @property
     def log(self) -> str:
@@ -80,6 +90,15 @@ class PostgresServer:
         log = str(self.data.with_suffix(".log"))
         self._run("pg_ctl", "start", "-w", "-l", log, "-o", f"-p {self.port} {given}")
 
+    def follow(self, primary: PostgresServer) -> None:
+        """Make its data a copy of those of ``primary``, which it follows once it is started."""
+        self._own()
+        self._run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", "-d", primary.dsn(application_name="replica"))
+
+    def promote(self) -> None:
+        """Have it follow nobody any more, and take writes; it does when this returns."""
+        self._run("pg_ctl", "promote", "-w")
+
     def stop(self, mode: str = "fast") -> None:
         """Stop it: ``smart``, ``fast``, or ``immediate``, which is a crash that other processes survive."""
         self._run("pg_ctl", "stop", "-w", "-m", mode)
@@ -92,14 +111,20 @@ class PostgresServer:
         gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECS)
         assert not alive, (gone, alive)
 
-    def _init(self) -> None:
-        self.data.mkdir(parents=True, exist_ok=True)
-        secret = self.data.with_suffix(".pw")
-        secret.write_text(PASSWORD)
-        self.data.with_suffix(".log").touch()
+    def _own(self, *more: Path) -> None:
+        """Make the directory and the log; they, and what else is named, belong to the server's user."""
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = self.data.with_suffix(".log")
+        log.touch()
         if os.geteuid() == 0:
-            for path in (self.data, secret, self.data.with_suffix(".log")):
+            for path in (self.data, log, *more):
                 shutil.chown(path, "postgres", "postgres")
+
+    def _init(self) -> None:
+        secret = self.data.with_suffix(".pw")
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        secret.write_text(PASSWORD)
+        self._own(secret)
         self._run(
             "initdb", "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--locale=C.UTF-8"
         )
@@ -129,3 +154,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def is_answering(address: str, port: int) -> bool:
+    """Whether somebody listens there; waits a moment where nobody does."""
+    with socket.socket() as probe:
+        if probe.connect_ex((address, port)) == 0:
+            return True
+    time.sleep(0.05)
+    return False

@@ -137,8 +137,9 @@ SEED_GATE: dict[tuple[str, ...], str | None] = {
     ("tail replays",): None,
     ("stored extents",): None,
     ("reconciliation", "txids in order"): "a store restored from the past",
+    ("kept commits",): "a store loses commits",
 }
-"""The others are caught by some seed; with the damage that makes them matter. The last two stand in for each other."""
+"""The others are caught by some seed; with the damage that makes them matter. A pair stands in for each other."""
 
 
 @frozen

@@ -26,7 +26,9 @@ DAMAGES = {
     "record damaged": ("MetadataError",),
     "source truncated": ("SpoutError",),
     "a sink that can't undo": ("StateError",),
+    "a store loses commits": ("StateError",),
 }
+HARMLESS_TO_THE_RECORD = ("a sink that can't undo", "a store loses commits")
 """What no protocol can repair, and the errors by which a topology may stop then."""
 
 
@@ -154,7 +156,7 @@ class Oracle:
     def was_damaged(self, kind: str) -> None:
         """From here on, stopping by one of some named errors is as right as going on; doubling and losing are not."""
         self.damaged = kind
-        if kind != "a sink that can't undo":
+        if kind not in HARMLESS_TO_THE_RECORD:
             self.record, self.epoch = None, 0
             self.highest_attempt.clear()
             self.times.clear()
@@ -208,8 +210,8 @@ class Oracle:
     def at_the_end(self) -> None:
         """Liveness, after a quiet phase: all input is committed, every success delivered, nothing is left behind."""
         world = self.world
-        if self.stopped:
-            return
+        if self.stopped or self.damaged == "a store loses commits":
+            return  # who commits nothing more may never notice
         if world.poison:
             self.require(self.gave_up, "L1", f"{world.poison} is not given up")
             return

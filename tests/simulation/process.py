@@ -31,6 +31,7 @@ from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.spouts.partition_executor import PartitionTasksEmitter
+from trident_py.states.fenced import Fence
 
 if TYPE_CHECKING:
     from tests.simulation.stores import Store
@@ -71,6 +72,7 @@ class Process:
         is_cut: no packet comes from or to ZooKeeper.
         leaves_out: the store that the version it runs leaves out; none: "".
         is_next: whether its last takeover was one that the next version may make.
+        known: what this life has seen in each store that remembers.
         errors: what ended its lives, by name.
     """
 
@@ -92,6 +94,7 @@ class Process:
     is_next: bool = False
     next_edge: int = 1
     turns: int = 0
+    known: dict[str, Fence] = field(factory=dict)
     errors: list[str] = field(factory=list)
 
     @property
@@ -116,7 +119,7 @@ class Process:
         self.life += 1
         self.is_alive, self.is_paused, self.is_busy = True, False, False
         self.session = self.record_store = self.driver = None
-        self.plane, self.inbox, self.turns = Plane(self), [], 0
+        self.plane, self.inbox, self.turns, self.known = Plane(self), [], 0, {}
         self.post("lead", 0.01)
 
     def die(self, why: str) -> None:
@@ -316,6 +319,8 @@ class Recovering:
         self.process.may_crash("before a fence")
         self.process.world.wait(self.process, 0.01)
         last: CommitToken | None = self.store.recover(topology, epoch, (self.process.number, self.process.life))
+        if self.remembers:
+            self.process.known[self.name] = self.store.fence
         self.process.may_crash("after a fence")
         return last
 

@@ -25,6 +25,7 @@ RULES = {
     "epoch in token": "a store compares the epoch",
     "attempt in token": "a store tells a late attempt from the live one of the same epoch",
     "txids in order": "a store takes only the transaction that comes next",
+    "kept commits": "a leader commits to no store that has lost what it knows to be in it",
     "undo": "what an older attempt of a transaction did is rolled back before the newer one is applied",
     "compared content": "a store that can't undo refuses other content under the same txid",
     "verified staging": "a commit merges all that was reported, or fails",

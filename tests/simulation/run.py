@@ -106,7 +106,16 @@ def plan_faults(world: World, dice: Dice) -> None:
         versions = random.Random(f"{dice.seed} versions")
         for _ in range(4):
             world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECS))
+    plan_loss(world, dice)
     plan_growth(world, dice)
+
+
+def plan_loss(world: World, dice: Dice) -> None:
+    """Whether the server of a store loses commits, and when."""
+    chance = random.Random(f"{dice.seed} loses")
+    if chance.random() < 0.03:
+        world.nemesis("back up", chance.uniform(0.0, FAULTY_SECS / 2))
+        world.nemesis("damage", chance.uniform(FAULTY_SECS / 2, FAULTY_SECS), "a store loses commits")
 
 
 def plan_growth(world: World, dice: Dice) -> None:

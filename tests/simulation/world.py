@@ -257,6 +257,12 @@ class World:
 
     def on_damage(self, kind: str) -> None:
         """Everything stops, something is not what it was, everything starts again."""
+        loses = "a store loses commits"
+        if self.oracle.damaged and loses in (kind, self.oracle.damaged):
+            return  # one of them at a time is enough
+        if kind == loses:
+            self._lose_commits(kind)
+            return
         if kind == "record damaged" and RECORD not in self.server.nodes:
             return  # nobody has written one yet
         nodes, name, store = self.backup or (self.server.nodes, "", None)
@@ -280,6 +286,17 @@ class World:
         ended = [("lock", name), ("effect", name)]
         self.pending = [each for each in self.pending if (each[2].kind, *each[2].arguments[:1]) not in ended]
         heapq.heapify(self.pending)
+
+    def _lose_commits(self, kind: str) -> None:
+        """A store's server fails over to one that lagged; who is connected connects again."""
+        _, name, store = self.backup or ({}, "", None)
+        if store is None or not store.remembers:
+            return
+        self._break_off(name)
+        before, self.stores[name] = self.stores[name], copied(store)
+        self.stores[name].staged = before.staged if before.inline else {}
+        self.say(kind)
+        self.oracle.was_damaged(kind)
 
     def _stop_everything(self, why: str) -> None:
         for process in self.processes:
@@ -324,6 +341,7 @@ class World:
     def on_lock(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit takes the lock of a store; it lands later, and its sender may be paused until then."""
         try:
+            self._check_kept(name, sender)
             self.stores[name].lock(run)
         except (TridentError, StoreBusyException) as refused:
             self._answer(name, run, sender, refused)
@@ -335,6 +353,7 @@ class World:
         """A commit lands in a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
         try:
+            self._check_kept(name, sender)
             (store.land if store.locks else store.apply)(run, rows)
             self.say(f"{name} has {run[-1].token}")
         except (TridentError, StoreBusyException) as refused:
@@ -343,6 +362,11 @@ class World:
         if self.chance.happens("store restarts"):
             store.restart()
         self._answer(name, run, sender, error)
+
+    def _check_kept(self, name: str, sender: tuple[int, int] | None) -> None:
+        store, number = self.stores[name], sender[0] if sender else 0
+        if sender == (number, self.processes[number].life) and store.remembers and self.has("kept commits"):
+            store.fence.check_kept(self.processes[number].known[name], name)
 
     def _answer(self, name: str, run: Run, sender: tuple[int, int] | None, error: BaseException | None) -> None:
         if error is not None:
@@ -354,4 +378,7 @@ class World:
             store = self.stores[name]
             is_done = bool(store.ledger) and store.ledger[-1].token == run[-1].token
             error = None if is_done else StoreBusyException("no answer")
-        self.processes[sender[0]].post("committed", 0.002, error)
+        process = self.processes[sender[0]]
+        if error is None and name in process.known:
+            process.known[name] = process.known[name].after(run)
+        process.post("committed", 0.002, error)

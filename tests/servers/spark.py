@@ -1,0 +1,64 @@
+"""A real Spark cluster: a master, and workers each of which counts as a host, on addresses of the loopback network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pyspark
+from attrs import define, field
+
+from tests.servers.postgresql import free_port, is_answering
+
+_HOME = Path(pyspark.__file__).parent
+_PATIENCE_SECS = 30
+
+
+@define
+class SparkCluster:
+    """A master and as many workers as there are hosts, with one core each.
+
+    Spark runs a task a second time, beside the first, on another host only: a ``local-cluster`` has just one.
+    """
+
+    directory: Path
+    hosts: int = 2
+    port: int = field(factory=free_port, init=False)
+    _processes: list[subprocess.Popen[bytes]] = field(factory=list, init=False)
+
+    @property
+    def url(self) -> str:
+        """What a session takes as its master."""
+        return f"spark://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start them; the master answers when this returns, and a session waits for the workers."""
+        self.directory.mkdir()
+        master = self._run("master.Master", "--host", "127.0.0.1", "--port", str(self.port))
+        for number in range(self.hosts):
+            place = ("--host", f"127.0.0.{number + 1}", "--work-dir", str(self.directory))
+            self._run("worker.Worker", *place, "--cores", "1", "--memory", "1g", self.url)
+        while not is_answering("127.0.0.1", self.port):
+            assert master.poll() is None, (self.directory / "cluster.log").read_text()
+
+    def stop(self) -> None:
+        """End them, and all that they have started."""
+        for process in self._processes:
+            server = psutil.Process(process.pid)
+            family = [server, *server.children(recursive=True)]
+            for each in family:
+                each.kill()
+            process.wait()
+            psutil.wait_procs(family, timeout=_PATIENCE_SECS)
+
+    def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        given = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_MEMORY": "128m", "PYSPARK_PYTHON": sys.executable}
+        command = [str(_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments, "--webui-port", "0"]
+        environment = {**os.environ, **given}
+        with (self.directory / "cluster.log").open("ab") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self._processes.append(process)
+        return process
