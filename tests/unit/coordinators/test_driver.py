@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import pytest
 
@@ -10,6 +11,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import FencedError, PoisonBatchError, SpoutError, TridentError
 from coordinators.fingerprint import Fingerprint
+from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import (
     Acked,
     Broken,
@@ -23,7 +25,7 @@ from coordinators.notices import (
     StopRequested,
     SuccessDelivered,
 )
-from coordinators.protocol import StreamId
+from coordinators.protocol import Command, StreamId
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 
@@ -349,6 +351,25 @@ def test_pinned_commits_are_stored_before_they_are_announced() -> None:
     record = world.driver.store.read()
     assert record is not None
     assert [pin.attempt for pin in record.committing] == [attempt("1:0")]  # a late task may still apply it
+
+
+def test_a_defect_of_the_machine_ends_the_leadership_before_anything_is_stored_or_announced() -> None:
+    class ForgetsSuccess(MasterBatchCoordinator):
+        __slots__ = ()
+
+        def _close(self, attempt: TransactionAttempt) -> Iterator[Command]:
+            return islice(super()._close(attempt), 1)
+
+    world = World().start()
+    world.settle()
+    world.processed("1:0")
+    world.driver.machine.__class__ = ForgetsSuccess
+    writes, said = world.driver.store.writes, list(world.said)
+    with pytest.raises(AssertionError, match="a defect of trident_py, please report it: a transaction came or went"):
+        world.committed("1:0")
+    assert (world.driver.store.writes, world.said) == (writes, said)
+    again = World(coordination=world.coordination).start()
+    assert again.settle() == ["BATCH 1:1"]
 
 
 def test_what_no_replay_mends_ends_the_leadership() -> None:
