@@ -134,7 +134,8 @@ def _check_query(query: StateQuery, source: StructType | None, state: State) -> 
     if not isinstance(state, query.function.needs):
         wanted = " or ".join(kind.__name__ for kind in query.function.needs)
         raise StateError(
-            f"{type(query.function).__name__} asks a {wanted}, and state {query.state!r} is a {type(state).__name__}"
+            f"{type(query.function).__name__} asks a {wanted}, and state {query.state!r} is a {type(state).__name__}",
+            state=query.state,
         )
     if isinstance(state, TableReader):
         query.function.check(select(source, query.in_fields) if source else None, state.keys, query.out)

@@ -185,7 +185,9 @@ class Graph:
             if error.topology is not None:  # it was said of something declared inside, by an assembly
                 raise
             kind = StateError if isinstance(error, StateError) else TopologyError
-            raise kind(f"topology {self.topology!r}, {title}: {error}", topology=self.topology, state=state) from error
+            raise kind(
+                f"topology {self.topology!r}, {title}: {error}", topology=self.topology, state=error.state or state
+            ) from error
 
 
 def _phase(operation: Operation, inputs: Sequence[Node]) -> Phase:

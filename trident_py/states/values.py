@@ -56,7 +56,8 @@ def check_order(stored: int, txid: int) -> None:
         raise StateError(
             f"transaction {txid} is behind the state, which has a value of transaction {stored}: it was filled by "
             f"another topology, or ZooKeeper was restored from the past; take another store, or restore what belongs "
-            f"together"
+            f"together",
+            txid=txid,
         )
 
 

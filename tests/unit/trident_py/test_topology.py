@@ -59,10 +59,14 @@ def test_a_stream_has_the_fields_of_its_spout() -> None:
 def test_a_stream_that_cannot_be_is_an_error(tx_id: Any, spout: Any, message: str) -> None:
     topology = TridentTopology("wordcount")
     topology.new_stream("lines", Ticks())
-    with pytest.raises(TopologyError, match=message):
+    with pytest.raises(TopologyError, match=message) as raised:
         topology.new_stream(tx_id, spout)
+    assert raised.value.topology == "wordcount"
 
 
 def test_a_topology_without_streams_does_not_start() -> None:
-    with pytest.raises(TopologyError, match="topology 'wordcount' has no stream; declare one with new_stream"):
+    with pytest.raises(
+        TopologyError, match="topology 'wordcount' has no stream; declare one with new_stream"
+    ) as raised:
         TridentTopology("wordcount").start()
+    assert raised.value.topology == "wordcount"

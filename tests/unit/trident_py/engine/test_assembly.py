@@ -76,8 +76,10 @@ WRONG: dict[str, tuple[Callable[[TridentTopology, Stream], object], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_state_of_the_wrong_kind_stops_the_start_by_name(case: str) -> None:
     declare, message = WRONG[case]
-    with pytest.raises(StateError, match=message):
+    with pytest.raises(StateError, match=message) as raised:
         made(declare)
+    assert raised.value.topology == "wordcount"
+    assert f"state {raised.value.state!r}" in str(raised.value)
 
 
 def test_what_fits_is_taken() -> None:
