@@ -29,7 +29,8 @@ class BatchCoordinator(ABC, Generic[M]):
         """Define the batch of ``txid``; called once for every attempt of it.
 
         Args:
-            txid: the transaction, from 1 on without gaps.
+            txid: the number of the transaction, from 1 on without gaps. States, sinks and errors go by a txid that is
+                higher where windows by time have closed without input before: spouts don't hear of those.
             prev_metadata: what the transaction before this one was defined as; None for the first.
             curr_metadata: what this one was defined as in an earlier attempt, also before a crash; None if never.
 

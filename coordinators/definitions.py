@@ -39,14 +39,15 @@ class SpoutInquiry:
 class Definitions:
     """What is known about every transaction, and whom to ask next. Pure: time is an argument.
 
-    A transaction is ready when any spout is; then the others define it too, perhaps as nothing.
+    A transaction is ready when any spout is; then the others define it too, perhaps as nothing. All of it goes by the
+    numbers of transactions, as spouts do, who call them txids.
 
     Attributes:
         exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
         cursors: positions by spout: of those that define what a batch consists of, after the last transaction that was
             attempted; of those that learn it by emitting, after the last closed one.
         frontier: the transaction that is asked for: the lowest that is open.
-        known: definitions by txid, from the one before the lowest that is not committed.
+        known: definitions by number, from the one before the lowest that is not committed.
     """
 
     spouts: tuple[str, ...]
@@ -65,14 +66,15 @@ class Definitions:
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
         """What ``record`` knows."""
+        frontier = record.numbers.upto(record.current_txid - 1) + 1
         return cls(
             spouts,
             exact,
             dict(record.cursors),
-            record.current_txid,
+            frontier,
             {
-                txid: _restored(metadata, record.fingerprints.get(txid, {}), is_closed=txid < record.current_txid)
-                for txid, metadata in record.metadata.items()
+                number: _restored(metadata, record.fingerprints.get(number, {}), is_closed=number < frontier)
+                for number, metadata in record.metadata.items()
             },
         )
 
@@ -81,38 +83,38 @@ class Definitions:
         """How many asks there have been."""
         return self._asked
 
-    def is_new(self, txid: int) -> bool:
-        """Whether no attempt of ``txid`` was ever made."""
-        return txid not in self.known or self.known[txid].is_new
+    def is_new(self, number: int) -> bool:
+        """Whether no attempt of ``number`` was ever made."""
+        return number not in self.known or self.known[number].is_new
 
-    def is_defined(self, txid: int) -> bool:
-        """Whether an attempt of ``txid`` may start now, as far as the spouts are concerned."""
-        return txid in self.known and self.known[txid].stage is Stage.DEFINED
+    def is_defined(self, number: int) -> bool:
+        """Whether an attempt of ``number`` may start now, as far as the spouts are concerned."""
+        return number in self.known and self.known[number].stage is Stage.DEFINED
 
-    def metadata(self, txid: int) -> dict[str, Json]:
-        """What ``txid`` consists of, by spout."""
-        return self.known[txid].metadata
+    def metadata(self, number: int) -> dict[str, Json]:
+        """What ``number`` consists of, by spout."""
+        return self.known[number].metadata
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
     @property
     def stored_metadata(self) -> dict[int, dict[str, Json]]:
-        """The metadata of all that was attempted, by txid, then by spout."""
+        """The metadata of all that was attempted, by number, then by spout."""
         return {
-            txid: {spout: part.metadata for spout, part in each.parts.items() if part.was_attempted}
-            for txid, each in self.known.items()
+            number: {spout: part.metadata for spout, part in each.parts.items() if part.was_attempted}
+            for number, each in self.known.items()
             if not each.is_new
         }
 
     @property
     def stored_fingerprints(self) -> dict[int, dict[str, Fingerprint]]:
-        """What the rows of attempts were of transactions that are not closed, by txid, then by spout."""
+        """What the rows of attempts were of transactions that are not closed, by number, then by spout."""
         seen = {
-            txid: {spout: part.fingerprint for spout, part in each.parts.items() if part.fingerprint is not None}
-            for txid, each in self.known.items()
+            number: {spout: part.fingerprint for spout, part in each.parts.items() if part.fingerprint is not None}
+            for number, each in self.known.items()
             if each.stage is not Stage.CLOSED
         }
-        return {txid: parts for txid, parts in seen.items() if parts}
+        return {number: parts for number, parts in seen.items() if parts}
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Definitions:
         before = self._parts(self.frontier - 1).get(spout)
         said = list(self._to_repeat(spout, upto))
         behind = self.frontier + max(1, len(said))
-        goes_on = not any(spout in each.parts for txid, each in self.known.items() if txid >= behind)
+        goes_on = not any(spout in each.parts for number, each in self.known.items() if number >= behind)
         return Ask(
             self._asked,
             self.frontier,
@@ -145,8 +147,8 @@ class Definitions:
 
     def _to_repeat(self, spout: str, upto: int) -> Iterator[Json]:
         """What ``spout`` has said of the frontier and those right behind it, and has to say again."""
-        for txid in range(self.frontier, upto + 1):
-            part = self._parts(txid).get(spout)
+        for number in range(self.frontier, upto + 1):
+            part = self._parts(number).get(spout)
             if part is None or part.stands:
                 return
             yield part.metadata
@@ -173,13 +175,13 @@ class Definitions:
 
     def take_defined(self, notice: Defined) -> None:
         """A spout has answered; the transaction is defined when all have."""
-        inquiry, txid, spout = self._inquiries[notice.spout], notice.txid, notice.spout
+        inquiry, number, spout = self._inquiries[notice.spout], notice.txid, notice.spout
         is_awaited = inquiry.asked is not None and inquiry.asked.number == notice.ask and not inquiry.is_stale
         if not notice.more:
             self._close(inquiry, notice.ask)
-        parts = self.known.setdefault(txid, Definition()).parts
+        parts = self.known.setdefault(number, Definition()).parts
         before = parts.get(spout)
-        is_answer = is_awaited and txid == self.frontier
+        is_answer = is_awaited and number == self.frontier
         if is_answer or before is None:  # where nobody waits for it, the spout has used input up for it all the same
             parts[spout] = SpoutPart(
                 metadata=notice.metadata,
@@ -189,7 +191,7 @@ class Definitions:
                 fingerprint=before.fingerprint if before else None,
             )
         self._complete()
-        self._check(txid)
+        self._check(number)
 
     def _complete(self) -> None:
         while self.frontier in self.known and self.known[self.frontier].stands_for(self.spouts):
@@ -218,14 +220,14 @@ class Definitions:
         inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
         return True
 
-    def _turn_to(self, txid: int) -> None:
-        self.frontier = txid
+    def _turn_to(self, number: int) -> None:
+        self.frontier = number
         for entry in self._inquiries.values():
             # An ask that is still open keeps its number, so that its answer is recognised when it comes.
             entry.refused, entry.wait, entry.ask_again_at, entry.backing_off = 0, POLL_MIN, 0.0, False
 
-    def _parts(self, txid: int) -> Mapping[str, SpoutPart]:
-        return self.known[txid].parts if txid in self.known else {}
+    def _parts(self, number: int) -> Mapping[str, SpoutPart]:
+        return self.known[number].parts if number in self.known else {}
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
@@ -238,59 +240,59 @@ class Definitions:
             one_new: at most one that is new.
         """
         admitted, size = 0, 0
-        for txid in sorted(txid for txid, each in self.known.items() if each.stage is Stage.DEFINED):
-            if now < held_until(txid):
+        for number in sorted(number for number, each in self.known.items() if each.stage is Stage.DEFINED):
+            if now < held_until(number):
                 return
-            if self.is_new(txid):
-                size += self.known[txid].bytes
+            if self.is_new(number):
+                size += self.known[number].bytes
                 if admitted and (one_new or size > ADMITTED_BYTES_MAX):
                     return
                 admitted += 1
-            yield txid
+            yield number
 
-    def admit(self, txid: int) -> None:
-        """An attempt of ``txid`` starts with its definition; the next attempt must be asked for again."""
-        definition = self.known[txid]
-        assert definition.stage is Stage.DEFINED, f"an attempt of {txid} starts without a definition: {definition}"
+    def admit(self, number: int) -> None:
+        """An attempt of ``number`` starts with its definition; the next attempt must be asked for again."""
+        definition = self.known[number]
+        assert definition.stage is Stage.DEFINED, f"an attempt of {number} starts without a definition: {definition}"
         definition.stage = Stage.ATTEMPTED
         for spout, part in definition.parts.items():
             if part.moves is not None:  # in a replay they have moved before, but for those of a spout that is new since
                 self._move_cursors(spout, part.moves)
                 part.moves = None
-        self._check(txid)
+        self._check(number)
 
-    def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
+    def take_emission(self, topology: str, number: int, notice: ExtentsLearned | Fingerprinted) -> None:
         """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.
 
         Raises:
             SpoutError: the rows are others than before, and the spout has promised the same.
         """
-        txid, spout = notice.attempt.txid, notice.spout
-        part = self.known[txid].parts[spout]
+        spout = notice.spout
+        part = self.known[number].parts[spout]
         if isinstance(notice, ExtentsLearned):
             part.metadata, part.learned = notice.metadata, notice.moved
         elif spout in self.exact:
             _check_same(topology, notice, part.fingerprint or notice.fingerprint)
             part.fingerprint = notice.fingerprint
-        self._check(txid)
+        self._check(number)
 
-    def go_back(self, txid: int) -> None:
-        """``txid`` and every later one must be defined again, with what is known about them.
+    def go_back(self, number: int) -> None:
+        """``number`` and every later one must be defined again, with what is known about them.
 
         What an exact spout defined for a transaction that was never attempted stands as it is.
         """
         for known, definition in self.known.items():
-            if known >= txid:
+            if known >= number:
                 definition.reopen(self.exact)
         for spout, entry in self._inquiries.items():
             entry.is_stale = entry.asked is not None and spout not in self.exact
-        self._turn_to(min(txid, self.frontier))
+        self._turn_to(min(number, self.frontier))
         self._complete()
         self._check_all()
 
-    def close_before(self, txid: int) -> None:
-        """The transactions below ``txid`` are committed: what their emission moved has moved for good."""
-        for closed in sorted(known for known in self.known if known < txid):
+    def close_before(self, number: int) -> None:
+        """The transactions below ``number`` are committed: what their emission moved has moved for good."""
+        for closed in sorted(known for known in self.known if known < number):
             definition = self.known[closed]
             assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"
             for spout, part in definition.parts.items():
@@ -299,9 +301,9 @@ class Definitions:
             definition.stage = Stage.CLOSED
             self._check(closed)
 
-    def forget_before(self, txid: int) -> None:
-        """Drop what is known about transactions below ``txid``."""
-        for known in [known for known in self.known if known < txid]:
+    def forget_before(self, number: int) -> None:
+        """Drop what is known about transactions below ``number``."""
+        for known in [known for known in self.known if known < number]:
             del self.known[known]
 
     def _move_cursors(self, spout: str, moved: Mapping[str, Json]) -> None:
@@ -311,18 +313,20 @@ class Definitions:
     # --- invariants ---------------------------------------------------------------------------------------------------
 
     def _check_all(self) -> None:
-        for txid in self.known:
-            self._check(txid)
+        for number in self.known:
+            self._check(number)
 
-    def _check(self, txid: int) -> None:
-        """Assert what holds for ``txid`` between any two transitions."""
-        definition, before = self.known[txid], self.known.get(txid - 1)
+    def _check(self, number: int) -> None:
+        """Assert what holds for ``number`` between any two transitions."""
+        definition, before = self.known[number], self.known.get(number - 1)
         definition.check(self.spouts, self.exact)
-        assert (definition.stage is Stage.OPEN) == (txid >= self.frontier), f"{txid} at {self.frontier}: {definition}"
+        assert (definition.stage is Stage.OPEN) == (number >= self.frontier), (
+            f"{number} at {self.frontier}: {definition}"
+        )
         if before is not None:
-            assert before.stage >= definition.stage, f"{txid} is ahead of the one before it: {before}, {definition}"
+            assert before.stage >= definition.stage, f"{number} is ahead of the one before it: {before}, {definition}"
             is_next = before.stage is Stage.CLOSED or not before.is_new or definition.is_new
-            assert is_next, f"{txid} was attempted, and the one before it never: {before}, {definition}"
+            assert is_next, f"{number} was attempted, and the one before it never: {before}, {definition}"
 
 
 def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, is_closed: bool) -> Definition:

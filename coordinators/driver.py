@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from coordinators.admission import Admission
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import canonical_json, content_hash
 from coordinators.definitions import Definitions
@@ -42,6 +43,7 @@ from coordinators.notices import (
     StopRequested,
     SuccessDelivered,
 )
+from coordinators.numbers import SpoutNumbers
 from coordinators.patience import SourcePatience
 from coordinators.phases import Phases
 from coordinators.protocol import (
@@ -113,7 +115,7 @@ class CoordinatorDriver:
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
     idle: IdleWaiters = field(factory=IdleWaiters, init=False)
-    _next_batch_at: float = field(default=0.0, init=False)
+    admission: Admission = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Take up where the record is."""
@@ -132,8 +134,21 @@ class CoordinatorDriver:
         patience = SourcePatience(self.source_patience, self.retries.backoff)
         self.failures = Failures(topology=self.topology, retries=self.retries, patience=patience)
         self.failures.restore({txid: each for txid, each in record.failures.items() if txid >= record.current_txid})
+        self.admission = Admission(
+            machine=self.machine,
+            definitions=self.definitions,
+            times=self.times,
+            failures=self.failures,
+            numbers=record.numbers,
+            batch_interval=self.batch_interval,
+        )
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
+
+    @property
+    def numbers(self) -> SpoutNumbers:
+        """By what number spouts know a transaction."""
+        return self.admission.numbers
 
     def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
@@ -153,12 +168,11 @@ class CoordinatorDriver:
         for notice in notices:
             for event in self._take(notice, now):
                 commands += self.machine.handle(event)
-        commands += self.machine.handle(
-            Ticked(self.definitions.startable(now, self._held_until, one_new=self.batch_interval > 0))
-        )
+        commands += self.machine.handle(Ticked(self.admission.ready(now, self.streams.next_window_at())))
         self._carry_out(commands, now)
         self._expire_silent(now)
-        self._ask(now)
+        for spout, ask in self.admission.asks(now):
+            self.streams.ask(spout, ask)
         self._settle()
         self._end_if_given_up()
         self.store.heartbeat()
@@ -167,15 +181,8 @@ class CoordinatorDriver:
         """The latest moment for the next turn, should no notice come before."""
         if self._followups:
             return now
-        moments = [now + self.idle_turn, self.phases.next_rotation_at]
-        if not self.machine.paused:
-            first_idle = self.machine.current_txid + len(self.machine.active)
-            if first_idle in self.machine.window and self.definitions.is_defined(first_idle):
-                moments.append(self._held_until(first_idle))
-            ask_at = self.definitions.next_ask_at()
-            if ask_at is not None and self._may_define(self.definitions.frontier):
-                moments.append(max(ask_at, self._held_until(self.definitions.frontier)))
-        return max(now, min(moments))
+        moments = self.admission.moments(self.streams.next_window_at())
+        return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
 
     def _take(self, notice: Notice, now: float) -> Iterable[Event]:
         match notice:
@@ -223,11 +230,7 @@ class CoordinatorDriver:
             self._announce_all(kind, list(announced))
 
     def _admit(self, attempt: TransactionAttempt, now: float) -> None:
-        is_held = self.times.is_fixed_from(self.machine.current_txid) or self.streams.holds_rows()
-        self.times.fix(attempt.txid, now, self._wall, is_held=is_held)
-        if self.definitions.is_new(attempt.txid):
-            self._next_batch_at = now + self.batch_interval
-        self.definitions.admit(attempt.txid)
+        self.admission.admit(attempt.txid, now, self._wall, self.streams.next_window_at())
 
     def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
         if kind is EmitCommit:
@@ -242,14 +245,14 @@ class CoordinatorDriver:
         match command:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
-                txid = attempt.txid
-                self.streams.emit_batch(attempt, self.definitions.metadata(txid), self.times.known[txid], edges)
+                number, metadata = self.numbers.of(attempt.txid), self.admission.metadata(attempt.txid)
+                self.streams.emit_batch(attempt, number, metadata, self.times.known[attempt.txid], edges)
             case EmitSuccess(attempt):
                 self.failures.forget(attempt.txid)
-                self.streams.emit_success(attempt)
+                self.streams.emit_success(attempt, self.numbers.of(attempt.txid))
             case CancelAttempt(attempt):
                 self.phases.forget(attempt)
-                self.definitions.go_back(attempt.txid)
+                self.definitions.go_back(self.admission.first_number(attempt.txid))
                 self.streams.cancel(attempt)
 
     def _open(self, attempt: TransactionAttempt, stream: StreamId) -> list[int]:
@@ -288,40 +291,27 @@ class CoordinatorDriver:
     def _take_definition(self, notice: DefinitionNotice, now: float) -> None:
         match notice:
             case ExtentsLearned(attempt) | Fingerprinted(attempt):
-                if self.machine.is_live(attempt):
-                    self.definitions.take_emission(self.topology, notice)
+                number = self.numbers.of(attempt.txid)
+                if self.machine.is_live(attempt) and number is not None:
+                    self.definitions.take_emission(self.topology, number, notice)
             case Defined(spout):
                 self.failures.answered(spout, now)
                 self.definitions.take_defined(notice)
             case NotReady(spout):
                 self.failures.answered(spout, now)
                 self.definitions.take_not_ready(notice, now)
-            case DefinitionFailed():
-                self.definitions.take_failure(notice, self.failures.definition_failed(notice, now, self._wall))
-
-    def _ask(self, now: float) -> None:
-        frontier = self.definitions.frontier
-        if self.machine.paused or not self._may_define(frontier) or now < self._held_until(frontier):
-            return
-        # With an interval, each new batch has a moment of its own.
-        for spout, ask in self.definitions.asks(now, frontier if self.batch_interval else self.machine.window.stop):
-            self.streams.ask(spout, ask)
-
-    def _may_define(self, txid: int) -> bool:
-        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
-        return txid <= self.machine.window.stop
-
-    def _held_until(self, txid: int) -> float:
-        """The moment before which ``txid`` is neither asked for nor emitted; the interval holds new batches only."""
-        next_batch_at = self._next_batch_at if self.definitions.is_new(txid) else 0.0
-        return max(self.failures.held_until(txid), next_batch_at)
+            case DefinitionFailed(txid=number):
+                failed = evolve(notice, txid=self.numbers.txid(number))
+                self.definitions.take_failure(notice, self.failures.definition_failed(failed, now, self._wall))
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
     def _write(self, stored: StoreRecord | None) -> None:
         current = self.record.current_txid if stored is None else stored.current_txid
-        self.definitions.close_before(current)
-        self.definitions.forget_before(current - 1)
+        number = self.admission.first_number(current)
+        self.definitions.close_before(number)
+        self.definitions.forget_before(number - 1)
+        self.admission.numbers = self.numbers.kept_from(min(self._success_upto + 1, current - 1))
         attempts = {txid: a for txid, a in self._owed.items() if txid > self._success_upto}
         live = self.machine.attempt_ids if stored is None else stored.attempt_ids
         committing = self.machine.committing if stored is None else stored.committing
@@ -338,13 +328,14 @@ class CoordinatorDriver:
             fingerprints=self.definitions.stored_fingerprints,
             failures=self.failures.durable(current),
             times=self.times.from_txid(current - 1),
+            numbers=self.numbers,
         )
         self.store.write(record)
         self.record = record
 
     def _pin(self, attempt: TransactionAttempt) -> CommitPin:
         earlier = next((pin for pin in self.record.committing if pin.attempt == attempt), None)
-        return earlier or CommitPin(attempt, content_hash(canonical_json(self.definitions.metadata(attempt.txid))))
+        return earlier or CommitPin(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
 
     def _delivered(self, txid: int) -> None:
         self._owed.pop(txid, None)
@@ -366,7 +357,7 @@ class CoordinatorDriver:
                 TridentError(f"topology {self.topology!r} is paused; resume() it first", topology=self.topology)
             )
         if quiet and self.record.success_upto >= self._success_upto:
-            is_at_frontier = self.definitions.frontier == self.machine.current_txid
+            is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Notice]) -> None:

@@ -97,6 +97,11 @@ class Failures:
         self.retries.forget(txid)
         self.patience.read(txid)
 
+    def make_room(self, txid: int) -> None:
+        """An empty transaction is admitted as ``txid``: what could not be defined as that is the one after it."""
+        self.retries.make_room(txid)
+        self.patience.make_room(txid)
+
     def verdict(self, txid: int) -> BaseException | None:
         """The error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
         return self._verdicts.get(txid)

@@ -79,7 +79,7 @@ class Failed:
 
 @frozen
 class Defined:
-    """A spout's coordinator defined ``txid``; ``moved`` are the cursors that move with it.
+    """A spout's coordinator defined ``txid``, as it calls a number; ``moved`` are the cursors that move with it.
 
     Attributes:
         more: whether another answer to the same ask follows, about the next txid.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.errors import SpoutError
 
@@ -100,6 +100,10 @@ class SourcePatience:
         """The coordinator of ``spout`` has answered; returns what was waited for, if that was it."""
         wait = self.waits.get(spout)
         return self.waits.pop(spout) if wait and wait.is_asking else None
+
+    def make_room(self, txid: int) -> None:
+        """What is known as ``txid`` and later transactions are each the one after that."""
+        self.waits = {spout: evolve(wait, txid=wait.txid + (wait.txid >= txid)) for spout, wait in self.waits.items()}
 
     def read(self, txid: int) -> None:
         """The batch of ``txid`` could be read."""

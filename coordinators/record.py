@@ -9,7 +9,7 @@ found out when it is read, and there is no limit to a record but that each of it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import asdict, field, frozen
@@ -19,6 +19,7 @@ from coordinators.canonical import Json, canonical_json, content_digest, content
 from coordinators.cursors import Cursors, CursorShard
 from coordinators.errors import MetadataError
 from coordinators.fingerprint import Fingerprint
+from coordinators.numbers import SpoutNumbers
 
 RECORD_VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -73,12 +74,12 @@ class CoordinatorRecord:
         current_txid: the lowest transaction that is not committed.
         attempt_ids: last attempt id by txid, from ``success_upto + 1`` on: those below ``current_txid`` are committed
             and still owed their success, the others were tried and are not committed.
-        metadata: definition by txid, then by spout; kept for the active transactions and the one before them.
+        metadata: definition by number, then by spout; kept for the active transactions and the one before them.
         committing: attempts whose commit may have begun and is not closed.
         states: the txid at which each state joined the topology.
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
-        fingerprints: what the rows of an attempt were, by txid, then by spout; of transactions that are not committed.
+        fingerprints: what the rows of an attempt were, by number, then by spout; of those that are not committed.
         failures: by txid, of transactions that have failed and are not committed.
         times: by txid, the transaction's time in milliseconds since 1970, fixed when it was first admitted; of the
             active transactions and the one before them.
@@ -87,6 +88,7 @@ class CoordinatorRecord:
         accepted: the changes that a user has accepted, in the order of their use; each is used once.
         resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
         gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
+        numbers: by what number spouts know a transaction; says of those that were attempted whether they are empty.
     """
 
     epoch: int
@@ -105,6 +107,12 @@ class CoordinatorRecord:
     accepted: tuple[str, ...] = ()
     resting: Mapping[str, Json] = field(factory=dict)
     gaps: Mapping[str, range] = field(factory=dict)
+    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+
+    def definition(self, txid: int) -> Mapping[str, Json]:
+        """What ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
+        number = self.numbers.of(txid)
+        return {} if number is None else self.metadata.get(number, {})
 
 
 @frozen
@@ -148,6 +156,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
             for spout, definition in record.resting.items()
         },
         "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
+        "numbers": {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten},
     }
     body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
@@ -256,7 +265,12 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         accepted=tuple(body.get("accepted", ())),
         resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
         gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
+        numbers=_numbers(**body.get("numbers", {})),
     )
+
+
+def _numbers(empty: Sequence[int] = (), forgotten: int = 0) -> SpoutNumbers:
+    return SpoutNumbers(tuple(empty), forgotten)
 
 
 def _shard_name(blob: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.record import Failure
+
+V = TypeVar("V")
 
 CAUSE_CHARS_MAX = 4000
 """Of the text of a cause; it is stored with the record."""
@@ -72,8 +75,18 @@ class Retries:
         failure = self.known.get(txid)
         return failure.tries if failure else 0
 
+    def make_room(self, txid: int) -> None:
+        """What is known as ``txid`` and later transactions are each the one after that."""
+        self.known = _shifted(self.known, txid)
+        self._here = _shifted(self._here, txid)
+        self._held_until = _shifted(self._held_until, txid)
+
     def forget(self, txid: int) -> None:
         """``txid`` is committed."""
         self.known.pop(txid, None)
         self._here.pop(txid, None)
         self._held_until.pop(txid, None)
+
+
+def _shifted(by_txid: Mapping[int, V], first: int) -> dict[int, V]:
+    return {txid + (txid >= first): each for txid, each in by_txid.items()}

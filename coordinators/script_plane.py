@@ -60,7 +60,12 @@ class ScriptPlane:
         self.asks.append(ask)
 
     def emit_batch(
-        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
     ) -> None:
         """Print it."""
         self.said.append(f"BATCH {attempt}")
@@ -72,7 +77,7 @@ class ScriptPlane:
             self.said.append(f"COMMIT {attempt}")
             self._wait_for(attempt, StreamId.COMMIT, edges)
 
-    def emit_success(self, attempt: TransactionAttempt) -> None:
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         """Print it, unless it was."""
         if attempt.txid > self.outside.printed:
             self.said.append(f"SUCCESS {attempt}")
@@ -91,9 +96,9 @@ class ScriptPlane:
         """Nothing falls silent where no time passes."""
         return ()
 
-    def holds_rows(self) -> bool:
-        """There are no rows."""
-        return False
+    def next_window_at(self) -> int | None:
+        """There are no windows."""
+        return None
 
     def ack(self, attempt: TransactionAttempt) -> list[Notice]:
         """The script has handled ``attempt`` in the phase that is pending; without one, nothing happens."""

@@ -85,7 +85,10 @@ class SpoutChanges:
         )
 
     def _leaves(self, spout: str, *, is_renamed: bool) -> None:
-        begun = sorted(txid for txid, known in self.record.metadata.items() if txid >= self.at and spout in known)
+        numbers, metadata = self.record.numbers, self.record.metadata
+        begun = sorted(
+            txid for txid in map(numbers.txid, metadata) if txid >= self.at and spout in self.record.definition(txid)
+        )
         self.left[spout] = self.at - 1
         if not begun:
             self.findings.lines.append(
@@ -127,14 +130,14 @@ class SpoutChanges:
         """The record without the fingerprints of these spouts, or of all if it isn't known what they were made of."""
         seen = self.record.fingerprints
         drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
-        affected = sorted(txid for txid, each in seen.items() if drop & each.keys())
+        affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
         if affected:
             self.findings.lines.append(
                 f"{span(affected)} {'was' if len(affected) == 1 else 'were'} read before and not committed; whether "
                 f"the rows are the same now is not compared: they have other fields, or an older release read them"
             )
-        kept = {txid: {name: one for name, one in each.items() if name not in drop} for txid, each in seen.items()}
-        return evolve(self.record, fingerprints={txid: each for txid, each in kept.items() if each})
+        kept = {number: {name: one for name, one in each.items() if name not in drop} for number, each in seen.items()}
+        return evolve(self.record, fingerprints={number: each for number, each in kept.items() if each})
 
     def _moved(self, gone: list[str], back: list[str], record: CoordinatorRecord) -> CoordinatorRecord:
         """``record`` with the last metadata of spouts that are left out put aside, and of those that are back in place.
@@ -145,11 +148,11 @@ class SpoutChanges:
         for _, definitions in sorted(record.metadata.items()):
             resting |= {spout: definitions[spout] for spout in gone if spout in definitions}
         metadata = {
-            txid: {spout: definition for spout, definition in definitions.items() if spout not in gone}
-            for txid, definitions in record.metadata.items()
+            number: {spout: definition for spout, definition in definitions.items() if spout not in gone}
+            for number, definitions in record.metadata.items()
         }
         if back:
-            last = metadata.setdefault(self.at - 1, {})
+            last = metadata.setdefault(self.record.numbers.upto(self.at - 1), {})
             last |= {spout: resting.pop(spout) for spout in back}
         return evolve(record, metadata=metadata, resting=resting)
 

@@ -12,6 +12,7 @@ from coordinators.canonical import Json, canonical_json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import About, MetadataError, SpoutError
 from coordinators.notices import Defined, DefinitionFailed, NotReady
+from coordinators.numbers import SpoutNumbers
 
 
 @frozen
@@ -24,6 +25,7 @@ class Ask:
         upto: the last of the transactions to define with it, one by one, as long as there is something: so that small
             ones don't wait for a turn each.
         then: ``curr_metadata`` of the transactions right behind it that have been defined before, too.
+        numbers: tells messages the transaction with a number: ``txid`` is a number, as spouts call it.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Ask:
     definite: bool
     upto: int
     then: tuple[Json, ...] = ()
+    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
 
 
 @define
@@ -81,8 +84,9 @@ class TridentSpoutCoordinator:
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
 
     def _define(self, ask: Ask) -> Defined:
-        where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {ask.txid}"
-        about = About(topology=self.topology, spout=self.tx_id, txid=ask.txid)
+        txid = ask.numbers.txid(ask.txid)
+        where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {txid}"
+        about = About(topology=self.topology, spout=self.tx_id, txid=txid)
         metadata = self.coordinator.initialize_transaction(
             ask.txid, json_copy(ask.prev_metadata), json_copy(ask.curr_metadata)
         )

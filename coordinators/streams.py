@@ -24,17 +24,30 @@ class BatchStreams(Protocol):
         ...
 
     def emit_batch(
-        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
     ) -> None:
-        """Process ``attempt``; ``time`` is its transaction's, in milliseconds since 1970."""
+        """Process ``attempt``.
+
+        Args:
+            attempt: states and sinks know it by this.
+            number: spouts know its transaction by this; None: it is empty, and none of them hears of it.
+            metadata: what it consists of, by spout.
+            time: the transaction's, in milliseconds since 1970.
+            edges: one for each consumer.
+        """
         ...
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Commit these attempts, which follow each other, in this order; given are the edges of each."""
         ...
 
-    def emit_success(self, attempt: TransactionAttempt) -> None:
-        """Tell everybody that ``attempt`` is committed for good."""
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
+        """Tell everybody that ``attempt`` is committed for good; ``number`` is as in `emit_batch`."""
         ...
 
     def cancel(self, attempt: TransactionAttempt) -> None:
@@ -49,6 +62,10 @@ class BatchStreams(Protocol):
         """The phases that something is visibly working on; they don't time out."""
         ...
 
-    def holds_rows(self) -> bool:
-        """Whether a window by time holds rows of what is committed, so that time must not go back."""
+    def next_window_at(self) -> int | None:
+        """When the next window by time ends that holds rows of what is committed; None: no window waits.
+
+        By the times of transactions, in milliseconds since 1970: the first at that time or after it lets it fire.
+        Until then, time must not go back.
+        """
         ...

@@ -255,7 +255,7 @@ def _closed(
     first = record.current_txid
     upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
     for txid in range(first, upto + 1):
-        moves = {spout: moved(spout, definition) for spout, definition in record.metadata.get(txid, {}).items()}
+        moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
         if None in moves.values() or not _is_known(record, txid, tokens):
             break
         record = _after(record, txid, _committed_as(record, txid, tokens), moves)
@@ -275,7 +275,7 @@ def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken
     if pin is None:
         return True
     is_pinned = all(TransactionAttempt(token.txid, token.attempt_id) == pin.attempt for token in tokens)
-    return is_pinned and pin.hash == content_hash(canonical_json(dict(record.metadata.get(txid, {}))))
+    return is_pinned and pin.hash == content_hash(canonical_json(dict(record.definition(txid))))
 
 
 def _committed_as(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> int:
@@ -287,15 +287,16 @@ def _after(
     record: CoordinatorRecord, txid: int, attempt_id: int, moves: Mapping[str, Mapping[str, Json] | None]
 ) -> CoordinatorRecord:
     """``record`` after ``txid``, its lowest transaction, was committed; ``moves`` are the cursors that move then."""
+    number = record.numbers.upto(txid)
     cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
     return evolve(
         record,
         current_txid=txid + 1,
         attempt_ids={**record.attempt_ids, txid: attempt_id},
-        metadata={each: definitions for each, definitions in record.metadata.items() if each >= txid},
+        metadata={each: definitions for each, definitions in record.metadata.items() if each >= number},
         committing=tuple(pin for pin in record.committing if pin.attempt.txid > txid),
         cursors={**record.cursors, **cursors},
-        fingerprints={each: seen for each, seen in record.fingerprints.items() if each > txid},
+        fingerprints={each: seen for each, seen in record.fingerprints.items() if each > number},
         failures={each: failure for each, failure in record.failures.items() if each > txid},
         times={each: time for each, time in record.times.items() if each >= txid},
     )

@@ -95,8 +95,20 @@ class TransactionTimes:
         clock = self.clock.read(now, wall)
         if not is_held:
             self._anchor, self._anchored = clock, now
-        self.known[txid] = self._anchor + round((now - self._anchored) * MILLIS)
+        self.known[txid] = self.at(now)
         self.ahead = max(0, self.known[txid] - clock)
+
+    def at(self, now: float) -> int:
+        """The time of a transaction that is admitted now, while something rests on those that were given before."""
+        return self._anchor + round((now - self._anchored) * MILLIS)
+
+    def moment(self, time: int) -> float:
+        """When it will be ``time``, by the monotonic clock, while something rests on the times that were given."""
+        return self._anchored + (time - self._anchor) / MILLIS
+
+    def is_covered(self, time: int, txid: int) -> bool:
+        """Whether ``txid`` or a later one is at ``time`` or after it."""
+        return any(known >= txid and given >= time for known, given in self.known.items())
 
     def is_fixed_from(self, txid: int) -> bool:
         """Whether ``txid`` or a later one has its time."""

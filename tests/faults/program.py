@@ -91,7 +91,9 @@ class Program:
     def _written(self, store: ZooKeeperRecordStore, record: Any) -> None:
         self.journal.tell("record", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
 
-    def _emitted(self, _: object, attempt: TransactionAttempt, metadata: Mapping[str, Any], *_rest: object) -> None:
+    def _emitted(
+        self, _: object, attempt: TransactionAttempt, number: int | None, metadata: Mapping[str, Any], *_rest: object
+    ) -> None:
         self.announced[attempt] = metadata["lines"]
         self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, extents=metadata["lines"])
 

@@ -22,6 +22,7 @@ from tests.simulation.schedule import enabled, finish, take
 from tests.simulation.scope import Choices, Scope, choices_of
 from tests.simulation.sources import Source
 from tests.simulation.stores import Store
+from tests.simulation.windows import Windows
 from tests.simulation.world import Event, World
 
 
@@ -85,6 +86,7 @@ class Explorer:
             large_rows=scope.large_rows,
             added=Source("added", True, 1) if scope.adds else None,
             leaves=scope.leaves,
+            window=Windows(0) if scope.windows else None,
             real_time=False,
         )
         world.processes = [Process(world, number) for number in range(scope.processes)]

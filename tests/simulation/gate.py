@@ -60,6 +60,10 @@ SCOPES = {
             processes=1,
             **THREE,
         ),
+        Scope("windows: a crash at any step", {"crash at a step": 1}, windows=True),
+        Scope("windows, opaque: a silence", {"timeout": 1}, windows=True, exact=False, rows=1),
+        Scope("windows, shared, learned: a kill", {"kill": 1}, windows=True, learns=True, shares=True),
+        Scope("windows: a source that is away, and a silence", {"timeout": 1, **AWAY}, windows=True, rows=1),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -129,6 +133,9 @@ GATE = {
     "kept counts": "a batch that always fails, and a crash",
     "unknown is not done": "a commit that lands late, and a silence",
     "kept times": "a crash at any step",
+    "windows on time": "windows: a crash at any step",
+    "one for each window": "windows: a crash at any step",
+    "bound for ever": "windows: a crash at any step",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

@@ -8,12 +8,14 @@ from typing import Any
 from attrs import define, evolve
 
 from coordinators.acker import Acker, Completed, Outcome
+from coordinators.admission import Admission
 from coordinators.attempt import CommitToken
 from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
 from coordinators.notices import ExtentsLearned, Fingerprinted
+from coordinators.numbers import SpoutNumbers
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
 from coordinators.spout_coordinator import Ask
@@ -163,10 +165,10 @@ class ForgettingExtents(Definitions):
 
     __slots__ = ()
 
-    def take_emission(self, topology: str, notice: ExtentsLearned | Fingerprinted) -> None:
-        part = self.known[notice.attempt.txid].parts[notice.spout]
+    def take_emission(self, topology: str, number: int, notice: ExtentsLearned | Fingerprinted) -> None:
+        part = self.known[number].parts[notice.spout]
         before = part.metadata
-        super().take_emission(topology, notice)
+        super().take_emission(topology, number, notice)
         part.metadata = before
 
 
@@ -190,6 +192,46 @@ class CountingAhead(CoordinatorDriver):
     def _delivered(self, txid: int) -> None:
         self._owed.pop(txid, None)
         self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
+
+
+class WaitingForInput(Admission):
+    """Closes windows when there is input."""
+
+    __slots__ = ()
+
+    def ready(self, now: float, window_at: int | None) -> list[int]:
+        return super().ready(now, None)
+
+    def moments(self, window_at: int | None) -> Iterator[float]:
+        return super().moments(None)
+
+
+class SleepingOn(Admission):
+    """Starts a transaction without input only when something else happens, too."""
+
+    __slots__ = ()
+
+    def moments(self, window_at: int | None) -> Iterator[float]:
+        return super().moments(None)
+
+
+class ClosingAgain(Admission):
+    """Lets one more transaction start while one that closes the window is on its way."""
+
+    __slots__ = ()
+
+    def _waits_for_window(self, txid: int, window_at: int) -> bool:
+        return self._is_unbound(txid)
+
+
+class Renumbering(CoordinatorDriver):
+    """Takes every transaction that an earlier leader has begun for one with input."""
+
+    __slots__ = ()
+
+    def start(self, now: float, wall: float) -> None:
+        self.admission.numbers = SpoutNumbers()
+        super().start(now, wall)
 
 
 class GoingByTheClock(TransactionTimes):
@@ -251,6 +293,12 @@ DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "given up in its turn": GivingUpAtOnce,
     "cause, then the end": EndingWithoutAWord,
     "kept counts": StartingAfresh,
+    "bound for ever": Renumbering,
+}
+
+ADMISSIONS: dict[str, type[Admission]] = {
+    "windows on time": WaitingForInput,
+    "one for each window": ClosingAgain,
 }
 
 DEFINITIONS: dict[str, type[Definitions]] = {
@@ -278,6 +326,7 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
     """Take from ``driver`` the rules that are off."""
     for rule in rules.off:
         driver.__class__ = DRIVERS.get(rule, driver.__class__)
+        driver.admission.__class__ = ADMISSIONS.get(rule, driver.admission.__class__)
         driver.definitions.__class__ = DEFINITIONS.get(rule, driver.definitions.__class__)
     if not rules.has("kept times"):
         driver.times.__class__ = GoingByTheClock

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, FencedError, MetadataError, PoisonBatchError, StateError, TridentError
 from coordinators.record import CoordinatorRecord, decode
 from tests.simulation.rules import Violation
@@ -40,6 +41,7 @@ class Oracle:
         record: what is durable now.
         highest_attempt: of every transaction that was ever announced, and is not committed.
         times: of every transaction that was ever announced.
+        numbers: of every transaction that was ever announced; None: it is empty.
         damaged: what was done to the world that no protocol can repair.
         gave_up: the topology has stopped, as the transaction that always fails has failed too often.
         stopped: the topology has stopped by an error that names the damage.
@@ -54,6 +56,7 @@ class Oracle:
     gave_up: bool = False
     highest_attempt: dict[int, tuple[int, int]] = field(factory=dict)
     times: dict[int, int] = field(factory=dict)
+    numbers: dict[int, int | None] = field(factory=dict)
 
     @property
     def committed(self) -> int:
@@ -83,7 +86,8 @@ class Oracle:
             return
         self.record = after
         needed = {after.current_txid - 1, *(t for t in after.attempt_ids if t >= after.current_txid)} - {0}
-        missing = {txid for txid in needed if txid not in after.metadata}
+        numbers = {after.numbers.upto(txid) for txid in needed} - {0}
+        missing = {number for number in numbers if number not in after.metadata}
         self.require(not missing, "S9", f"the record at {after.current_txid} has no definition of {missing}")
         self.require(after.epoch <= epoch, "I5", f"record of epoch {after.epoch}, claimed is {epoch}")
         if before is not None:
@@ -109,13 +113,14 @@ class Oracle:
             )
             self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
 
-    def batch_announced(self, attempt: TransactionAttempt, time: int) -> None:
+    def batch_announced(self, attempt: TransactionAttempt, number: int | None, time: int) -> None:
         """Stored before it is announced, and never announced before; with the time of its transaction."""
         record = self.record
         stored = record is not None and record.attempt_ids.get(attempt.txid) == attempt.attempt_id
         self.require(stored, "S5", f"batch {attempt} was announced before it was stored")
-        known = record is not None and attempt.txid in record.metadata
+        known = record is not None and (number is None or number in record.metadata)
         self.require(known, "S9", f"batch {attempt} was announced before its definition was stored")
+        self._numbered(attempt.txid, number)
         fixed = self.times.setdefault(attempt.txid, time)
         self.require(time == fixed, "S14", f"{attempt} has the time {time}, an earlier attempt had {fixed}")
         stored_time = record.times.get(attempt.txid) if record else None
@@ -132,12 +137,37 @@ class Oracle:
         holes = [txid for txid in range(due, attempt.txid) if txid not in self.highest_attempt]
         self.require(not holes, "I2", f"{attempt} was announced before {holes} ever were")
 
+    def _numbered(self, txid: int, number: int | None) -> None:
+        """S16: what is durable says which number it has, for ever; numbers are dense."""
+        stored = self.record.numbers.of(txid) if self.record else 0
+        self.require(stored == number, "S16", f"{txid} has number {number}, stored is {stored}")
+        bound = self.numbers.setdefault(txid, number)
+        self.require(bound == number, "S16", f"{txid} has number {number}, it had {bound}")
+        given = [each for before, each in self.numbers.items() if before < txid and each is not None]
+        due = max(given, default=0) + 1
+        is_dense = number in (None, due) or self.damaged is not None
+        self.require(is_dense, "S16", f"{txid} has number {number}, due is {due}")
+
     def commit_started(self, process: Process) -> None:
         """The own clock: no commit begins when another can lead."""
         session = process.session
         alive = session is not None and session.id in self.world.server.sessions
         if self.world.real_time:
             self.require(alive, "I6", f"{process.name} starts a commit although its session has ended")
+
+    def turn_taken(self, process: Process, driver: CoordinatorDriver, now: float, end: int) -> None:
+        """L5: a window that has ended is closed by a transaction on its way; and the next turn comes when one ends."""
+        machine = driver.machine
+        next_txid = machine.current_txid + len(machine.active)
+        is_closing = any(time >= end for txid, time in self.times.items() if txid > self.committed)
+        is_full = len(machine.active) >= driver.max_spout_pending or next_txid in machine.attempt_ids
+        if is_closing or is_full or self.damaged or self.world.poison:
+            return
+        secs = (end - driver.times.at(now)) / 1000
+        self.require(secs > 0, "L5", f"{process.name} is {-secs} s late to close a window")
+        self.require(
+            driver.next_turn_at(now) <= now + secs + 0.001, "L5", f"{process.name} sleeps beyond the end of a window"
+        )
 
     def success_delivered(self, txid: int) -> None:
         """S5: only what is durably committed succeeds."""
@@ -160,6 +190,7 @@ class Oracle:
             self.record, self.epoch = None, 0
             self.highest_attempt.clear()
             self.times.clear()
+            self.numbers.clear()
             for source in self.world.sources.values():
                 source.extents.clear()
             self.record_written()
@@ -223,13 +254,27 @@ class Oracle:
             rows = [row for entry in self._whole(store) for row in entry.rows]
             found = {name: sum(1 for spout, _ in rows if spout == name) for name in available}
             self.require(found == available, "L1", f"{store.name} has {found} of {available}")
+            self._check_windows(store)
             swept = store.inline or not store.remembers or not store.staged
             self.require(swept, "S12", f"{store.name} still has staged {list(store.staged)}")
         for source in world.sources.values():
-            story = f"{source.name} heard of {source.succeeded} successes, {self.committed} are committed"
-            self.require(source.succeeded == self.committed, "L3", story)
+            due = self.record.numbers.upto(self.committed) if self.record else 0
+            story = f"{source.name} heard of {source.succeeded} successes, {due} are due"
+            self.require(source.succeeded == due, "L3", story)
         record = self.record
         self.require(record is not None and len(record.metadata) <= world.max_spout_pending + 2, "L4", f"{record}")
+
+    def _check_windows(self, store: Store) -> None:
+        """L5, S17: every window has closed although no more input came; and no transaction was empty for nothing."""
+        window = self.world.window
+        if window is None:
+            return
+        self.require(window.next_at(store) is None, "L5", f"a window of {store.name} waits for input")
+        if self.world.leaves or self.damaged:
+            return
+        for entry, ends in window.firing(store.ledger):
+            is_empty = self.numbers.get(entry.token.txid, 0) is None
+            self.require(bool(ends) or not is_empty, "S17", f"{entry} is empty, and closes no window of {store.name}")
 
     def _whole(self, store: Store) -> list[Entry]:
         """What a store would have without gaps, by another one."""

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 EMIT_SECS, JOB_SECS, COMMIT_SECS, LATE_SECS = 0.005, 0.1, 0.02, 6.0
 TASKS = 2
+NEVER = 10**15
+"""In milliseconds."""
 
 
 @define(eq=False)
@@ -109,23 +111,28 @@ class Plane:
         self.process.post("answer", EMIT_SECS, spout, ask, lane=f"coordinator {spout}")
 
     def emit_batch(
-        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
     ) -> None:
         """Announce a batch."""
         self.process.may_crash("before emit_batch")
-        self.process.world.oracle.batch_announced(attempt, time)
-        self._announce(BatchAnnounced(attempt, metadata, time, edges))
+        self.process.world.oracle.batch_announced(attempt, number, time)
+        self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Announce a group commit."""
         self.process.may_crash("before emit_commit")
         self._announce(CommitAnnounced(group))
 
-    def emit_success(self, attempt: TransactionAttempt) -> None:
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         """Announce a success."""
         self.process.may_crash("before emit_success")
         self.extents.pop(attempt, None)
-        self._announce(SuccessAnnounced(attempt))
+        self._announce(SuccessAnnounced(attempt, number))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """What runs may run on for a while."""
@@ -142,9 +149,12 @@ class Plane:
         """What visibly goes on."""
         return self.machine.alive()
 
-    def holds_rows(self) -> bool:
-        """A window does, at all times: so time never goes back."""
-        return True
+    def next_window_at(self) -> int:
+        """That of the stores; there is one more, which never ends: so time never goes back."""
+        window, ends = self.process.world.window, [NEVER]
+        if window is not None:
+            ends += [end for store in self.process.stores.values() if (end := window.next_at(store)) is not None]
+        return min(ends)
 
     # --- the machine's turn -------------------------------------------------------------------------------------------
 
@@ -165,8 +175,8 @@ class Plane:
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
-            case Emit(_, spout):
-                self.process.post("emit", EMIT_SECS, instruction, lane=f"emitter {spout}")
+            case Emit():
+                self._emit(instruction)
             case RunJob(job, members):
                 self.process.post("job", JOB_SECS, job, tuple(members))
             case CancelJob(job):
@@ -175,8 +185,8 @@ class Plane:
                 self._send_commit(instruction)
             case Abort():
                 self.process.post("abort", EMIT_SECS, instruction)
-            case DeliverSuccess(attempt, spout):
-                self.process.post("success", EMIT_SECS, attempt, spout, lane=f"successes {spout}")
+            case DeliverSuccess(attempt, number, spout):
+                self.process.post("success", EMIT_SECS, attempt, number, spout, lane=f"successes {spout}")
             case Post() | CancelEmit():
                 pass  # posted in order; and an emission is short
             case _:
@@ -191,6 +201,12 @@ class Plane:
 
     # --- processing ---------------------------------------------------------------------------------------------------
 
+    def _emit(self, emit: Emit) -> None:
+        if emit.number is None:
+            self.report(self._given(emit, (), ()))
+        else:
+            self.process.post("emit", EMIT_SECS, emit, lane=f"emitter {emit.spout}")
+
     def on_emit(self, emit: Emit) -> None:
         """The emitter of one spout gives its rows."""
         world, attempt, spout = self.process.world, emit.attempt, emit.spout
@@ -200,39 +216,41 @@ class Plane:
         try:
             if world.chance.happens("user code fails") or attempt.txid == world.poison:
                 raise ValueError("user code")
-            rows, learned = self._emitted(attempt, world.sources[spout], emit.metadata)
+            rows, learned = self._emitted(emit, world.sources[spout])
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
             self._emission_failed(emit, error, kind)
             return
-        number = list(world.sources).index(spout)
-        self.report(
-            Emitted(
-                attempt=attempt,
-                spout=spout,
-                batch=rows,
-                rows=len(rows),
-                is_small=len(rows) < world.large_rows,
-                # One edge from each spout to each store's job.
-                edges={branch: 1 << 8 + 4 * number + branch for branch in range(len(self.process.stores))},
-                learned=learned,
-            )
+        self.report(self._given(emit, rows, learned))
+
+    def _given(self, emit: Emit, rows: Rows, learned: tuple[ExtentsLearned, ...]) -> Emitted:
+        number = list(self.process.world.sources).index(emit.spout)
+        return Emitted(
+            attempt=emit.attempt,
+            spout=emit.spout,
+            batch=rows,
+            rows=len(rows),
+            is_small=len(rows) < self.process.world.large_rows,
+            # One edge from each spout to each store's job.
+            edges={branch: 1 << 8 + 4 * number + branch for branch in range(len(self.process.stores))},
+            learned=learned,
         )
 
     def _emission_failed(self, emit: Emit, error: Exception, kind: FailureKind) -> None:
         self.report(EmitFailed(emit.attempt, emit.spout, Diagnosis(error, kind)))
 
-    def _emitted(
-        self, attempt: TransactionAttempt, source: Source, metadata: Any
-    ) -> tuple[Rows, tuple[ExtentsLearned, ...]]:
+    def _emitted(self, emit: Emit, source: Source) -> tuple[Rows, tuple[ExtentsLearned, ...]]:
+        assert emit.number is not None
+        metadata: Any = emit.metadata
         if not source.learns:
-            return source.read(attempt.txid, metadata), ()
-        sent, emitter = Sent(), self.process.emitters[source.name]
-        emitter.emit_batch(attempt, metadata, sent)
+            return source.read(emit.number, metadata), ()
+        sent, emitter, attempt = Sent(), self.process.emitters[source.name], emit.attempt
+        known_as = TransactionAttempt(emit.number, attempt.attempt_id)
+        emitter.emit_batch(known_as, metadata, sent)
         rows, note = emitted(self.process.world, source, sent.task)
-        learned = emitter.learn(attempt, [note])
+        learned = emitter.learn(known_as, [note])
         self.extents.setdefault(attempt, {})[source.name] = learned.moved
         return rows, (ExtentsLearned(attempt, source.name, learned.metadata, learned.moved),)
 
@@ -308,9 +326,12 @@ class Plane:
         world.oracle.commit_started(self.process)
         for member in step.members:
             for name, extents in self.extents.get(member.attempt, {}).items():
-                world.sources[name].committing(member.attempt.txid, extents)
+                world.sources[name].committing(member.number or 0, extents)
         name, store = list(self.process.stores.items())[step.branch]
-        run = tuple(evolve(self.transaction(member.attempt), group_first=step.group_first) for member in step.members)
+        run = tuple(
+            evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
+            for member in step.members
+        )
         world.send_commit(self.process, name, run, tuple(m.receipt for m in step.members) if store.inline else None)
 
     def on_committed(self, error: BaseException | None) -> None:
@@ -333,12 +354,12 @@ class Plane:
 
     # --- success ------------------------------------------------------------------------------------------------------
 
-    def on_success(self, attempt: TransactionAttempt, spout: str) -> None:
+    def on_success(self, attempt: TransactionAttempt, number: int, spout: str) -> None:
         """A spout hears of it."""
         self.process.world.oracle.success_delivered(attempt.txid)
-        self.process.world.sources[spout].success(attempt.txid)
+        self.process.world.sources[spout].success(number)
         if spout in self.process.emitters:
-            self.process.emitters[spout].success(attempt)
+            self.process.emitters[spout].success(TransactionAttempt(number, attempt.attempt_id))
         for half in Half:
             self.report(SpoutSucceeded(attempt.txid, spout, half))
 

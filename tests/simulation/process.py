@@ -229,7 +229,7 @@ class Process:
             if source.learns:
                 coordinator, self.emitters[name] = halves(self.world, source)
                 positions = dict(record.cursors.get(name, Cursors()).items())
-                self.emitters[name].restore(positions, record.current_txid - 1)
+                self.emitters[name].restore(positions, record.numbers.upto(record.current_txid - 1))
             self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
 
     def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:
@@ -250,7 +250,7 @@ class Process:
         world = self.world
         if world.added and self.is_next and not any(process.driver for process in world.processes):
             world.say(f"{self.name} has the source {world.added.name!r}, too")
-            world.added.succeeded = record.current_txid - 1
+            world.added.succeeded = record.numbers.upto(record.current_txid - 1)
             world.sources[world.added.name], world.added = world.added, None
 
     def _recoverables(self) -> list[Any]:
@@ -263,7 +263,10 @@ class Process:
             return
         self.turns += 1
         notices, self.inbox = self.inbox, []
-        driver.turn(notices, self.world.now, self.wall)
+        began, window_at = self.world.now, self.plane.next_window_at()
+        driver.turn(notices, began, self.wall)
+        # In a turn a commit may land: what that leaves is for the next one.
+        self.world.oracle.turn_taken(self, driver, began, max(window_at, self.plane.next_window_at()))
         if self.inbox:
             self.post("turn", TURN_SECS, self.turns)
         else:

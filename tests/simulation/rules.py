@@ -52,6 +52,9 @@ RULES = {
     "given up in its turn": "a transaction that fails too often ends the topology when all before it are committed",
     "cause, then the end": "why a topology ends is in the record before it does",
     "kept counts": "how often a transaction has failed is known after a takeover",
+    "windows on time": "a transaction without input starts where a window ends before there is any",
+    "one for each window": "none starts where one that is on its way closes the window",
+    "bound for ever": "the number of a transaction, or that it has none, outlives a takeover",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

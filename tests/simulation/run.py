@@ -14,6 +14,7 @@ from tests.simulation.process import RESTART_SECS, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import BATCH_ROWS, Source
 from tests.simulation.stores import Store, StoreKind
+from tests.simulation.windows import Windows
 from tests.simulation.world import World
 from tests.simulation.zookeeper import SESSION_SECS
 
@@ -66,6 +67,9 @@ def world_of(dice: Dice, rules: Rules) -> World:
         added=Source("added", True, 5) if random.Random(f"{dice.seed} added").random() < 0.3 else None,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
+    windows = random.Random(f"{dice.seed} windows")
+    if windows.random() < 0.5:
+        world.window = Windows(windows.choice([0.5, 2.0, 5.0]))
     leaving = [store.name for store in stores if _may_leave(store, world)]
     leaves = random.Random(f"{dice.seed} leaves")
     if leaving and count > 1 and leaves.random() < 0.6:

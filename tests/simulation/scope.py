@@ -31,6 +31,7 @@ class Scope:
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
+        windows: whether rows wait for the next transaction, as in a window that ends at once.
         lives: how often processes may be started, all in all.
     """
 
@@ -51,6 +52,7 @@ class Scope:
     adds: bool = False
     leaves: str = ""
     poison: int = 0
+    windows: bool = False
     processes: int = 2
     lives: int = 2
 

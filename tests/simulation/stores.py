@@ -15,6 +15,7 @@ from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction
 from trident_py.states.fenced import Decision, Fence
 from trident_py.states.memory import MemoryMapState
+from trident_py.windows.windows import WindowProgress
 
 Rows: TypeAlias = tuple[tuple[str, int], ...]
 """The rows of a batch: spout and position."""
@@ -73,6 +74,7 @@ class Entry:
     token: CommitToken
     rows: Rows
     is_passed_over: bool = False
+    time: int = field(default=0, eq=False)
 
 
 @define
@@ -88,6 +90,7 @@ class Store:
         highest_epoch: that ever recovered it.
         claimant: the process, and the life of it, that recovered it last.
         lags: whether it is left out, or was and has not caught up.
+        settled: how many transactions have made which windows that no rollback changes; see `Windows`.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Store:
     highest_epoch: int = 0
     claimant: tuple[int, int] | None = None
     lags: bool = False
+    settled: tuple[int, WindowProgress] = (0, WindowProgress())
     state: MemoryMapState[int] = field(factory=MemoryMapState)
 
     @property
@@ -175,7 +179,7 @@ class Store:
             self._refuse_other_content(due[0], given[due[0]])
         self._change(run, due, given)
         for tx in due:
-            self._enter(Entry(tx.token, given[tx]), redo and tx is due[0])
+            self._enter(Entry(tx.token, given[tx], time=tx.time), redo and tx is due[0])
         for tx in run:
             self.discard(tx)
         self.check()

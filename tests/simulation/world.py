@@ -18,6 +18,7 @@ from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
 from tests.simulation.stores import Run, Sent, Store, StoreKind
+from tests.simulation.windows import Windows
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
 
@@ -47,6 +48,7 @@ class World:
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
         attempts: so often a batch may fail by its own code.
         poison: the transaction that always does; 0: none.
+        window: the windows of every store; None: there are none.
         leaves: a store that every second version leaves out; none: "".
         version: which one processes run from their next takeover on; counted from 0.
         splits: whether a record takes several writes.
@@ -68,6 +70,7 @@ class World:
     splits: bool = False
     large_rows: int = 10**9
     added: Source | None = None
+    window: Windows | None = None
     leaves: str = ""
     version: int = 0
     real_time: bool = True

@@ -28,7 +28,7 @@ def _entry(txid: int, failure: Failure, record: CoordinatorRecord) -> dict[str, 
         "cause": failure.cause,
         "since": _moment(failure.since).isoformat(),
         "last": _moment(failure.last).isoformat(),
-        "definition": dict(record.metadata.get(txid, {})),
+        "definition": dict(record.definition(txid)),
     }
 
 

@@ -21,6 +21,7 @@ class TridentBoltExecutor:
 
     Attributes:
         attempt: whose bookkeeping it is.
+        number: by which spouts know its transaction; None: it is empty.
         branches: for each branch, the spouts that it reads.
         time: the transaction's, in milliseconds since 1970.
         edges: what each spout reports when it has emitted.
@@ -32,6 +33,7 @@ class TridentBoltExecutor:
     """
 
     attempt: TransactionAttempt
+    number: int | None
     branches: Sequence[frozenset[str]]
     time: int
     edges: Mapping[str, int]

@@ -207,6 +207,7 @@ class CommitLane:
         members = [
             CommitMember(
                 member.executor.attempt,
+                member.executor.number,
                 member.executor.time,
                 None if output.spout else member.executor.hand_over(output.branch),
             )

@@ -59,7 +59,8 @@ class Commits:
     def _commit(self, step: CommitStep) -> None:
         if step.spout:
             for member in step.members:
-                self.spouts[step.spout].commit(member.attempt)
+                if member.number is not None:
+                    self.spouts[step.spout].commit(member.attempt, member.number)
             return
         group = [
             (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipt)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from coordinators.notices import Diagnosis
+from coordinators.notices import Diagnosis, Notice
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.spout_threads import SpoutThreads
@@ -78,10 +78,15 @@ class SpoutEmission:
 
     def _emitted(self, report: Callable[[Stimulus], object]) -> Emitted:
         attempt, executor = self.emit.attempt, self.spout.executor
-        batch = self._settled(executor.emit_batch(attempt, self.emit.metadata), report)
-        learned = tuple(executor.learn(attempt, batch.noted))
+        number = self.emit.number
+        if number is None:  # it doesn't hear of an empty transaction
+            return self._as_emitted(EmittedBatch(executor.schema))
+        batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
+        return self._as_emitted(batch, tuple(executor.learn(attempt, number, batch.noted)))
+
+    def _as_emitted(self, batch: EmittedBatch, learned: Sequence[Notice] = ()) -> Emitted:
         return Emitted(
-            attempt=attempt,
+            attempt=self.emit.attempt,
             spout=self.spout.tx_id,
             batch=batch,
             rows=batch.known_rows,

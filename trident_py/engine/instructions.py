@@ -15,9 +15,14 @@ from trident_py.engine.work import CommitMember, Job, JobMember
 
 @frozen
 class Emit:
-    """Have ``spout`` emit its part of ``attempt``, after what it was asked for before."""
+    """Have ``spout`` emit its part of ``attempt``, after what it was asked for before.
+
+    Attributes:
+        number: by which it knows the transaction; None: its part is nothing, and it doesn't hear of it.
+    """
 
     attempt: TransactionAttempt
+    number: int | None
     spout: str
     metadata: Json
 
@@ -86,9 +91,14 @@ class Refuse:
 
 @frozen
 class DeliverSuccess:
-    """Tell both halves of ``spout`` of the success of ``attempt``, after what they were asked for before."""
+    """Tell both halves of ``spout`` of the success of ``attempt``, after what they were asked for before.
+
+    Attributes:
+        number: by which they know the transaction.
+    """
 
     attempt: TransactionAttempt
+    number: int
     spout: str
 
 

@@ -7,7 +7,7 @@ one row per key where that can be; committing applies it to the state under the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,6 +23,11 @@ Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
 
 
+def earliest(moments: Iterable[int | None]) -> int | None:
+    """The first of the moments that there are."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
 class Participant(ABC):
     """One branch's end.
 
@@ -34,7 +39,8 @@ class Participant(ABC):
         is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
         is_fenced: whether a commit that comes late, when another process leads, is refused.
         takes_groups: whether it can commit several transactions in one atomic step.
-        holds_rows: whether a window by time holds rows of what it has committed; any thread may ask.
+        next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
+            since 1970; None: there is none. Any thread may ask.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -45,7 +51,7 @@ class Participant(ABC):
     is_ours: bool = False
     is_fenced: bool = True
     takes_groups: bool = False
-    holds_rows: bool = False
+    next_window_at: int | None = None
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:

@@ -135,8 +135,8 @@ class DataPlane:
                 yield from self._announce(stimulus)
             case CommitAnnounced(group):
                 yield from self._commit(group)
-            case SuccessAnnounced(attempt):
-                yield from self._succeed(attempt)
+            case SuccessAnnounced(attempt, number):
+                yield from self._succeed(attempt, number)
             case AttemptCancelled(attempt):
                 yield from self._cancel(attempt)
             case Emitted() | EmitFailed() | CheckpointBegun():
@@ -190,9 +190,9 @@ class DataPlane:
     def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
         edges = dict(zip([spout.name for spout in self.shape.spouts], batch.edges, strict=True))
         branches = [branch.spouts for branch in self.shape.branches]
-        self._executors[batch.attempt] = TridentBoltExecutor(batch.attempt, branches, batch.time, edges)
+        self._executors[batch.attempt] = TridentBoltExecutor(batch.attempt, batch.number, branches, batch.time, edges)
         for spout in edges:
-            yield Emit(batch.attempt, spout, batch.metadata.get(spout))
+            yield Emit(batch.attempt, batch.number, spout, batch.metadata.get(spout))
 
     def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
         executor, spout = self._executors[stimulus.attempt], stimulus.spout
@@ -290,11 +290,14 @@ class DataPlane:
         if executor.is_cancelled and executor.is_idle:
             self._executors.pop(executor.attempt, None)
 
-    def _succeed(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
+    def _succeed(self, attempt: TransactionAttempt, number: int | None) -> Iterator[Instruction]:
         self._executors.pop(attempt, None)  # of an earlier leader's there is none
+        if number is None:
+            yield Post(SuccessDelivered(attempt.txid))
+            return
         self._untold[attempt.txid] = {(spout.name, half) for spout in self.shape.spouts for half in Half}
         for spout in self.shape.spouts:
-            yield DeliverSuccess(attempt, spout.name)
+            yield DeliverSuccess(attempt, number, spout.name)
 
     def _hear_of_success(self, txid: int, spout: str, half: Half) -> Iterator[Instruction]:
         self._untold[txid].remove((spout, half))

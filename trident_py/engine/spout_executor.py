@@ -75,7 +75,10 @@ class SpoutCollector(ArrowCollector):
 
 @define
 class TridentSpoutExecutor:
-    """Drives one emitter through the three streams, and remembers which attempt of each transaction it emitted."""
+    """Drives one emitter through the three streams, and remembers which attempt of each transaction it emitted.
+
+    The emitter knows a transaction by its number, and so the attempt, too; messages go by the txid.
+    """
 
     topology: str
     tx_id: str
@@ -89,24 +92,26 @@ class TridentSpoutExecutor:
         """Whether the emitter takes part in the commit phase."""
         return isinstance(self.emitter, Committing)
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: Json) -> EmittedBatch:
+    def emit_batch(self, attempt: TransactionAttempt, number: int, metadata: Json) -> EmittedBatch:
         """``$batch``: have the emitter emit, and give what it did."""
         noting = isinstance(self.emitter, LearningEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
         about = self._about(attempt)
         collector = SpoutCollector(where, self.schema, self.metrics, about, noting)
         with located(**about):
-            self.emitter.emit_batch(attempt, json_copy(metadata), collector)
+            self.emitter.emit_batch(_numbered(attempt, number), json_copy(metadata), collector)
             batch = collector.collected()
         self._emitted[attempt.txid] = attempt
         return batch
 
-    def learn(self, attempt: TransactionAttempt, noted: Noted | None) -> Iterator[ExtentsLearned | Fingerprinted]:
+    def learn(
+        self, attempt: TransactionAttempt, number: int, noted: Noted | None
+    ) -> Iterator[ExtentsLearned | Fingerprinted]:
         """Tell an emitter that learns extents what its tasks have noted; gives what follows for the driver."""
         if noted is None or not isinstance(self.emitter, LearningEmitter):
             return
         with located(**self._about(attempt)):
-            learned = self.emitter.learn(attempt, noted.notes)
+            learned = self.emitter.learn(_numbered(attempt, number), noted.notes)
         for error in learned.errors:
             log.error("%s: reported %s", self._where(attempt), error)
             self.metrics.add("reported_errors")
@@ -115,7 +120,7 @@ class TridentSpoutExecutor:
             yield Fingerprinted(attempt, self.tx_id, noted.fingerprint)
 
     def restore(self, cursors: Cursors, upto: int) -> None:
-        """Hand an emitter that learns extents its positions after transaction ``upto``; called once, first."""
+        """Hand an emitter that learns extents its positions after number ``upto``; called once, first."""
         if isinstance(self.emitter, LearningEmitter):
             self.emitter.restore(dict(cursors.items()), upto)
 
@@ -123,23 +128,27 @@ class TridentSpoutExecutor:
         """The cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
         return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, LearningEmitter) else {}
 
-    def commit(self, attempt: TransactionAttempt) -> None:
+    def commit(self, attempt: TransactionAttempt, number: int) -> None:
         """``$commit``: of the attempt that was emitted last for this transaction, and no other."""
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):
             with located(**self._about(attempt)):
-                self.emitter.commit(attempt)
+                self.emitter.commit(_numbered(attempt, number))
 
-    def success(self, attempt: TransactionAttempt) -> None:
+    def success(self, attempt: TransactionAttempt, number: int) -> None:
         """``$success``: forget the attempts up to this one."""
         for txid in [txid for txid in self._emitted if txid <= attempt.txid]:
             del self._emitted[txid]
         with located(**self._about(attempt)):
-            self.emitter.success(attempt)
+            self.emitter.success(_numbered(attempt, number))
 
     def _about(self, attempt: TransactionAttempt) -> About:
         return About(topology=self.topology, spout=self.tx_id, attempt=attempt)
 
     def _where(self, attempt: TransactionAttempt) -> str:
         return f"topology {self.topology!r}, spout {self.tx_id!r}, attempt {attempt}"
+
+
+def _numbered(attempt: TransactionAttempt, number: int) -> TransactionAttempt:
+    return TransactionAttempt(number, attempt.attempt_id)

@@ -35,4 +35,4 @@ class SpoutThreads:
         """Hand either half the positions that it goes on from; called once, first."""
         cursors = record.cursors.get(self.tx_id, Cursors())
         self.coordinator.restore(cursors)
-        self.executor.restore(cursors, record.current_txid - 1)
+        self.executor.restore(cursors, record.numbers.upto(record.current_txid - 1))

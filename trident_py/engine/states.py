@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
-from trident_py.engine.participants import Collect, Participant
+from trident_py.engine.participants import Collect, Participant, earliest
 from trident_py.errors import StateError
 from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.collector import TridentCollector
@@ -93,9 +93,9 @@ class StateParticipant(Participant):
         return isinstance(self.state, RunState) and self.tail is None
 
     @property
-    def holds_rows(self) -> bool:  # type: ignore[override]
-        """A window that the new values go into may."""
-        return any(state.holds_rows for state in self.fed)
+    def next_window_at(self) -> int | None:  # type: ignore[override]
+        """That of the windows that the new values go into."""
+        return earliest(state.next_window_at for state in self.fed)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence."""
@@ -362,24 +362,24 @@ class WindowParticipant(StateParticipant):
     updater: WindowUpdater
     inputs: Sequence[str]
     outputs: Sequence[str]
-    _holds: bool = field(default=False, init=False)
+    _next_at: int | None = field(default=None, init=False)
 
     @property
-    def holds_rows(self) -> bool:  # type: ignore[override]
+    def next_window_at(self) -> int | None:  # type: ignore[override]
         """As the last transaction has left it."""
-        return self._holds or super().holds_rows
+        return earliest([self._next_at, super().next_window_at])
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence; see what waits."""
         recovered = super().recover(topology, epoch)
-        self._holds = self.updater.holds_rows(self._rows)
+        self._next_at = self.updater.next_window_at(self._rows)
         return recovered
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
         rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
         self.updater.feed(self._rows, rows, tx.time, collector)
-        self._holds = self.updater.holds_rows(self._rows)
+        self._next_at = self.updater.next_window_at(self._rows)
         return collector.rows
 
     @property

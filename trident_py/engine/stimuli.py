@@ -28,9 +28,14 @@ class TakenOver:
 
 @frozen
 class BatchAnnounced:
-    """``$batch``; ``edges`` are those of the spouts, in their order."""
+    """``$batch``; ``edges`` are those of the spouts, in their order.
+
+    Attributes:
+        number: by which spouts know the transaction; None: it is empty, and none of them hears of it.
+    """
 
     attempt: TransactionAttempt
+    number: int | None
     metadata: Mapping[str, Json]
     time: int
     edges: Sequence[int]
@@ -45,9 +50,10 @@ class CommitAnnounced:
 
 @frozen
 class SuccessAnnounced:
-    """``$success``."""
+    """``$success``; ``number`` is as in `BatchAnnounced`."""
 
     attempt: TransactionAttempt
+    number: int | None
 
 
 @frozen

@@ -17,6 +17,7 @@ from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.instructions import Abandon, Instruction, KeepLeading, Post
+from trident_py.engine.participants import earliest
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.stimuli import (
     AttemptCancelled,
@@ -74,18 +75,23 @@ class TopologyStreams:
         self.workers.ask(spout, ask, self.post)
 
     def emit_batch(
-        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
     ) -> None:
         """Have every spout emit its part of ``attempt``."""
-        self._announce(BatchAnnounced(attempt, metadata, time, edges))
+        self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Have everything that commits commit these attempts: the committer spouts, then states and sinks."""
         self._announce(CommitAnnounced(group))
 
-    def emit_success(self, attempt: TransactionAttempt) -> None:
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         """Tell both halves of every spout, each on its thread."""
-        self._announce(SuccessAnnounced(attempt))
+        self._announce(SuccessAnnounced(attempt, number))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the jobs of ``attempt``, and give up what it prepared."""
@@ -105,9 +111,9 @@ class TopologyStreams:
             log.warning("topology %s: %s", self.topology, late)
         return self.plane.alive()
 
-    def holds_rows(self) -> bool:
-        """Whether a window by time holds rows of what is committed."""
-        return any(participant.holds_rows for participant in self.workers.commits.participants)
+    def next_window_at(self) -> int | None:
+        """When the next window by time ends that holds rows of what is committed."""
+        return earliest(participant.next_window_at for participant in self.workers.commits.participants)
 
     def rows_of(self, attempt: TransactionAttempt) -> int:
         """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""

@@ -62,8 +62,13 @@ class Processed:
 
 @frozen
 class CommitMember:
-    """One of the attempts that commit in one step; ``receipt`` is None for a committer spout."""
+    """One of the attempts that commit in one step; ``receipt`` is None for a committer spout.
+
+    Attributes:
+        number: as in `BatchAnnounced`.
+    """
 
     attempt: TransactionAttempt
+    number: int | None
     time: int
     receipt: Any = None

@@ -116,8 +116,8 @@ class Workers:
                 self._submit(self._jobs, partial(self._run, job, members, running))
             case CancelEmit() | CancelJob():
                 self._cancel(instruction)
-            case DeliverSuccess(attempt, spout):
-                self._deliver_success(attempt, self._spout(spout))
+            case DeliverSuccess(attempt, number, spout):
+                self._deliver_success(attempt, number, self._spout(spout))
             case Refuse(read):
                 self.reads.refuse(read)
             case CloseSpouts():
@@ -154,6 +154,9 @@ class Workers:
             diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),
             draw_edge=self.draw_edge,
         )
+        if emit.number is None:
+            emission.run(self._report)
+            return
         self._running[emit.attempt, emit.spout] = emission.running
         self._submit(threads.emitting, partial(self._run_emission, emission))
 
@@ -168,10 +171,10 @@ class Workers:
         if running is not None and running.cancel():  # else it has just ended, or will end without Spark
             self._submit(self._jobs, partial(self._cancel_until_ended, running, cancel))
 
-    def _deliver_success(self, attempt: TransactionAttempt, threads: SpoutThreads) -> None:
+    def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
         for half, pool, success in (
-            (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt)),
-            (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, attempt.txid)),
+            (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
+            (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
         ):
             self._submit(pool, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success))
 

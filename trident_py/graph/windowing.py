@@ -65,9 +65,12 @@ class WindowUpdater:
                     for result in self._results(trigger, group):
                         collector.emit((*key, *result) if self.emits_keys else result)
 
-    def holds_rows(self, state: MapState[bytes]) -> bool:
-        """Whether rows wait for time to pass."""
-        return self.rows.window.is_timed and self.rows.holds_rows(state, UNGROUPED)
+    def next_window_at(self, state: MapState[bytes]) -> int | None:
+        """The time of a transaction, in milliseconds since 1970, at which the next window by time fires; None: none."""
+        if not self.rows.window.is_timed:
+            return None
+        now = self.rows.next_firing_at(state, UNGROUPED)
+        return None if now is None else -(-now // (MICROS // MILLIS))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
         found: dict[str, tuple[Values, list[Row]]] = {}

@@ -33,7 +33,10 @@ class Replay(Enum):
 
 
 class Emitter(ABC, Generic[M]):
-    """Gives the rows of a batch; runs in the driver's process, on one thread of its own, in txid order."""
+    """Gives the rows of a batch; runs in the driver's process, on one thread of its own, in txid order.
+
+    The txid of an attempt is the number that `BatchCoordinator.initialize_transaction` has for the transaction.
+    """
 
     @abstractmethod
     def emit_batch(self, attempt: TransactionAttempt, metadata: M, collector: TridentCollector) -> None:

@@ -171,8 +171,8 @@ class Stream(RowStream):
 
         It is one window over the whole stream; within a batch, rows come as Spark gives them. Directly behind
         `partition_by` it is one for each value of those fields (Storm has one for each task), and with `group_by` too.
-        Windows by time fire with the first batch, be it empty, that is committed after their end: without batches
-        nothing fires. Windows without rows never fire.
+        Windows by time fire with the first transaction that is committed after their end; where there is no input then,
+        with an empty one, which no spout hears of. Windows without rows never fire.
 
         Args:
             window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.

@@ -85,6 +85,10 @@ class Window(ABC):
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
         """Take ``rows`` more rows, none perhaps, at the time ``now``."""
 
+    @abstractmethod
+    def next_firing_at(self, progress: WindowProgress) -> int | None:
+        """The lowest ``now`` at which it fires without more rows; None: it doesn't."""
+
 
 def _check_count(_: object, attribute: Attribute[int], value: object) -> None:
     if type(value) is not int or value < 1:
@@ -132,6 +136,10 @@ class _CountWindow(Window):
         )
         return Advance(fired, WindowProgress(seen), max(0, (due + 1) * slide - length))
 
+    def next_firing_at(self, progress: WindowProgress) -> int | None:
+        """Never: it waits for rows."""
+        return None
+
 
 class _DurationWindow(Window):
     @property
@@ -169,6 +177,11 @@ class _DurationWindow(Window):
             panes = (*panes, (time, progress.seen))
         after = WindowProgress(progress.seen + rows, time, panes, ahead)
         return Advance(tuple(fired), after, panes[0][1] if panes else after.seen)
+
+    def next_firing_at(self, progress: WindowProgress) -> int | None:
+        """The end of the next window, if there are rows: all that are left are in it."""
+        _, slide = self._sizes
+        return _next(progress.time, slide) - progress.ahead if progress.panes else None
 
     def _pane(self, time: int) -> int:
         """The last time up to ``time`` at which a window begins or ends: what came since is in the same windows."""

@@ -16,6 +16,7 @@ from coordinators.cursors import Cursors
 from coordinators.declarations import Declaration, Declarations
 from coordinators.errors import TopologyError
 from coordinators.fingerprint import Fingerprint
+from coordinators.numbers import SpoutNumbers
 from coordinators.record import CommitPin, CoordinatorRecord, decode, encode
 from coordinators.takeover import Torn
 
@@ -218,6 +219,18 @@ def test_a_spout_may_give_other_fields_and_what_was_read_before_is_not_compared_
         "they have other fields, or an older release read them",
     )
     assert found.record.fingerprints == {3: {"others": Fingerprint(1, 1)}}
+
+
+def test_definitions_go_by_numbers_and_what_is_told_by_transactions() -> None:
+    ran_before = ran(NEW, spout(), spout("others"), upto=2)
+    numbers, metadata = SpoutNumbers((3, 5)), {2: {"lines": 20, "others": 1}, 3: {"lines": 30}, 4: {"lines": 40}}
+    record = evolve(ran_before, current_txid=4, metadata=metadata, fingerprints={4: {"lines": Fingerprint(3, 7)}})
+    record = evolve(record, numbers=numbers)
+    assert "transactions 4 to 6, which it has a part in, are not committed" in refusal(record, spout("others"))
+    found = changed(record, spout(fields="value string, source string"), spout("others"))
+    assert "transaction 6 was read before and not committed" in found.lines[-1]
+    back = changed(evolve(record, metadata={}, resting={"lines": 20}), spout(), spout("others"))
+    assert back.record.metadata == {2: {"lines": 20}}
 
 
 def test_what_an_older_release_has_read_is_not_compared() -> None:

@@ -103,7 +103,7 @@ def test_what_emission_has_shown_moves_cursors_at_the_close_and_is_gone_with_a_f
     define_next(definitions)
     definitions.admit(1)
     learned = ExtentsLearned(TransactionAttempt(1, 0), "a", "a1 to 9", {"upto": 9})
-    definitions.take_emission("test", learned)
+    definitions.take_emission("test", 1, learned)
     definitions.go_back(1)
     define_next(definitions)
     definitions.admit(1)

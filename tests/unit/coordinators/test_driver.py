@@ -55,12 +55,17 @@ def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> Non
 
     class Watching(World):
         def emit_batch(
-            self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+            self,
+            attempt: TransactionAttempt,
+            number: int | None,
+            metadata: Mapping[str, Json],
+            time: int,
+            edges: Sequence[int],
         ) -> None:
             record = self.driver.store.read()
             assert record is not None
             stored.append((record.attempt_ids[attempt.txid], record.metadata[attempt.txid]))
-            super().emit_batch(attempt, metadata, time, edges)
+            super().emit_batch(attempt, number, metadata, time, edges)
 
     Watching().start(max_spout_pending=2).settle()
     assert stored == [(0, {"lines": [1, "first"]}), (0, {"lines": [2, "first"]})]

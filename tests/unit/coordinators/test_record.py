@@ -12,6 +12,7 @@ from coordinators.canonical import canonical_json, content_hash
 from coordinators.cursors import Cursors
 from coordinators.errors import MetadataError
 from coordinators.fingerprint import Fingerprint
+from coordinators.numbers import SpoutNumbers
 from coordinators.record import (
     INLINE_BYTES_MAX,
     INLINE_BYTES_TOTAL,
@@ -52,6 +53,7 @@ RECORDS = st.builds(
     declared=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     accepted=st.lists(TEXT, max_size=2).map(tuple),
     gaps=st.dictionaries(TEXT, st.builds(range, COUNTS, COUNTS), max_size=2),
+    numbers=st.builds(SpoutNumbers, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
 )
 
 

@@ -13,6 +13,7 @@ from coordinators.cursors import Cursors
 from coordinators.declarations import Declared, StoredDeclaration
 from coordinators.errors import FencedError, StateError
 from coordinators.fingerprint import Fingerprint
+from coordinators.numbers import SpoutNumbers
 from coordinators.record import CommitPin, CoordinatorRecord, Failure
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import Torn, recover
@@ -83,6 +84,22 @@ def test_closing_leaves_what_the_transactions_after_it_need() -> None:
     assert record.fingerprints == {44: {"lines": Fingerprint(44, 1)}}
     assert record.failures.keys() == {44}
     assert record.times.keys() == {43, 44}
+
+
+def test_an_empty_transaction_that_every_state_has_is_closed_and_leaves_the_last_definition() -> None:
+    coordination = stored(
+        current_txid=43,
+        states={"counts": 1},
+        attempt_ids={43: 0, 44: 0},
+        metadata={41: {"lines": ["of 42"]}, 42: {"lines": ["of 44"]}},
+        fingerprints={42: {"lines": Fingerprint(44, 1)}},
+        committing=(CommitPin(TransactionAttempt(43, 0), content_hash(canonical_json({}))),),
+        numbers=SpoutNumbers((43,), forgotten=1),
+    )
+    record = recover(coordination.acquire(), [Remembered(committed=43)])
+    assert (record.current_txid, [*record.metadata], record.numbers) == (44, [41, 42], SpoutNumbers((43,), 1))
+    record = recover(coordination.acquire(), [Remembered(committed=44)])
+    assert (record.current_txid, [*record.metadata], [*record.fingerprints]) == (45, [42], [])
 
 
 def pinned(attempt_id: int, definition: dict[str, Any]) -> CommitPin:

@@ -102,13 +102,13 @@ def test_a_replay_and_a_takeover_keep_the_time_that_the_record_has() -> None:
 
 
 def test_while_a_window_holds_rows_the_time_never_goes_back() -> None:
-    world = World(wall=1000.0, holding=True).start()
+    world = World(wall=1000.0, window_at=10_000_000).start()
     world.settle()
     world.wall = 500.0
     world.processed("1:0")
     world.committed("1:0")
     assert world.times["2:0"] == 1_000_000
-    world.holding = False
+    world.window_at = None
     world.processed("2:0")
     world.committed("2:0")
     assert world.times["3:0"] == 500_000

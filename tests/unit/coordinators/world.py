@@ -61,7 +61,9 @@ class World:
     metadata: dict[str, Any] = field(factory=dict)
     now: float = 0.0
     wall: float = 0.0
-    holding: bool = False
+    window_at: int | None = None
+    numbers: dict[int, int | None] = field(factory=dict)
+    successes: list[tuple[int, int | None]] = field(factory=list)
     times: dict[str, int] = field(factory=dict)
     exact: bool = True
     inbox: list[Notice] = field(factory=list)
@@ -101,9 +103,15 @@ class World:
         return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answers(ask)
 
     def emit_batch(
-        self, attempt: TransactionAttempt, metadata: Mapping[str, Json], time: int, edges: Sequence[int]
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
     ) -> None:
         self.said.append(f"BATCH {attempt}")
+        self.numbers[attempt.txid] = number
         self.times[str(attempt)] = time
         self.metadata[str(attempt)] = dict(metadata)
         self.edges[str(attempt), StreamId.BATCH] = list(edges)
@@ -114,8 +122,9 @@ class World:
             self.edges[str(attempt), StreamId.COMMIT] = list(edges)
         self.runs.append([str(attempt) for attempt in run])
 
-    def emit_success(self, attempt: TransactionAttempt) -> None:
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         self.said.append(f"SUCCESS {attempt}")
+        self.successes.append((attempt.txid, number))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         self.said.append(f"CANCEL {attempt}")
@@ -126,8 +135,8 @@ class World:
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         return self.working
 
-    def holds_rows(self) -> bool:
-        return self.holding
+    def next_window_at(self) -> int | None:
+        return self.window_at
 
     # --- what tests do ------------------------------------------------------------------------------------------------
 

@@ -163,12 +163,12 @@ def executor(emitter: Emitter[Any]) -> TridentSpoutExecutor:
 
 def test_a_spout_that_breaks_its_contract_is_named() -> None:
     with pytest.raises(SpoutError) as raised:
-        executor(Shapeless(in_tasks=False)).emit_batch(ATTEMPT, None)
+        executor(Shapeless(in_tasks=False)).emit_batch(ATTEMPT, 5, None)
     assert about(raised.value) == {**ABOUT, "txid": 7, "state": None}
 
 
 def test_so_is_one_whose_source_is_gone_in_a_task() -> None:
-    (part,) = executor(Shapeless(in_tasks=True)).emit_batch(ATTEMPT, None).parts
+    (part,) = executor(Shapeless(in_tasks=True)).emit_batch(ATTEMPT, 5, None).parts
     read = pickled(part).read
     with pytest.raises(TaskFailed) as raised, task_failures_told():
         list(telling(lambda batches: read(5), by_spout)(iter(())))

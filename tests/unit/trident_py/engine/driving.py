@@ -88,11 +88,13 @@ class Driven:
         self._inbox.put(run)
         return done.result(WITHIN_SECS)
 
-    def emit(self, txid: int, metadata: Mapping[str, Any], attempt_id: int = 0) -> TransactionAttempt:
+    def emit(
+        self, txid: int, metadata: Mapping[str, Any], attempt_id: int = 0, *, is_empty: bool = False
+    ) -> TransactionAttempt:
         """Announce a batch."""
         attempt = TransactionAttempt(txid, attempt_id)
         edges = [1] * self.streams.consumers(StreamId.BATCH)
-        self.turn(lambda: self.streams.emit_batch(attempt, metadata, 0, edges))
+        self.turn(lambda: self.streams.emit_batch(attempt, None if is_empty else txid, metadata, 0, edges))
         return attempt
 
     def commit(self, *attempts: TransactionAttempt) -> None:

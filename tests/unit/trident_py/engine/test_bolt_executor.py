@@ -12,7 +12,7 @@ ATTEMPT = TransactionAttempt(1, 0)
 
 def executor(*branches: set[str]) -> TridentBoltExecutor:
     edges = dict.fromkeys(sorted(set().union(*branches)), 1)
-    return TridentBoltExecutor(ATTEMPT, [frozenset(reads) for reads in branches], 0, edges)
+    return TridentBoltExecutor(ATTEMPT, 1, [frozenset(reads) for reads in branches], 0, edges)
 
 
 def emitted(spout: str, edges: dict[int, int], rows: int = 0) -> Emitted:

@@ -65,7 +65,8 @@ class Scope:
     Attributes:
         txids: how many transactions are announced, all at once.
         attempts: how often each, at most.
-        sizes: which of them emit a large batch.
+        large: which of them emit a large batch.
+        empty: which of them no spout has a part in.
         fails: how often something raises.
         reads: how often somebody wants to read whole states.
         closes: whether the topology may end at any moment.
@@ -75,6 +76,7 @@ class Scope:
     txids: int = 2
     attempts: int = 1
     large: frozenset[int] = frozenset()
+    empty: frozenset[int] = frozenset()
     fails: int = 0
     reads: int = 0
     closes: bool = False
@@ -129,7 +131,11 @@ class Small:
         number = self.tried.get(txid, -1) + 1
         attempt = TransactionAttempt(txid, number)
         self.tried[txid], self.live[txid], self.processed[attempt] = number, attempt, 0
-        self.tell(BatchAnnounced(attempt, {}, 0, [1] * len(self.scope.shape.spouts)))
+        self.tell(BatchAnnounced(attempt, self.number(txid), {}, 0, [1] * len(self.scope.shape.spouts)))
+
+    def number(self, txid: int) -> int | None:
+        """Any that is not the txid, so that they are told apart."""
+        return None if txid in self.scope.empty else txid + 100
 
     def drive(self) -> None:
         """Commit all that may commit, together; and announce again what failed."""
@@ -175,7 +181,7 @@ class Small:
                 return
             del self.committing[attempt], self.live[attempt.txid]
             self.committed = attempt.txid
-            self.tell(SuccessAnnounced(attempt))
+            self.tell(SuccessAnnounced(attempt, self.number(attempt.txid)))
 
     # --- the world outside --------------------------------------------------------------------------------------------
 
@@ -195,7 +201,8 @@ class Small:
                 yield notice
             case Refuse():
                 self.refused += 1
-            case DeliverSuccess(attempt, spout):
+            case DeliverSuccess(attempt, number, spout):
+                assert number == self.number(attempt.txid)
                 self.due += [SpoutSucceeded(attempt.txid, spout, half) for half in Half]
             case CloseSpouts():
                 self.due += [SpoutClosed(spout.name, half) for spout in self.scope.shape.spouts for half in Half]
@@ -237,11 +244,12 @@ class Small:
 
     def ends(self, due: Any) -> Iterator[Stimulus]:
         match due:
-            case Emit(attempt, spout):
+            case Emit(attempt, number, spout):
+                assert number == self.number(attempt.txid)
                 edges = {branch: 1 for branch, each in enumerate(self.scope.shape.branches) if spout in each.spouts}
                 small = attempt.txid not in self.scope.large
                 yield Emitted(attempt=attempt, spout=spout, batch=attempt, rows=1, is_small=small, edges=edges)
-                yield from [EmitFailed(attempt, spout, WHY)] if self.fails else []
+                yield from [EmitFailed(attempt, spout, WHY)] if self.fails and number else []
             case RunJob(job):
                 made = [Processed((each, job.branch), [Acked(each, StreamId.BATCH, -1)]) for each in job.attempts]
                 yield JobDone(job, made)
@@ -339,6 +347,8 @@ SCOPES = {
     "a failure": Scope(shape=shape(), attempts=2, fails=1),
     "a failure in a shared job": Scope(shape=shape(shares=True), txids=3, fails=1),
     "a failure before two states": Scope(shape=shape(branches=2), attempts=2, fails=1, txids=1),
+    "an empty one in a job with others": Scope(shape=shape(shares=True), txids=3, empty=frozenset({2}), fails=1),
+    "an empty one and a committer spout": Scope(shape=shape(committer=True), empty=frozenset({1}), fails=1),
     "a committer spout": Scope(shape=shape(committer=True), fails=1),
     "a read": Scope(shape=shape(branches=2), txids=1, reads=1, attempts=2, fails=1),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),

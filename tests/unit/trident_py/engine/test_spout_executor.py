@@ -42,7 +42,7 @@ def executor() -> TridentSpoutExecutor:
 
 def test_a_value_of_another_type_is_told_with_its_row_and_the_definition_of_its_batch() -> None:
     with pytest.raises(SpoutError) as raised:
-        executor().emit_batch(TransactionAttempt(5, 0), [2000, 2500])
+        executor().emit_batch(TransactionAttempt(5, 0), 4, [2000, 2500])
     told = str(raised.value)
     assert (
         "spout 'orders', attempt 5:0, definition [2000, 2500], row 346 of the batch, (2345, 's2345', 'three')" in told
@@ -58,21 +58,21 @@ def test_a_long_row_is_shown_in_part() -> None:
     spout = executor()
     spout.emitter = Long()
     with pytest.raises(SpoutError) as raised:
-        spout.emit_batch(TransactionAttempt(1, 0), [0, 1])
+        spout.emit_batch(TransactionAttempt(1, 0), 1, [0, 1])
     assert len(str(raised.value)) < 3 * SHOWN_CHARS_MAX
 
 
 def test_a_commit_of_another_attempt_than_the_emitted_one_fails() -> None:
     emitter = Numbers()
     executor = TridentSpoutExecutor("t", "s", schema_of("n bigint"), emitter, Metrics())
-    older, newer = TransactionAttempt(1, 0), TransactionAttempt(1, 1)
-    executor.emit_batch(older, 7)
-    executor.emit_batch(newer, 7)
-    for attempt in (older, TransactionAttempt(2, 0)):
+    older, newer = TransactionAttempt(4, 0), TransactionAttempt(4, 1)
+    executor.emit_batch(older, 1, 7)
+    executor.emit_batch(newer, 1, 7)
+    for attempt in (older, TransactionAttempt(5, 0)):
         with pytest.raises(FailedException, match=f"different transaction attempt: {attempt}"):
-            executor.commit(attempt)
-    executor.commit(newer)
-    assert emitter.commits == [newer]
-    executor.success(newer)
+            executor.commit(attempt, 1)
+    executor.commit(newer, 1)
+    assert emitter.commits == [TransactionAttempt(1, 1)]  # it knows the transaction by its number
+    executor.success(newer, 1)
     with pytest.raises(FailedException):
-        executor.commit(newer)
+        executor.commit(newer, 1)

@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Broken, Failed, FailureKind
+from coordinators.notices import Acked, Broken, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from trident_py.engine.commit_thread import CommitThread
@@ -20,7 +20,7 @@ from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import FailedException, SpoutError, StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.spouts import Emitter
+from trident_py.interfaces.spouts import Committing, Emitter
 
 SECS, PATIENCE_SECS = 7, 5
 """What each commit takes, and what is taken for granted."""
@@ -33,6 +33,23 @@ class Numbers(Emitter[int]):
         if metadata < 0:
             raise SystemExit(metadata)
         collector.emit_arrow(pa.table({"n": list(range(metadata))}))
+
+
+class CommitterNumbers(Numbers, Committing):
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        self.heard.append(("emit", str(attempt)))
+        super().emit_batch(attempt, metadata, collector)
+
+    def commit(self, attempt: TransactionAttempt) -> None:
+        self.heard.append(("commit", str(attempt)))
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        self.heard.append(("success", str(attempt)))
 
 
 @define
@@ -144,13 +161,50 @@ def test_an_output_that_refuses_what_its_job_prepares_is_named(steps: Steps) -> 
         assert failed.cause.state == "steps"
 
 
+def test_an_empty_transaction_commits_and_succeeds_and_no_spout_hears_of_it(steps: Steps) -> None:
+    class Unasked(CommitterNumbers):
+        def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+            raise AssertionError(attempt)
+
+        def commit(self, attempt: TransactionAttempt) -> None:
+            raise AssertionError(attempt)
+
+        def success(self, attempt: TransactionAttempt) -> None:
+            raise AssertionError(attempt)
+
+    with driven([spout_of(Unasked(), "n bigint")], [steps]) as world:
+        steps.world = world
+        attempt = world.emit(1, {}, is_empty=True)
+        world.acked(StreamId.BATCH, 2)
+        world.commit(attempt)
+        world.acked(StreamId.COMMIT, 2)
+        world.turn(lambda: world.streams.emit_success(attempt, None))
+        assert world.next() == SuccessDelivered(1)
+    assert steps.taken == [[1]]
+
+
+def test_spouts_hear_of_numbers(steps: Steps) -> None:
+    emitter = CommitterNumbers()
+    with driven([spout_of(emitter, "n bigint")], [steps]) as world:
+        steps.world = world
+        attempt = TransactionAttempt(5, 1)
+        world.turn(lambda: world.streams.emit_batch(attempt, 3, {"s": 1}, 0, [1]))
+        world.acked(StreamId.BATCH, 2)
+        world.commit(attempt)
+        world.acked(StreamId.COMMIT, 2)
+        world.turn(lambda: world.streams.emit_success(attempt, 3))
+        assert world.next() == SuccessDelivered(5)
+    assert emitter.heard == [("emit", "3:1"), ("commit", "3:1"), ("success", "3:1")]
+    assert steps.taken == [[5]]
+
+
 def test_a_success_that_raises_ends_the_topology_and_names_spout_and_transaction(world: Driven) -> None:
     class Unhappy(Numbers):
         def success(self, attempt: TransactionAttempt) -> None:
             raise ValueError("no")
 
     world.streams.workers.spouts[0].executor.emitter = Unhappy()
-    world.turn(lambda: world.streams.emit_success(TransactionAttempt(4, 0)))
+    world.turn(lambda: world.streams.emit_success(TransactionAttempt(4, 0), 4))
     broken = world.next()
     assert isinstance(broken, Broken)
     assert isinstance(broken.cause, SpoutError)

@@ -44,19 +44,20 @@ class Emitted:
         self.participant.commit_group([(tx, pa.table({"n": pa.array(range(rows), pa.int64())}))])
 
 
-def test_a_window_by_time_holds_rows_until_it_fires_also_over_a_takeover(tmp_path: Path) -> None:
+def test_a_window_by_time_tells_when_it_ends_while_rows_wait_also_after_a_takeover(tmp_path: Path) -> None:
     first = Emitted(tmp_path, TumblingDuration(1))
     first.participant.recover(TOPOLOGY, 1)
-    assert not first.participant.holds_rows
-    first.commit(1, 3, time=5_000)
-    assert first.participant.holds_rows
+    assert first.participant.next_window_at is None
+    first.commit(1, 3, time=5_200)
+    assert first.participant.next_window_at == 6_000
     first.participant.close()
 
     second = Emitted(tmp_path, TumblingDuration(1), epoch=2)
     second.participant.recover(TOPOLOGY, 2)
-    assert second.participant.holds_rows
+    assert second.participant.next_window_at == 6_000
     second.commit(2, 0, time=6_000)
-    assert (second.rows, second.participant.holds_rows) == ([(3,)], False)
+    assert second.rows == [(3,)]
+    assert not second.participant.next_window_at
     second.participant.close()
 
 
@@ -65,5 +66,5 @@ def test_a_window_by_count_never_waits_for_time(tmp_path: Path, rows: int) -> No
     window = Emitted(tmp_path, TumblingCount(5))
     window.participant.recover(TOPOLOGY, 1)
     window.commit(1, rows, time=5_000)
-    assert not window.participant.holds_rows
+    assert window.participant.next_window_at is None
     window.participant.close()

@@ -174,6 +174,30 @@ def test_w2_windows_by_time_have_the_rows_that_came_in_their_time(
     assert fed.fired == expected
 
 
+moments = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 100)), max_size=15)
+
+
+@given(durations, moments)
+def test_a_window_by_time_tells_the_first_moment_at_which_it_fires_without_more_rows(
+    sizes: tuple[int, int], batches: list[tuple[int, int]]
+) -> None:
+    """Also where the times go back."""
+    window = SlidingDuration(*sizes)
+    fed = Fed(window)
+    for rows, now in batches:
+        fed.feed(rows, now)
+        due = window.next_firing_at(fed.progress)
+        assert (due is None) == (not fed.progress.panes)
+        if due is not None:
+            assert due > now * MICROS
+            assert window.advance(fed.progress, 0, due).fired
+            assert not window.advance(fed.progress, 0, due - 1).fired
+
+
+def test_a_window_by_count_waits_for_rows_only() -> None:
+    assert SlidingCount(5, 2).next_firing_at(WindowProgress(3)) is None
+
+
 @given(durations, steps)
 def test_what_a_window_by_time_remembers_is_bounded(sizes: tuple[int, int], batches: list[tuple[int, int]]) -> None:
     fed, clock = Fed(SlidingDuration(*sizes)), 0
