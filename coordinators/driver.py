@@ -83,7 +83,8 @@ class CoordinatorDriver:
         batch_interval: seconds between two new batches, at least.
         source_patience: seconds for which a source that is away is waited for; None: without end.
         idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
-        observe: called with every command after it was carried out; must be quick.
+        observe: called with every command before it is announced, so that who is told of it finds it noted; must be
+            quick.
     """
 
     topology: str
@@ -233,13 +234,14 @@ class CoordinatorDriver:
         self.admission.admit(attempt.txid, now, self._wall, self.streams.next_window_at())
 
     def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
+        for command in commands:
+            self.observe(command)
         if kind is EmitCommit:
             self.streams.emit_commit({each.attempt: self._open(each.attempt, StreamId.COMMIT) for each in commands})
             for each in commands:
                 self.failures.read(each.attempt.txid)
         for command in commands:
             self._announce(command)
-            self.observe(command)
 
     def _announce(self, command: Command) -> None:
         match command:

@@ -58,7 +58,7 @@ class Progress:
         self._rows_of, self._writes, self._metrics, self.late = rows_of, writes, metrics, late
 
     def observe(self, command: Command) -> None:
-        """Note ``command``, which was just carried out."""
+        """Note ``command``, which is about to be announced."""
         now = time.monotonic()
         match command:
             case EmitBatch(attempt):
