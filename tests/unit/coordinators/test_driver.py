@@ -80,9 +80,9 @@ def test_whoever_is_told_of_a_transaction_finds_it_noted() -> None:
             told.append(noted[-1] == EmitCommit(next(iter(run))))
             super().emit_commit(run)
 
-        def emit_success(self, attempt: TransactionAttempt) -> None:
+        def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
             told.append(noted[-1] == EmitSuccess(attempt))
-            super().emit_success(attempt)
+            super().emit_success(attempt, number)
 
     world = Watching().start(observe=noted.append)
     world.settle()
