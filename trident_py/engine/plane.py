@@ -239,7 +239,7 @@ class DataPlane:
             for executor, processed in zip(executors, ended.made, strict=True):
                 yield from self._keep(executor, job.branch, processed)
         else:
-            failed, again = _divided(job, executors, ended.why)
+            failed, again = self._divided(job, executors, ended.why)
             yield from self._fail(job, executors, failed, ended.why)
         if job.is_shared:
             for attempt in chain.from_iterable(again):
@@ -260,6 +260,24 @@ class DataPlane:
                 yield from self._keep(executor, job.branch, Processed(None))  # nobody knows what it has prepared
         if failed is not None:
             yield Post(Failed(failed.attempt, why.cause, why.kind, self.shape.branches[job.branch].spouts))
+
+    def _divided(
+        self, job: Job, executors: Sequence[TridentBoltExecutor], why: Diagnosis
+    ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
+        """Whose rows made a job fail, if that is known, and who has to run again, in which jobs.
+
+        Where it is nobody's own, as a lost executor, the first has failed, and those behind it fail with it.
+        """
+        live = [executor for executor in executors if not executor.is_cancelled]
+        if not live:
+            return None, []
+        if len(job.attempts) == 1 or not why.kind.counts:
+            return live[0], []
+        if why.txid not in [attempt.txid for attempt in job.attempts]:
+            return None, bisected([executor.attempt for executor in live])
+        failed = next((executor for executor in live if executor.attempt.txid == why.txid), None)
+        others = [executor.attempt for executor in live if executor is not failed]
+        return failed, [others] if others else []
 
     def _keep(self, executor: TridentBoltExecutor, branch: int, processed: Processed) -> Iterator[Instruction]:
         if executor.is_cancelled:
@@ -364,22 +382,3 @@ class DataPlane:
             assert not executor.is_cancelled, f"{executor.attempt} commits, and was cancelled: this is our bug"
             missing = {each.branch for each in self._lane.outputs if not each.spout} - set(executor.prepared)
             assert not missing, f"{executor.attempt} commits, and branches {missing} aren't prepared: this is our bug"
-
-
-def _divided(
-    job: Job, executors: Sequence[TridentBoltExecutor], why: Diagnosis
-) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
-    """Whose rows made a job fail, if that is known, and who has to run again, in which jobs.
-
-    Where it is nobody's own, as a lost executor, the first has failed, and those behind it fail with it.
-    """
-    live = [executor for executor in executors if not executor.is_cancelled]
-    if not live:
-        return None, []
-    if len(job.attempts) == 1 or not why.kind.counts:
-        return live[0], []
-    if why.txid not in [attempt.txid for attempt in job.attempts]:
-        return None, bisected([executor.attempt for executor in live])
-    failed = next((executor for executor in live if executor.attempt.txid == why.txid), None)
-    others = [executor.attempt for executor in live if executor is not failed]
-    return failed, [others] if others else []

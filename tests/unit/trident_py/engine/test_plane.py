@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Diagnosis, Failed, FailureKind
 from coordinators.protocol import StreamId
+from trident_py.engine.batcher import JobBatcher
 from trident_py.engine.commit_lane import CommitGroup, CommitLane
 from trident_py.engine.instructions import (
     Abandon,
@@ -53,8 +54,9 @@ from trident_py.engine.stimuli import (
     Stimulus,
     SuccessAnnounced,
 )
-from trident_py.engine.work import Half, Processed
+from trident_py.engine.work import Half, Job, Processed
 
+NOBODY = 999
 WHY = Diagnosis(ValueError("no"), FailureKind.USER_CODE)
 
 
@@ -70,6 +72,8 @@ class Scope:
         fails: how often something raises.
         reads: how often somebody wants to read whole states.
         closes: whether the topology may end at any moment.
+        bad: the transaction whose rows make every job fail that has them.
+        told: which transaction is said to have failed then.
     """
 
     shape: TopologyShape
@@ -80,6 +84,8 @@ class Scope:
     fails: int = 0
     reads: int = 0
     closes: bool = False
+    bad: int = 0
+    told: int | None = None
 
 
 def shape(spouts: str = "s", *, branches: int = 1, shares: bool = False, committer: bool = False) -> TopologyShape:
@@ -156,8 +162,9 @@ class Small:
         """The attempt and every later one; where it commits, so do those before it."""
         if self.live.get(attempt.txid) != attempt:
             return
-        first = self.committed + 1 if self.committing else attempt.txid
-        self.committing = {}
+        is_committing = attempt in self.committing
+        first = self.committed + 1 if is_committing else attempt.txid
+        self.committing = {} if is_committing else self.committing
         failed = [txid for txid in self.live if txid >= first]
         for txid in failed:
             self.tell(AttemptCancelled(self.live.pop(txid)))
@@ -242,6 +249,17 @@ class Small:
         if self.scope.closes and not self.is_closing:
             yield None, Closing()
 
+    def ends_of_job(self, job: Job) -> Iterator[Stimulus]:
+        if any(attempt.txid == self.scope.bad for attempt in job.attempts):
+            yield JobFailed(job, Diagnosis(WHY.cause, WHY.kind, self.scope.told))
+            return
+        made = [Processed((each, job.branch), [Acked(each, StreamId.BATCH, -1)]) for each in job.attempts]
+        yield JobDone(job, made)
+        if self.fails:
+            yield JobFailed(job, WHY)
+            yield JobFailed(job, Diagnosis(WHY.cause, WHY.kind, job.attempts[-1].txid))
+            yield JobFailed(job, Diagnosis(WHY.cause, FailureKind.INTERRUPTED))
+
     def ends(self, due: Any) -> Iterator[Stimulus]:
         match due:
             case Emit(attempt, number, spout):
@@ -251,12 +269,7 @@ class Small:
                 yield Emitted(attempt=attempt, spout=spout, batch=attempt, rows=1, is_small=small, edges=edges)
                 yield from [EmitFailed(attempt, spout, WHY)] if self.fails and number else []
             case RunJob(job):
-                made = [Processed((each, job.branch), [Acked(each, StreamId.BATCH, -1)]) for each in job.attempts]
-                yield JobDone(job, made)
-                if self.fails:
-                    yield JobFailed(job, WHY)
-                    yield JobFailed(job, Diagnosis(WHY.cause, WHY.kind, job.attempts[-1].txid))
-                    yield JobFailed(job, Diagnosis(WHY.cause, FailureKind.INTERRUPTED))
+                yield from self.ends_of_job(job)
             case CommitStep():
                 yield StepCommitted()
                 yield from [StepFailed(WHY)] if self.fails else []
@@ -272,7 +285,8 @@ class Small:
     def step(self, due: Any, outcome: Stimulus) -> None:
         if due is not None:
             self.due.remove(due)
-        self.fails -= isinstance(outcome, JobFailed | EmitFailed | StepFailed | AttemptCancelled)
+        if isinstance(outcome, JobFailed | EmitFailed | StepFailed | AttemptCancelled):
+            self.fails = max(0, self.fails - 1)
         self.note(due, outcome)
         if isinstance(outcome, AttemptCancelled):  # it has fallen silent
             self.fail(outcome.attempt)
@@ -304,19 +318,21 @@ class Small:
     def note_failed_job(self, attempts: Any, branch: int, why: Diagnosis) -> None:
         """Of an attempt whose job has failed nobody knows what it has prepared; others run again."""
         live = [each for each in attempts if self.live.get(each.txid) == each]
-        self.prepared += [(each, branch) for each in attempts if each not in live]
-        if not live:
-            return
-        if len(attempts) == 1 or not why.kind.counts:
-            self.prepared.append((live[0], branch))
+        failed = [each for each in attempts if each not in live]
+        if live and (len(attempts) == 1 or not why.kind.counts):
+            failed.append(live[0])
         elif any(each.txid == why.txid for each in live):
-            self.prepared.append(next((each, branch) for each in live if each.txid == why.txid))
+            failed += [each for each in live if each.txid == why.txid]
+        self.prepared += [(each, branch) for each in failed if (each, branch) not in self.prepared]
 
     def check_end(self) -> None:
         """Nothing is due any more."""
         if self.is_closing:
             assert self.plane.is_closed
-        elif all(self.tried[txid] + 1 <= self.scope.attempts for txid in self.tried) and not self.scope.fails:
+        elif self.scope.bad:
+            assert self.committed == self.scope.bad - 1
+            assert all(self.processed[attempt] for txid, attempt in self.live.items() if txid != self.scope.bad)
+        elif not self.scope.fails:
             assert self.committed == self.scope.txids
         assert self.answered + self.refused + len(self.plane._lane._parked) == self.scope.reads - self.reads
         assert not self.is_closing or not self.prepared, f"{self.prepared} were neither committed nor given up"
@@ -324,19 +340,27 @@ class Small:
 
 def explore(scope: Scope) -> int:
     """Every history; how many worlds there were."""
-    queue, seen = deque([Small.of(scope)]), set[str]()
+    start = Small.of(scope)
+    queue, before, ends = deque([start]), dict[str, set[str]]({repr(start): set()}), set[str]()
     while queue:
-        before = queue.popleft()
-        outcomes = list(before.outcomes())
-        if not before.due:
-            before.check_end()
-        for number in range(len(outcomes)):
-            world = copy.deepcopy(before)
-            world.step(*list(world.outcomes())[number])
-            if (key := repr(world)) not in seen:
-                seen.add(key)
-                queue.append(world)
-    return len(seen)
+        world = queue.popleft()
+        key = repr(world)
+        if not world.due:
+            world.check_end()
+            ends.add(key)
+        for number in range(len(list(world.outcomes()))):
+            after = copy.deepcopy(world)
+            after.step(*list(after.outcomes())[number])
+            if (found := repr(after)) not in before:
+                before[found] = set()
+                queue.append(after)
+            before[found].add(key)
+    reaching = list(ends)
+    for key in reaching:
+        reaching += before[key] - ends
+        ends |= before[key]
+    assert ends == before.keys(), "some history never comes to an end"
+    return len(before)
 
 
 SCOPES = {
@@ -350,7 +374,10 @@ SCOPES = {
     "an empty one in a job with others": Scope(shape=shape(shares=True), txids=3, empty=frozenset({2}), fails=1),
     "an empty one and a committer spout": Scope(shape=shape(committer=True), empty=frozenset({1}), fails=1),
     "a committer spout": Scope(shape=shape(committer=True), fails=1),
-    "a read": Scope(shape=shape(branches=2), txids=1, reads=1, attempts=2, fails=1),
+    "a read": Scope(shape=shape(branches=2), txids=1, reads=1, fails=1),
+    "rows that fail every job, and it is known whose": Scope(shape=shape(shares=True), txids=3, bad=2, told=2),
+    "rows that fail every job, and nobody knows whose": Scope(shape=shape(shares=True), txids=3, bad=2),
+    "rows that fail every job, said to be another's": Scope(shape=shape(shares=True), txids=3, bad=2, told=NOBODY),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
     "an end, with two in a job": Scope(shape=shape(shares=True), txids=2, closes=True, fails=1),
 }
@@ -402,6 +429,25 @@ class Open(CommitLane):
         yield from super()._next()
 
 
+class Believing(DataPlane):
+    """Runs all again where a job is said to have failed by a transaction that it has not."""
+
+    __slots__ = ()
+
+    def _divided(self, job: Any, executors: Any, why: Diagnosis) -> Any:
+        if why.txid == NOBODY or why.txid is None:
+            return None, [job.attempts]
+        return super()._divided(job, executors, why)
+
+
+class Untold(JobBatcher):
+    """Leaves in line who will never commit."""
+
+    __slots__ = ()
+
+    def drop(self, attempt: TransactionAttempt) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("mutant", "scope"),
     [
@@ -409,6 +455,8 @@ class Open(CommitLane):
         (Careless, "an end, with two in a job"),
         (Stubborn, "a failure before two states"),
         (Open, "a read"),
+        (Believing, "rows that fail every job, said to be another's"),
+        (Untold, "a failure in a shared job"),
     ],
 )
 def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,8 +464,9 @@ def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.Monke
 
     def without(scope: Scope) -> Small:
         world = started(scope)
-        weakened = world.plane if issubclass(mutant, DataPlane) else world.plane._lane
-        weakened.__class__ = mutant
+        for weakened in (world.plane, world.plane._lane, world.plane._batcher):
+            if issubclass(mutant, type(weakened)):
+                weakened.__class__ = mutant
         return world
 
     monkeypatch.setattr(Small, "of", without)
