@@ -11,7 +11,7 @@ by the monotonic clock, ``wall`` by that of the machine, in seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -196,7 +196,7 @@ class CoordinatorDriver:
             case SuccessDelivered(txid):
                 self._delivered(txid)
             case Reported():
-                return [event for each in self.streams.take() for event in self._take(each, now)]
+                return self._take_reports(now)
             case Broken(cause):
                 raise cause
             case IdleWanted():
@@ -205,6 +205,11 @@ class CoordinatorDriver:
             case _:
                 return self._take_request(notice)
         return ()
+
+    def _take_reports(self, now: float) -> Iterator[Event]:
+        # One by one: what a notice means depends on what the machine has made of the one before.
+        for notice in self.streams.take():
+            yield from self._take(notice, now)
 
     def _take_request(self, request: PauseRequested | ResumeRequested | StopRequested) -> Iterable[Event]:
         match request:

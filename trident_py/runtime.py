@@ -31,7 +31,7 @@ from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto
+from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
 from trident_py.engine.participants import Participant
@@ -216,7 +216,7 @@ class _Assembly:
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
-        streams.take_over(torn_upto(participants, record))
+        streams.take_over(torn_upto_of(participants, record))
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
         for threads in spouts:
             threads.restore(record)

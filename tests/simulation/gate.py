@@ -64,6 +64,15 @@ SCOPES = {
         Scope("windows, opaque: a silence", {"timeout": 1}, windows=True, exact=False, rows=1),
         Scope("windows, shared, learned: a kill", {"kill": 1}, windows=True, learns=True, shares=True),
         Scope("windows: a source that is away, and a silence", {"timeout": 1, **AWAY}, windows=True, rows=1),
+        Scope("shared: rows that fail every job", {"timeout": 1}, poison=2, processes=1, **THREE),
+        Scope(
+            "two stores, a reader and a kill",
+            {"ask": 1, "kill": 1},
+            rows=1,
+            max_spout_pending=1,
+            stores=(UNDO, UNDO),
+            processes=1,
+        ),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -123,6 +132,8 @@ GATE = {
     "rows apart": "shared: a crash at any step",
     "known members": "shared: two stores, a source more, and a kill",
     "known groups": "shared, in steps: a fast commit, and a crash",
+    "whose failure": "shared: rows that fail every job",
+    "reads between commits": "two stores, a reader and a kill",
     "closed at a takeover": "shared: a source more, and a crash",
     "torn as declared": "shared: two stores, a source more, and a kill",
     "accepted, then passed over": "a store left out that comes back, and a crash",

@@ -14,7 +14,7 @@ from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import ExtentsLearned, Fingerprinted
+from coordinators.notices import Diagnosis, ExtentsLearned, Fingerprinted
 from coordinators.numbers import SpoutNumbers
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
@@ -29,6 +29,7 @@ from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput
 from trident_py.engine.instructions import CommitStep, Instruction
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.shape import TopologyShape
+from trident_py.engine.work import Job
 
 
 class UnguardedRecordStore(ZooKeeperRecordStore):
@@ -383,6 +384,28 @@ class KnowingStepsOnly(CommitLane):
         return evolve(super()._step(group, output), group_first=group.members[0].executor.attempt.txid)
 
 
+class ReadingAnyTime(CommitLane):
+    """Lets states be read whole while some have a transaction that others don't have yet."""
+
+    __slots__ = ()
+
+    def _next(self) -> Iterator[Instruction]:
+        torn, self.torn_upto = self.torn_upto, 0
+        yield from super()._next()
+        self.torn_upto = max(torn, self.torn_upto)
+
+
+class Believing(DataPlane):
+    """Runs all again where a job is said to have failed by a transaction that it hasn't."""
+
+    __slots__ = ()
+
+    def _divided(self, job: Job, executors: Any, why: Diagnosis) -> Any:
+        if why.txid is not None and why.txid not in [attempt.txid for attempt in job.attempts]:
+            return None, [job.attempts]
+        return super()._divided(job, executors, why)
+
+
 def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
     """The product's data plane, without the rules that are off."""
     plane = DataPlane(shape=shape)
@@ -390,4 +413,8 @@ def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
         plane._lane.__class__ = CommittingBackwards
     if not rules.has("known groups"):
         plane._lane.__class__ = KnowingStepsOnly
+    if not rules.has("reads between commits"):
+        plane._lane.__class__ = ReadingAnyTime
+    if not rules.has("whose failure"):
+        plane.__class__ = Believing
     return plane

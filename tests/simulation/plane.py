@@ -17,14 +17,18 @@ from coordinators.errors import CoordinationLost, TridentError
 from coordinators.fingerprint import Fingerprint
 from coordinators.notices import Acked, Diagnosis, ExtentsLearned, FailureKind, Fingerprinted, Notice, Reported
 from coordinators.protocol import StreamId
+from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.simulation.mutants import plane_of
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Rows
+from trident_py.engine.commit_lane import torn_upto
 from trident_py.engine.instructions import (
     Abort,
+    Answer,
     CancelEmit,
     CancelJob,
     CommitStep,
@@ -45,11 +49,14 @@ from trident_py.engine.stimuli import (
     Emitted,
     JobDone,
     JobFailed,
+    ReadDone,
+    ReadWanted,
     SpoutSucceeded,
     StepCommitted,
     StepFailed,
     Stimulus,
     SuccessAnnounced,
+    TakenOver,
 )
 from trident_py.engine.work import Half, Job, JobMember, Processed
 from trident_py.errors import StoreBusyException
@@ -62,6 +69,7 @@ EMIT_SECS, JOB_SECS, COMMIT_SECS, LATE_SECS = 0.005, 0.1, 0.02, 6.0
 TASKS = 2
 NEVER = 10**15
 """In milliseconds."""
+NOBODY = 999
 
 
 @define(eq=False)
@@ -81,8 +89,8 @@ class Plane:
     cancelled: set[Job] = field(factory=set)
     extents: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
 
-    def lead(self) -> None:
-        """A topology as the version that leads has it."""
+    def lead(self, record: CoordinatorRecord) -> None:
+        """A topology as the version that leads has it, from where a takeover has found it."""
         world = self.process.world
         shape = TopologyShape(
             spouts=tuple(SpoutShape(name=name) for name in world.sources),
@@ -98,6 +106,10 @@ class Plane:
             ),
         )
         self.machine = plane_of(shape, world.rules)
+        stores = self.process.stores.values()
+        last = [store.fence.token.txid if store.fence.token else 0 for store in stores if store.remembers]
+        torn = torn_upto(last, record, all_remember=len(last) == len(stores))
+        self.machine.handle(TakenOver(torn))
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
 
@@ -183,8 +195,8 @@ class Plane:
                 self.cancelled.add(job)
             case CommitStep():
                 self._send_commit(instruction)
-            case Abort():
-                self.process.post("abort", EMIT_SECS, instruction)
+            case Abort() | Answer():
+                self.process.post("abort" if isinstance(instruction, Abort) else "read", EMIT_SECS, instruction)
             case DeliverSuccess(attempt, number, spout):
                 self.process.post("success", EMIT_SECS, attempt, number, spout, lane=f"successes {spout}")
             case Post() | CancelEmit():
@@ -214,7 +226,7 @@ class Plane:
             self._emission_failed(emit, OSError("out of reach"), FailureKind.UNREACHABLE)
             return
         try:
-            if world.chance.happens("user code fails") or attempt.txid == world.poison:
+            if world.chance.happens("user code fails") or (attempt.txid == world.poison and not world.shares):
                 raise ValueError("user code")
             rows, learned = self._emitted(emit, world.sources[spout])
         except Violation:
@@ -259,18 +271,26 @@ class Plane:
         chance = self.process.world.chance
         if job in self.cancelled and not chance.happens("job goes on"):
             self._job_failed(job, FailureKind.INTERRUPTED)
-        elif chance.happens("job fails"):
+        elif self._is_poisoned(job) or chance.happens("job fails"):
             self._fail_job(job)
         else:
             others = members if self.process.world.has("rows apart") else (*members[1:], *members[:1])
             self._end_job(job, members, others)
 
+    def _is_poisoned(self, job: Job) -> bool:
+        world = self.process.world
+        return world.shares and any(attempt.txid == world.poison for attempt in job.attempts)
+
     def _fail_job(self, job: Job) -> None:
-        """Nobody knows whose rows it was, or somebody does; or an executor was lost, which is nobody's fault."""
-        whose = self.process.world.chance.pick("whose rows", [None, 0, *(attempt.txid for attempt in job.attempts)])
-        self._job_failed(
-            job, FailureKind.USER_CODE if len(job.attempts) > 1 and whose != 0 else FailureKind.INTERRUPTED, whose
-        )
+        """Nobody knows whose rows it was, or somebody does, or says so; or an executor was lost, nobody's fault."""
+        chance, txids = self.process.world.chance, [attempt.txid for attempt in job.attempts]
+        if self._is_poisoned(job):
+            whose = chance.pick("whose rows", [NOBODY, None, self.process.world.poison])
+            self._job_failed(job, FailureKind.USER_CODE, whose)
+        elif len(txids) == 1 or chance.happens("executor lost"):
+            self._job_failed(job, FailureKind.INTERRUPTED)
+        else:
+            self._job_failed(job, FailureKind.USER_CODE, chance.pick("whose rows", [None, NOBODY, *txids]))
 
     def _job_failed(self, job: Job, kind: FailureKind, whose: int | None = None) -> None:
         self.report(JobFailed(job, Diagnosis(RuntimeError("a job failed"), kind, whose)))
@@ -351,6 +371,28 @@ class Plane:
         if not store.inline:
             store.discard(self.transaction(abort.attempt))
         self.report(Aborted())
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    def ask_states(self) -> None:
+        """Somebody wants to read all states at one transaction."""
+        self.report(ReadWanted("read", whole=True))
+
+    def on_read(self, _: object) -> None:
+        """S16: all states have the same transactions, where nobody else may lead."""
+        records = self.process.record_store
+        if records is not None and self._leads(records):
+            has = {name: len(store.ledger) for name, store in self.process.stores.items() if not store.lags}
+            story = f"{self.process.name} reads states with so many transactions: {has}"
+            self.process.world.oracle.require(len(set(has.values())) == 1, "S16", story)
+        self.report(ReadDone())
+
+    def _leads(self, records: ZooKeeperRecordStore) -> bool:
+        try:
+            records.ensure_leading()
+        except TridentError:
+            return False
+        return True
 
     # --- success ------------------------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ class Process:
         self._add_source(record)
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
         self._make_spouts(record)
-        self.plane.lead()
+        self.plane.lead(record)
         self.driver = CoordinatorDriver(
             topology="simulated",
             store=self.record_store,

@@ -43,6 +43,8 @@ RULES = {
     "rows apart": "what transactions that share a job make stays apart",
     "known members": "a store knows the members of its last run, and skips one that comes again",
     "kept times": "a transaction keeps its time over replays and takeovers, and no later one has an earlier time",
+    "whose failure": "a shared job that failed by a transaction which it hasn't is looked through by halves",
+    "reads between commits": "states are read whole only while all have the same transactions",
     "known groups": "each step of a group knows where the group began, and a takeover how far its steps may have come",
     "closed at a takeover": "what all states have never comes again",
     "torn as declared": "what only some states have is replayed by the plan that it was made by",

@@ -110,6 +110,7 @@ def plan_faults(world: World, dice: Dice) -> None:
         versions = random.Random(f"{dice.seed} versions")
         for _ in range(4):
             world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECS))
+    plan_reads(world, dice)
     plan_loss(world, dice)
     plan_growth(world, dice)
 
@@ -120,6 +121,13 @@ def plan_loss(world: World, dice: Dice) -> None:
     if chance.random() < 0.03:
         world.nemesis("back up", chance.uniform(0.0, FAULTY_SECS / 2))
         world.nemesis("damage", chance.uniform(FAULTY_SECS / 2, FAULTY_SECS), "a store loses commits")
+
+
+def plan_reads(world: World, dice: Dice) -> None:
+    """When somebody asks for the states."""
+    reads = random.Random(f"{dice.seed} reads")
+    for _ in range(reads.choice([0, 0, 3, 12])):
+        world.nemesis("ask", reads.uniform(0.0, FAULTY_SECS), reads.randrange(len(world.processes)))
 
 
 def plan_growth(world: World, dice: Dice) -> None:

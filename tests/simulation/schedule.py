@@ -65,6 +65,8 @@ def _mishaps_of_leaders(world: World, budgets: Mapping[str, int]) -> Iterator[Ev
     for process in world.processes:
         if not process.is_alive or process.driver is None or process.session is None:
             continue
+        if budgets.get("ask", 0):
+            yield Event("ask", None, 0, (process.number,), "")
         if budgets.get("kill", 0):
             yield Event("kill", None, 0, (process.number,), "")
         if budgets.get("expiry", 0) and process.session.id in world.server.sessions:
@@ -91,7 +93,7 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
-        case "kill" | "roll out":
+        case "ask" | "kill" | "roll out":
             budgets[event.kind] -= 1
             world.happen(event)
         case "expire":

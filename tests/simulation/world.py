@@ -192,6 +192,12 @@ class World:
         """There is more input."""
         self.sources[name].available += rows
 
+    def on_ask(self, number: int) -> None:
+        """Somebody asks the states of the topology that a process leads."""
+        process = self.processes[number]
+        if process.is_alive and process.driver is not None:
+            process.plane.ask_states()
+
     # --- versions -----------------------------------------------------------------------------------------------------
 
     def may_roll_out(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from coordinators.record import CoordinatorRecord
+from trident_py.engine.commit_lane import torn_upto
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.spout_executor import TridentSpoutExecutor
@@ -141,13 +142,11 @@ def _check_query(query: StateQuery, source: StructType | None, state: State) -> 
         query.function.check(select(source, query.in_fields) if source else None, state.keys, query.out)
 
 
-def torn_upto(participants: list[Participant], record: CoordinatorRecord) -> int:
+def torn_upto_of(participants: list[Participant], record: CoordinatorRecord) -> int:
     """The last transaction that some states may have, and some not; 0: there is none."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
-    last = {state.recovered.txid if state.recovered else 0 for state in states if state.remembers}
-    unknown = bool(record.committing) and not all(state.remembers for state in states)
-    ahead = max(last, default=0)
-    return ahead if ahead >= record.current_txid and len(last) > 1 else record.current_txid if unknown else 0
+    last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
+    return torn_upto(last, record, all_remember=len(last) == len(states))
 
 
 def _aggregating(

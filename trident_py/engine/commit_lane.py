@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Diagnosis, Failed
 from coordinators.protocol import StreamId
+from coordinators.record import CoordinatorRecord
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.instructions import Abort, Answer, CloseStates, CommitStep, Instruction, Post, Refuse
 from trident_py.engine.shape import TopologyShape
@@ -42,6 +43,20 @@ def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
         if each.commits
     ]
     return (*spouts, *branches)
+
+
+def torn_upto(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
+    """What a takeover finds torn: the last transaction that some states may have, and some not; 0: there is none.
+
+    Args:
+        last: the last transaction of each state that remembers it.
+        record: what the takeover goes on from.
+        all_remember: whether these are all states.
+    """
+    ahead = max(last, default=0)
+    if ahead >= record.current_txid and len(set(last)) > 1:
+        return ahead
+    return record.current_txid if record.committing and not all_remember else 0
 
 
 @frozen

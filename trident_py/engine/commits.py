@@ -46,7 +46,7 @@ class Commits:
         name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
         last = step.members[-1].attempt
         try:
-            self._ensure_leading()
+            self.ensure_leading_now()
             with self.thread.doing(f"the commit of transaction {last.txid} ({name})"):
                 self._commit(step)
         except BaseException as error:
@@ -68,11 +68,17 @@ class Commits:
         ]
         self.participants[step.branch].commit_group(group)
 
-    def _ensure_leading(self) -> None:
+    def ensure_leading_now(self) -> None:
+        """Look whether another leader may exist.
+
+        Raises:
+            StoreBusyException: nobody knows, perhaps for a moment only.
+            FencedError: another one leads.
+        """
         try:
             self.ensure_leading()
         except CoordinationLost as error:
-            # Perhaps for a moment only: this commit doesn't start, and the driver's own next turn is the judge.
+            # This commit or read doesn't start, and the driver's own next turn is the judge.
             raise StoreBusyException(str(error)) from error
 
     def abort(self, abort: Abort) -> Aborted:

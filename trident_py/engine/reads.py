@@ -74,8 +74,8 @@ class StateReads:
         finally:
             future.cancel()
 
-    def answer(self, wanted: Read[Any]) -> None:
-        """Make a read, on the commit thread."""
+    def answer(self, wanted: Read[Any], ensure_leading: Callable[[], None]) -> None:
+        """Make a read, on the commit thread; where another process may lead, and commit, nobody is answered."""
         if wanted.future.done():  # whoever asked has given up, or was told that it is over
             return
         with (
@@ -83,6 +83,7 @@ class StateReads:
             suppress(InvalidStateError),
         ):  # or is told meanwhile
             try:
+                ensure_leading()
                 answer = wanted.read(self.states)
             except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 wanted.future.set_exception(error)

@@ -231,7 +231,7 @@ class Workers:
             case Abort():
                 self._report(self.commits.abort(instruction))
             case Answer(Read() as read):
-                self.reads.answer(read)
+                self.reads.answer(read, self.commits.ensure_leading_now)
                 self._report(ReadDone())
             case CloseStates():
                 self._report(self.commits.close(self.reads.close_states))

@@ -21,6 +21,7 @@ from coordinators.notices import (
     Fingerprinted,
     IdleWanted,
     PauseRequested,
+    Reported,
     ResumeRequested,
     StopRequested,
     SuccessDelivered,
@@ -130,6 +131,14 @@ def test_a_stale_failure_changes_nothing() -> None:
     assert world.after(1) == ["BATCH 1:1"]
     assert world.settle(Failed(attempt("1:0"), ValueError("late"))) == []
     assert world.processed("1:1") == ["COMMIT 1:1"]
+
+
+def test_an_attempt_that_fails_twice_in_one_turn_has_failed_once() -> None:
+    world = World().start()
+    world.settle()
+    world.reports = [Failed(attempt("1:0"), ValueError(branch)) for branch in ("one", "two")]
+    assert world.settle(Reported())[0] == "CANCEL 1:0"
+    assert world.driver.failures.retries.known[1].count == 1
 
 
 def test_five_failures_of_its_own_make_a_poison_batch() -> None:

@@ -67,6 +67,7 @@ class World:
     times: dict[str, int] = field(factory=dict)
     exact: bool = True
     inbox: list[Notice] = field(factory=list)
+    reports: list[Notice] = field(factory=list)
     edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
     runs: list[list[str]] = field(factory=list)
     driver: CoordinatorDriver = field(init=False)
@@ -130,7 +131,8 @@ class World:
         self.said.append(f"CANCEL {attempt}")
 
     def take(self) -> Sequence[Notice]:
-        return ()
+        reports, self.reports = self.reports, []
+        return reports
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         return self.working

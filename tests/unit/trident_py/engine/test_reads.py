@@ -16,7 +16,7 @@ from coordinators.protocol import StreamId
 from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.shutdown import Shutdown
 from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, spout_of
-from trident_py.engine.assembly import torn_upto
+from trident_py.engine.assembly import torn_upto_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads, States
@@ -191,10 +191,10 @@ def recovered(factory: StateFactory, txid: int | None) -> Participant:
 )
 def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: int) -> None:
     record = CoordinatorRecord(epoch=1, current_txid=7)
-    assert torn_upto([recovered(SQL, txid) for txid in upto], record) == torn
+    assert torn_upto_of([recovered(SQL, txid) for txid in upto], record) == torn
 
 
 def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -> None:
     states = [recovered(MemoryMapState.factory(), None), recovered(SQL, 6)]
-    assert torn_upto(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
-    assert torn_upto(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7
+    assert torn_upto_of(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
+    assert torn_upto_of(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7
