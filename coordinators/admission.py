@@ -43,20 +43,25 @@ class Admission:
 
     def ready(self, now: float, window_at: int | None) -> list[int]:
         """The transactions that may be admitted now, lowest first; all of them will be, unless there is a pause."""
-        self._empty = None
-        one_new = self.batch_interval > 0
-        defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
-        ready: list[int] = []
-        for txid in self._idle:
-            number = self.numbers.of(txid)
-            if number not in defined and (number is not None or now < self.failures.held_until(txid)):
-                break
-            ready.append(txid)
-        is_covered = any(self._is_unbound(txid) for txid in ready)  # that one's time is now
-        following = self._idle[len(ready) : len(ready) + 1]
-        if not is_covered and window_at is not None and self.times.at(now) >= window_at:
+        self._empty, idle = None, self._idle
+        if not idle:
+            return []
+        ready = list(self._defined(idle, now))
+        is_closing = any(self._is_unbound(txid) for txid in ready)  # its time is now
+        if window_at is not None and self.times.at(now) >= window_at and not is_closing:
+            following = idle[len(ready) : len(ready) + 1]
             self._empty = next((txid for txid in following if self._waits_for_window(txid, window_at)), None)
         return ready if self._empty is None else [*ready, self._empty]
+
+    def _defined(self, idle: range, now: float) -> Iterator[int]:
+        """The first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
+        one_new = self.batch_interval > 0
+        defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
+        for txid in idle:
+            number = self.numbers.of(txid)
+            if number not in defined and (number is not None or now < self.failures.held_until(txid)):
+                return
+            yield txid
 
     def admit(self, txid: int, now: float, wall: float, window_at: int | None) -> None:
         """An attempt of ``txid`` starts; its first one binds it to a number, or to none, and fixes its time."""

@@ -63,7 +63,7 @@ class Definition:
     @property
     def is_new(self) -> bool:
         """Whether no attempt was ever made of it, by whatever leader."""
-        return not any(part.was_attempted for part in self.parts.values())
+        return self.stage < Stage.ATTEMPTED and not any(part.was_attempted for part in self.parts.values())
 
     @property
     def metadata(self) -> dict[str, Json]:

@@ -156,8 +156,9 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
             for spout, definition in record.resting.items()
         },
         "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
-        "numbers": {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten},
     }
+    if record.numbers != SpoutNumbers():
+        body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
     body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
     return EncodedRecord(canonical_json(body), blobs)
