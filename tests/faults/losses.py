@@ -135,7 +135,7 @@ def _server_of_its_own(case: Case, options: dict[str, str]) -> Iterator[Postgres
     try:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE words")
-        case.dsn = server.dsn("words", host=case.world.address)
+        case.dsn, case.asks = server.dsn("words", host=case.world.address), True
         yield server
     finally:
         end_postgres(server)
@@ -145,7 +145,7 @@ def _server_of_its_own(case: Case, options: dict[str, str]) -> Iterator[Postgres
 def _replicated(case: Case) -> Iterator[Replicated]:
     with Replicated.running(case.world.directory / case.topology, case.world.address) as pair:
         pair.create_database("words")
-        case.dsn = pair.dsn("words")
+        case.dsn, case.asks = pair.dsn("words"), True
         yield pair
 
 

@@ -39,6 +39,7 @@ from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
 from trident_py import MapGet, TridentConfig, TridentQuery, TridentTopology, TumblingCount
 from trident_py.engine.streams import TopologyStreams
+from trident_py.errors import TridentError
 from trident_py.operations import Count
 from trident_py.spark.session import topology_session
 from trident_py.spouts import FileSpout
@@ -109,8 +110,8 @@ class Program:
         per_window: int,
         asks: bool,
         orders: dict[str, Any],
-    ) -> None:
-        """Stand by to count the words of all files of ``input``, and say how that ended.
+    ) -> threading.Thread:
+        """Have a thread stand by to count the words of all files of ``input``, and say how that ended.
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted. Who ``asks`` asks for a count all the time.
@@ -127,7 +128,9 @@ class Program:
             zookeeper=zookeeper,
             state_dir=Path("/x"),
         )
-        threading.Thread(target=self._started, args=(words, config, asks), daemon=True).start()
+        thread = threading.Thread(target=self._started, args=(words, config, asks), daemon=True)
+        thread.start()
+        return thread
 
     def _declared(self, topology: str, input: str, dsn: str, per_window: int) -> TridentTopology:
         words = TridentTopology(topology)
@@ -170,13 +173,23 @@ class Program:
 
     def warm(self, **what: Any) -> None:
         """Count a few words, so that everything is loaded that will be needed; returns when that is done."""
-        self.run(**what, orders={}, shares=True, per_window=0, asks=False)
-        while self.query is None:
-            threading.Event().wait(0.1)
-        self.query.process_all_available()
-        self.query.stop()
-        self.query = None
+        while not self._counts(what):
+            logging.warning("not warm yet, as a server was away; trying again")
         self.journal.tell("warm")
+
+    def _counts(self, what: dict[str, Any]) -> bool:
+        """Whether all is counted; not where the nemesis is at the servers just now."""
+        started = self.run(**what, orders={}, shares=True, per_window=0, asks=False)
+        while self.query is None and started.is_alive():
+            threading.Event().wait(0.1)
+        query, self.query = self.query, None
+        if query is None:
+            return False
+        with suppress(TridentError):
+            query.process_all_available()
+            query.stop()
+            return True
+        return False
 
     def obey(self, command: dict[str, Any]) -> None:
         """Do what a line says."""

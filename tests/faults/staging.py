@@ -16,7 +16,7 @@ from attrs import define
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import wait_until
-from tests.servers.spark import SparkCluster
+from tests.servers.spark import QUICK, SparkCluster
 
 HOLD = """
 CREATE FUNCTION public.held() RETURNS trigger LANGUAGE plpgsql AS
@@ -82,7 +82,8 @@ def _(case: Case) -> None:
     case.shares = False
     given = " ".join(f"--conf {name}={value}" for name, value in SPECULATING.items())
     cluster = SparkCluster(case.world.directory / case.topology)
-    environment = {"PYSPARK_SUBMIT_ARGS": f"{given} pyspark-shell"}
+    quick = f'--driver-java-options "{QUICK}" --conf "spark.executor.extraJavaOptions={QUICK}"'
+    environment = {"PYSPARK_SUBMIT_ARGS": f"{given} {quick} pyspark-shell"}
     try:
         cluster.start()
         leader = case.world.new_driver(cluster.url, environment, has_network=False)

@@ -15,6 +15,8 @@ from tests.servers.postgresql import free_port, is_answering
 
 _HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECS = 30
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that is to be there soon."""
 
 
 @define
@@ -55,7 +57,12 @@ class SparkCluster:
             psutil.wait_procs(family, timeout=_PATIENCE_SECS)
 
     def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        given = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_MEMORY": "128m", "PYSPARK_PYTHON": sys.executable}
+        given = {
+            "SPARK_HOME": str(_HOME),
+            "SPARK_DAEMON_MEMORY": "128m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
+            "PYSPARK_PYTHON": sys.executable,
+        }
         command = [str(_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments, "--webui-port", "0"]
         environment = {**os.environ, **given}
         with (self.directory / "cluster.log").open("ab") as log:
