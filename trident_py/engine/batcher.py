@@ -9,6 +9,7 @@ from itertools import accumulate
 from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.errors import our_bug
 from trident_py.engine.work import Job
 
 ROWS_MAX = 16_384
@@ -50,7 +51,7 @@ class JobBatcher:
 
     def end(self, job: Job, again: Sequence[Sequence[TransactionAttempt]] = ()) -> Job | None:
         """A job has ended; these groups of its attempts have to run again, ahead of others; gives the next job."""
-        assert self._running.get(job.branch) == job, f"{job} ended, and was not running: this is our bug"
+        assert self._running.get(job.branch) == job, our_bug(f"{job} ended, and was not running")
         del self._running[job.branch]
         self._again[job.branch].extendleft(tuple(group) for group in reversed(again))
         return self._next(job.branch)

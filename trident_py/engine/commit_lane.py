@@ -13,6 +13,7 @@ from itertools import takewhile
 from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.errors import our_bug
 from coordinators.notices import Acked, Diagnosis, Failed
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
@@ -154,7 +155,7 @@ class CommitLane:
 
     def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
         """The abort, read or close that was asked for is over."""
-        assert isinstance(self._current, kind), f"{kind.__name__} ended, and {self._current} is done: this is our bug"
+        assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
 
@@ -232,7 +233,7 @@ class CommitLane:
 
     def _ended_step(self) -> CommitGroup:
         group, self._current = self._current, None
-        assert isinstance(group, CommitGroup), f"a commit step ended, and {group} is done: this is our bug"
+        assert isinstance(group, CommitGroup), our_bug(f"a commit step ended, and {group} is done")
         return group
 
     def _end_cut(self, group: CommitGroup) -> None:

@@ -19,6 +19,7 @@ from itertools import chain
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.errors import our_bug
 from coordinators.notices import Acked, Broken, Diagnosis, Failed, SuccessDelivered
 from coordinators.protocol import StreamId
 from trident_py.engine.batcher import JobBatcher, bisected
@@ -372,13 +373,15 @@ class DataPlane:
                 return
         for executor in (self._executors[attempt] for attempt in attempts if attempt in self._executors):
             places = [*executor.waiting, *(job.branch for job in executor.jobs), *executor.prepared]
-            assert len(places) == len(set(places)), f"{executor.attempt} is twice in one branch: this is our bug"
-            assert not executor.is_cancelled or not executor.waiting, f"{executor.attempt} is cancelled, and waits"
+            assert len(places) == len(set(places)), our_bug(f"{executor.attempt} is twice in one branch")
+            assert not (executor.is_cancelled and executor.waiting), our_bug(
+                f"{executor.attempt} is cancelled, and waits"
+            )
 
     def _check_group(self, executors: Sequence[TridentBoltExecutor]) -> None:
         first = executors[0].attempt.txid
         for txid, executor in enumerate(executors, first):
-            assert executor.attempt.txid == txid, f"{executor.attempt} commits in the place of {txid}: this is our bug"
-            assert not executor.is_cancelled, f"{executor.attempt} commits, and was cancelled: this is our bug"
+            assert executor.attempt.txid == txid, our_bug(f"{executor.attempt} commits in the place of {txid}")
+            assert not executor.is_cancelled, our_bug(f"{executor.attempt} commits, and was cancelled")
             missing = {each.branch for each in self._lane.outputs if not each.spout} - set(executor.prepared)
-            assert not missing, f"{executor.attempt} commits, and branches {missing} aren't prepared: this is our bug"
+            assert not missing, our_bug(f"{executor.attempt} commits, and branches {missing} aren't prepared")
