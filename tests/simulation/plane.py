@@ -59,7 +59,7 @@ from trident_py.engine.stimuli import (
     TakenOver,
 )
 from trident_py.engine.work import Half, Job, JobMember, Processed
-from trident_py.errors import StoreBusyException
+from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 
 if TYPE_CHECKING:
@@ -378,10 +378,18 @@ class Plane:
         """Somebody wants to read all states at one transaction."""
         self.report(ReadWanted("read", whole=True))
 
+    def _are_kept(self) -> bool:
+        try:
+            for name in self.process.stores:
+                self.process.check_kept(name)
+        except StateError:
+            return False  # who asks is told so
+        return True
+
     def on_read(self, _: object) -> None:
         """S16: all states have the same transactions, where nobody else may lead."""
         records = self.process.record_store
-        if records is not None and self._leads(records):
+        if records is not None and self._leads(records) and self._are_kept():
             has = {name: len(store.ledger) for name, store in self.process.stores.items() if not store.lags}
             story = f"{self.process.name} reads states with so many transactions: {has}"
             self.process.world.oracle.require(len(set(has.values())) == 1, "S16", story)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -132,6 +132,23 @@ class Process:
         """A crash point."""
         if self.is_busy and self.world.chance.happens("crash at a step"):
             raise Killed(where)
+
+    # --- what it knows of its stores ----------------------------------------------------------------------------------
+
+    def saw_commit(self, name: str, run: Sequence[SinkTransaction]) -> None:
+        """A store has these transactions; it may have had them before."""
+        known = self.known.get(name)
+        if known is not None and (known.token is None or known.token < run[-1].token):
+            self.known[name] = known.after(run)
+
+    def check_kept(self, name: str) -> None:
+        """Refuse to go on with a store that has lost what this life has seen in it.
+
+        Raises:
+            StateError: it has.
+        """
+        if name in self.known and self.world.has("kept commits"):
+            self.stores[name].fence.check_kept(self.known[name], name)
 
     # --- what happens in it -------------------------------------------------------------------------------------------
 

@@ -373,9 +373,9 @@ class World:
         self._answer(name, run, sender, error)
 
     def _check_kept(self, name: str, sender: tuple[int, int] | None) -> None:
-        store, number = self.stores[name], sender[0] if sender else 0
-        if sender == (number, self.processes[number].life) and store.remembers and self.has("kept commits"):
-            store.fence.check_kept(self.processes[number].known[name], name)
+        number = sender[0] if sender else 0
+        if sender == (number, self.processes[number].life):
+            self.processes[number].check_kept(name)
 
     def _answer(self, name: str, run: Run, sender: tuple[int, int] | None, error: BaseException | None) -> None:
         if error is not None:
@@ -388,6 +388,6 @@ class World:
             is_done = bool(store.ledger) and store.ledger[-1].token == run[-1].token
             error = None if is_done else StoreBusyException("no answer")
         process = self.processes[sender[0]]
-        if error is None and name in process.known:
-            process.known[name] = process.known[name].after(run)
+        if error is None:
+            process.saw_commit(name, run)
         process.post("committed", 0.002, error)
