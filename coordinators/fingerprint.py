@@ -7,13 +7,14 @@ from attrs import frozen
 
 @frozen
 class Fingerprint:
-    """The rows of a batch in whatever order: their number, and the sum of a 64-bit hash of each.
+    """The rows of a batch in whatever order: their number, and the sum of a 64-bit hash of each, modulo 2^64.
 
-    A sum, since XOR would let two equal rows cancel out; a whole number of Python's, since theirs overflows. Where
-    tasks hash what they read themselves, the sum is that of the tasks' hashes, modulo 2^64.
+    A sum, since XOR would let two equal rows cancel out. What reads the rows may hash them in its own way: then it is
+    the sum of what it tells.
 
     Attributes:
-        kind: how rows were hashed; sums of different kinds can't be compared. Empty: as the first release did.
+        kind: how rows were hashed; sums of different kinds can't be compared. Empty: in one of the ways of the first
+            release, nobody knows which.
     """
 
     rows: int
@@ -22,7 +23,7 @@ class Fingerprint:
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         """That of both sets of rows together."""
-        return Fingerprint(self.rows + other.rows, self.sum + other.sum, self.kind or other.kind)
+        return Fingerprint(self.rows + other.rows, (self.sum + other.sum) % 2**64, self.kind or other.kind)
 
     def agrees(self, other: Fingerprint) -> bool:
         """Whether both may be of the same rows; of different kinds, their number is all that tells."""

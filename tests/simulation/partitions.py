@@ -52,7 +52,9 @@ class Sent(TridentCollector):
         """Nothing is emitted on the driver."""
         raise AssertionError(row)
 
-    def emit_extents(self, extents: object, read: Any, *, fingerprinting: bool = False) -> None:
+    def emit_extents(
+        self, extents: object, read: Any, *, fingerprinting: bool = False, on_driver: bool = False
+    ) -> None:
         """The task."""
         self.task = read
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from coordinators.fingerprint import Fingerprint
+from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 
@@ -30,6 +32,18 @@ class Extents:
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     noting: bool = False
     fingerprinting: bool = False
+
+
+HASHED_BY_READER = "read"
+"""The kind of a fingerprint that is made of what ``read`` of `Extents` has told of its rows."""
+
+
+@frozen(eq=False)
+class ReadRows:
+    """Fingerprinting extents that the driver has read itself: the rows, and the sum of what ``read`` told of them."""
+
+    table: pa.Table
+    hash: int
 
 
 @frozen
@@ -56,11 +70,11 @@ class EmittedBatch:
     """All that a spout emitted for one attempt, in the order it did.
 
     Attributes:
-        parts: Arrow tables, DataFrames and `Extents`.
+        parts: Arrow tables, `ReadRows`, DataFrames and `Extents`.
     """
 
     schema: StructType
-    parts: tuple[pa.Table | DataFrame | Extents, ...] = ()
+    parts: tuple[pa.Table | ReadRows | DataFrame | Extents, ...] = ()
     noted: Noted | None = None
 
     @property
@@ -71,40 +85,51 @@ class EmittedBatch:
     @property
     def is_settled(self) -> bool:
         """Whether reading it again gives the same rows, whatever the spout promises: they are in memory."""
-        return all(isinstance(part, pa.Table) for part in self.parts)
+        return all(isinstance(part, pa.Table) for part in self.sources)
 
     @property
     def is_small(self) -> bool:
         """Whether it is in memory, and too small for a job of its own to be worth it."""
-        size = sum(part.nbytes for part in self.parts if isinstance(part, pa.Table))
-        return self.is_fingerprinted and size <= SMALL_BYTES
+        size = sum(part.nbytes for part in self.sources if isinstance(part, pa.Table))
+        return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
+
+    @property
+    def sources(self) -> tuple[pa.Table | DataFrame | Extents, ...]:
+        """Where the rows of each part come from: from memory, from Spark, or from tasks that read them."""
+        return tuple(part.table if isinstance(part, ReadRows) else part for part in self.parts)
 
     @property
     def table(self) -> pa.Table:
         """The rows of a batch that is in memory."""
         schema = arrow_schema(self.schema)
-        tables = [part.cast(schema) for part in self.parts if isinstance(part, pa.Table)]
+        tables = [part.cast(schema) for part in self.sources if isinstance(part, pa.Table)]
         return pa.concat_tables([schema.empty_table(), *tables])
 
-    @property
-    def is_fingerprinted(self) -> bool:
-        """Whether `fingerprint` tells; else it is for whoever reads the rows to make it.
+    def fingerprint(self, read: Fingerprint | None = None) -> Fingerprint | None:
+        """That of all rows, of which those that tasks have read have the fingerprint ``read``; None: nobody knows it.
 
-        A matter of how many rows there are, and of nothing else: a replay may be read in another way, alone or with
-        others, and must have the same fingerprint.
+        It follows from what was emitted, never from what a job does with it: a replay may take another way. Nobody
+        hashes the rows of DataFrames: a job reads only those of their columns that it needs.
         """
-        return self.is_settled and self.known_rows <= SMALL_ROWS
-
-    def fingerprint(self) -> Fingerprint | None:
-        """That of few rows in memory."""
-        if not self.is_fingerprinted:
+        if any(isinstance(part, DataFrame) for part in self.parts) or (self.tasks and read is None):
             return None
-        return hash_rows(self.table)
+        return self._in_memory + (read or NO_ROWS)
+
+    @cached_property
+    def _in_memory(self) -> Fingerprint:
+        schema = arrow_schema(self.schema)
+        tables = [hash_rows(part.cast(schema)) for part in self.parts if isinstance(part, pa.Table)]
+        read = [
+            Fingerprint(part.table.num_rows, part.hash, HASHED_BY_READER)
+            for part in self.parts
+            if isinstance(part, ReadRows)
+        ]
+        return reduce(add, [*tables, *read], NO_ROWS)
 
     @property
     def known_rows(self) -> int:
         """How many rows it has as far as is known before the job that reads it."""
-        given: int = sum(part.num_rows for part in self.parts if isinstance(part, pa.Table))
+        given: int = sum(part.num_rows for part in self.sources if isinstance(part, pa.Table))
         return given + (self.noted.rows if self.noted else 0)
 
     @property

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import groupby
 
 import pyarrow as pa
-from attrs import define, frozen
+from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from coordinators.fingerprint import Fingerprint
 from trident_py.engine.emitted import EmittedBatch, Extents
+from trident_py.engine.reading import Reading
+from trident_py.engine.row_hash import hash_rows
 from trident_py.engine.task_reports import REPORT, Reports, TaskReport
-from trident_py.errors import SpoutError
-from trident_py.rows.schema import arrow_schema, shown
+from trident_py.rows.schema import arrow_schema
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.resources import StageResources
@@ -33,10 +35,10 @@ def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     """What a branch starts from: the frame of `frame_of`, or rows that its first stage reads itself.
 
     Row functions that run in the tasks which read save a second Python worker and two ways of each row between the
-    JVM and Python; but then Spark doesn't see the rows, and can't hash them.
+    JVM and Python.
     """
     match batch.parts:
-        case (Extents() as part,) if not part.noting and (part.fingerprinting or not (reports and reports.fields)):
+        case (Extents() as part,) if not part.noting:
             return ReadBatch(session, batch.schema, part, reports)
     return frame_of(session, batch, reports)
 
@@ -48,7 +50,7 @@ def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     that is known to read everything.
     """
     edges = iter(reports.edges if reports else ())
-    frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in _joined(batch.parts)]
+    frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in _joined(batch.sources)]
     if not frames:
         return empty_frame(session, batch.schema)
     return reduce(DataFrame.unionAll, frames)
@@ -62,12 +64,16 @@ def _frame_of_part(
     edges: Iterator[int],
 ) -> DataFrame:
     if isinstance(part, pa.Table):
-        rows = _frame_of_table(session, schema, part)
-        return reports.observe_table(rows, part) if reports else rows
+        return _frame_of_table(session, schema, part)
     if isinstance(part, DataFrame):
-        return reports.leave(part) if reports else part
+        return part
     mine = () if part.noting or not reports else tuple(next(edges) for _ in part.extents)
-    return _read(session, ReadingTask(part, arrow_schema(schema), mine if reports else None), schema, reports)
+    task = ReadingTask(part, arrow_schema(schema), mine if reports else None, hashing=_hashes(reports))
+    return _read(session, task, schema, reports)
+
+
+def _hashes(reports: Reports | None) -> bool:
+    return reports is not None and reports.hashing
 
 
 def _joined(parts: Iterable[pa.Table | DataFrame | Extents]) -> Iterator[pa.Table | DataFrame | Extents]:
@@ -111,7 +117,7 @@ def _read(
     if reports is None:
         return numbers.mapInArrow(stage, target, profile=profile)
     hidden = StructType([*_nullable(target), StructField(REPORT, StringType())])
-    return reports.observe_tasks(numbers.mapInArrow(stage, hidden, profile=profile), task.part)
+    return reports.observe(numbers.mapInArrow(stage, hidden, profile=profile), task.part)
 
 
 def _nullable(schema: StructType) -> list[StructField]:
@@ -137,7 +143,8 @@ class ReadBatch(Unread):
 
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:
         edges = tuple(self.reports.edges) if self.reports else None
-        return ReadingTask(self.part, arrow_schema(self.schema), edges, stage, arrow_schema(target))
+        read, given = arrow_schema(self.schema), arrow_schema(target)
+        return ReadingTask(self.part, read, edges, stage, given, hashing=_hashes(self.reports))
 
 
 @frozen
@@ -149,6 +156,7 @@ class ReadingTask:
         edges: what each task reports; empty where it reports a note; None where nobody listens.
         stage: what is done to the rows where they are read.
         target: the fields behind that.
+        hashing: whether it reports a hash of the rows.
     """
 
     part: Extents
@@ -156,6 +164,7 @@ class ReadingTask:
     edges: tuple[int, ...] | None
     stage: Stage | None = None
     target: pa.Schema | None = None
+    hashing: bool = False
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the extents with these numbers; report each behind the last row that is given."""
@@ -164,7 +173,7 @@ class ReadingTask:
             for batch in numbers
             for number in batch.column(0).to_pylist()
         }
-        rows = (self._typed(batch) for reading in readings.values() for batch in reading)
+        rows = (self._taken(reading, batch) for reading in readings.values() for batch in reading)
         for batch in judged(self.stage(judged(rows, by_spout)), by_user_code) if self.stage else rows:
             yield batch if self.edges is None else self._with_report(batch)
         if self.edges is not None:
@@ -174,47 +183,24 @@ class ReadingTask:
     def _given(self) -> pa.Schema:
         return self.target or self.schema
 
-    def _typed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _taken(self, reading: Reading, rows: pa.RecordBatch) -> pa.RecordBatch:
         given = rows.select(self.schema.names)
-        return given if given.schema.types == self.schema.types else given.cast(self.schema)
+        typed = given if given.schema.types == self.schema.types else given.cast(self.schema)
+        reading.seen += (
+            hash_rows(typed) if self.hashing and not self.part.fingerprinting else Fingerprint(typed.num_rows, 0)
+        )
+        return typed
 
     def _with_report(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         nothing = pa.nulls(rows.num_rows, pa.string())
         return pa.RecordBatch.from_arrays([*rows.columns, nothing], [*self._given.names, REPORT])
 
     def _text(self, number: int, reading: Reading) -> str:
+        hashed = reading.hash if self.part.fingerprinting else reading.seen.sum
         if not self.edges:
-            return str(reading.returned)
-        hashed = reading.returned if self.part.fingerprinting else 0
-        if not isinstance(hashed, int):
-            raise SpoutError(f"a generator of a fingerprinting spout must return a whole number, not {shown(hashed)}")
-        return TaskReport(self.edges[number], reading.count, hashed).text
+            return TaskReport(number, reading.seen.rows, hashed, str(reading.returned)).text
+        return TaskReport(self.edges[number], reading.seen.rows, hashed).text
 
     def _report(self, report: str) -> pa.RecordBatch:
         nothing = [pa.nulls(1, kind) for kind in self._given.types]
         return pa.RecordBatch.from_arrays([*nothing, pa.array([report], pa.string())], [*self._given.names, REPORT])
-
-
-@define
-class Reading:
-    """The rows of an extent, how many they were, and what its generator returned after the last one, if it did."""
-
-    rows: Iterable[pa.RecordBatch] | Generator[pa.RecordBatch, None, str | int]
-    count: int = 0
-    returned: str | int = ""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
-        if not isinstance(self.rows, Generator):
-            yield from map(self._counted, self.rows)
-            return
-        while True:
-            try:
-                yield self._counted(next(self.rows))
-            except StopIteration as end:
-                self.returned = end.value
-                return
-
-    def _counted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        self.count += rows.num_rows
-        return rows

@@ -1,59 +1,144 @@
-"""A hash of rows that are in memory, by their values: no version of Python or of a library changes it.
+"""A hash of rows by their values, from the columns that hold them: the same on the driver and in every task.
 
-Of ``repr`` none may be made: a text shows other characters escaped where Unicode has new ones, and an instant the class
-of its time zone.
+It doesn't depend on the order of the rows, nor on how they are cut into Arrow data, and no version of Python or of a
+library changes it. NumPy makes it of all rows at once, of a million values in some hundredths of a second.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from hashlib import blake2b
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from coordinators.fingerprint import Fingerprint
-from trident_py.rows.row import column_values
 
-KIND = "values"
+KIND = "rows"
 """What `hash_rows` is known by, where hashes are compared. It has to change with the hash."""
 
-_MICROSECOND = timedelta(microseconds=1)
+CHUNK_ROWS = 2048
+_PAGE = 1 << 16
+_BASE = 0x9E3779B97F4A7C15
+_NULL = np.uint64(0xD6E8FEB86659FD93)
 
 
-def hash_rows(table: pa.Table) -> Fingerprint:
-    """That of the rows of ``table``."""
-    texts = map(_dumps, zip(*map(_column, table.columns), strict=True))
-    hashes = (int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in texts)
-    return Fingerprint(table.num_rows, sum(hashes), KIND)
+def _powers(base: int) -> np.ndarray:
+    return np.multiply.accumulate(np.array([1, *[base % 2**64] * _PAGE], np.uint64))
 
 
-def _column(column: pa.ChunkedArray) -> Iterable[Any]:
-    values = column_values(column)
-    return map(_listed, values) if pa.types.is_nested(column.type) else values
+_POWERS, _INVERSE_POWERS = _powers(_BASE), _powers(pow(_BASE, -1, 2**64))
 
 
-def _listed(value: Any) -> Any:
-    """Lists for arrays, structs and maps: a map's keys are of any type, JSON's are texts."""
-    if isinstance(value, dict):
-        return [[_listed(key), _listed(item)] for key, item in value.items()]
-    return list(map(_listed, value)) if isinstance(value, list | tuple) else value
+def hash_rows(data: pa.Table | pa.RecordBatch) -> Fingerprint:
+    """That of the rows of ``data``: the sum of their hashes, modulo 2^64."""
+    batches = data.to_batches(CHUNK_ROWS) if isinstance(data, pa.Table) else _chunks(data)
+    return Fingerprint(data.num_rows, sum(map(_hash_batch, batches)) % 2**64, KIND)
 
 
-def _as_json(value: Any) -> str | int:
-    match value:
-        case datetime() | date() | time():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case timedelta():
-            return value // _MICROSECOND
-    raise TypeError(f"a row cannot hold {value!r}")
+def _chunks(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+    return [batch.slice(first, CHUNK_ROWS) for first in range(0, batch.num_rows, CHUNK_ROWS)]
 
 
-_dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=_as_json).encode
+def _hash_batch(batch: pa.RecordBatch) -> int:
+    return int(_joined(map(_hashes, batch.columns), batch.num_rows).sum(dtype=np.uint64))
+
+
+def _joined(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """The hashes of values that stand side by side."""
+    joined: np.ndarray = np.zeros(count, np.uint64)
+    for hashes in columns:
+        joined = _mixed(joined + hashes)
+    return joined
+
+
+def _mixed(words: np.ndarray) -> np.ndarray:
+    """What SplitMix64 makes of each word: no two become one."""
+    words = words + np.uint64(_BASE)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def _hashes(array: pa.Array) -> np.ndarray:
+    """The hash of each value; `_joined` mixes it."""
+    hashes = _hashes_of_type(array) if len(array) else np.zeros(0, np.uint64)
+    if array.null_count:
+        return np.where(array.is_valid().to_numpy(zero_copy_only=False), hashes, _NULL)
+    return hashes
+
+
+def _hashes_of_type(array: pa.Array) -> np.ndarray:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        _, offsets, data = array.buffers()
+        values = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+        return _hashes_of_sequences(values, np.frombuffer(offsets, "<i4", len(array) + 1, 4 * array.offset))
+    if pa.types.is_list(kind):
+        offsets = array.offsets.to_numpy()
+        return _hashes_of_sequences(_mixed(_hashes(_between(array.values, offsets))), offsets - offsets[0])
+    if pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        entries = [_hashes(_between(each, offsets)) for each in (array.keys, array.items)]
+        return _hashes_of_sequences(_joined(entries, len(entries[0])), offsets - offsets[0])
+    if pa.types.is_struct(kind):
+        return _joined((_hashes(array.field(number)) for number in range(kind.num_fields)), len(array))
+    if pa.types.is_decimal128(kind):
+        return _joined(_fixed(array, "<u8", 2).reshape(-1, 2).T, len(array))
+    return _words(array)
+
+
+def _words(array: pa.Array) -> np.ndarray:
+    """Each value as a number of 64 bits."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.int8())
+    elif pa.types.is_floating(kind):
+        numbers: np.ndarray = _fixed(array, f"<f{kind.bit_width // 8}").astype("<f8")
+        numbers[np.isnan(numbers)] = np.nan
+        return numbers.view(np.uint64)
+    elif not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        raise TypeError(f"a row cannot hold values of the Arrow type {kind}")
+    numbers = _fixed(array, f"<i{array.type.bit_width // 8}").astype("<i8")
+    return numbers.view(np.uint64)
+
+
+def _fixed(array: pa.Array, dtype: str, words: int = 1) -> np.ndarray:
+    first = array.offset * words * np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array) * words, first)
+
+
+def _between(values: pa.Array, offsets: np.ndarray) -> pa.Array:
+    return values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def _hashes_of_sequences(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The hash of each run of ``values``; the first is from ``offsets[0]`` up to ``offsets[1]``, and so on."""
+    count, first = len(offsets) - 1, 0
+    sums = np.empty(count, np.uint64)
+    while first < count:
+        stop = int(np.searchsorted(offsets, int(offsets[first]) + _PAGE, "right")) - 1
+        if stop > first:
+            part = values[offsets[first] : offsets[stop]]
+            sums[first:stop] = _sums(part, offsets[first : stop + 1] - offsets[first])
+        else:
+            stop = first + 1
+            sums[first:stop] = _sum_of_pages(values[offsets[first] : offsets[stop]])
+        first = stop
+    return sums
+
+
+def _sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Of each run, the sum of its values and a final 1: the first as it is, the next one times the base, and so on."""
+    upto = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values * _POWERS[: len(values)], out=upto[1:])
+    starts, ends = offsets[:-1], offsets[1:]
+    sums: np.ndarray = (upto[ends] - upto[starts]) * _INVERSE_POWERS[starts] + _POWERS[ends - starts]
+    return sums
+
+
+def _sum_of_pages(values: np.ndarray) -> np.ndarray:
+    """That of one run that is longer than a page."""
+    whole = np.arange(0, len(values), _PAGE)
+    sums = [_sums(values[at : at + _PAGE], np.array([0, len(values[at : at + _PAGE])])) for at in whole]
+    return _hashes_of_sequences(_mixed(np.concatenate(sums)), np.array([0, len(sums)]))

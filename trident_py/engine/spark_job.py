@@ -59,7 +59,7 @@ class MicroBatches:
         for spout, given in member.inputs.items():
             tasks = given.batch.tasks if participant.reads_all else 0
             edges = [self.draw_edge() for _ in range(tasks)]
-            heard[spout] = Reports(edges, self._verified(branch, spout, given.batch))
+            heard[spout] = Reports(edges, spout in self.exact)
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
             made = [*edges, *([] if told else [done])]
             told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
@@ -73,8 +73,8 @@ class MicroBatches:
             )
         for spout, reports in heard.items():
             told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
-            fingerprint = member.inputs[spout].batch.fingerprint() if spout in self.exact else None
-            if (fingerprint := fingerprint or reports.fingerprint()) is not None:
+            fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in self.exact else None
+            if fingerprint is not None:
                 told.append(Fingerprinted(attempt, spout, fingerprint))
         rows = {spout: reports.rows for spout, reports in heard.items()}
         return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows)
@@ -84,21 +84,17 @@ class MicroBatches:
 
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
-        reports = Reports(fields=batch.schema if verify else None) if batch.is_noting else None
+        reports = Reports(hashing=verify) if batch.is_noting else None
         with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told():
             frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
         if reports is None:
             return EmittedBatch(batch.schema, (frame,))
-        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, reports.fingerprint()))
+        fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
+        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, fingerprint))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""
         jobs.cancel(self.session, self._tag(attempt))
-
-    def _verified(self, branch: Branch, spout: str, batch: EmittedBatch) -> StructType | None:
-        # Where a batch is read twice, or not to its end, what is observed isn't the batch.
-        sure = branch.reads_all and spout in self.exact and spout not in branch.rereads
-        return batch.schema if sure and not batch.is_fingerprinted else None
 
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
         # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.

@@ -16,10 +16,12 @@ from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import About, located
 from coordinators.notices import ExtentsLearned, Fingerprinted
-from trident_py.engine.emitted import EmittedBatch, Extents, Noted
+from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows
+from trident_py.engine.reading import Reading
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
+from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.arrow_collector import ArrowCollector, shortened
 from trident_py.worker.failures import LocatedRead
 
@@ -56,11 +58,25 @@ class SpoutCollector(ArrowCollector):
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
+        on_driver: bool = False,
     ) -> None:
-        """Emit rows that Spark tasks read, one task per extent."""
+        """Emit rows that Spark tasks read, one task per extent; or that are read at once."""
         self._flush()
-        if extents:
+        if on_driver:
+            self._read(extents, read, fingerprinting)
+        elif extents:
             self._parts.append(Extents(tuple(extents), LocatedRead(read, self.about), self.noting, fingerprinting))
+
+    def _read(
+        self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], fingerprinting: bool
+    ) -> None:
+        before, readings = len(self._parts), [Reading(read(extent)) for extent in extents]
+        for reading in readings:
+            for rows in reading:
+                self.emit_arrow(rows)
+        if fingerprinting:
+            table = pa.concat_tables([arrow_schema(self.schema).empty_table(), *self._parts[before:]])
+            self._parts[before:] = [ReadRows(table, sum(reading.hash for reading in readings) % 2**64)]
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""

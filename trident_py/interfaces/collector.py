@@ -37,6 +37,7 @@ class TridentCollector(ABC):
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
+        on_driver: bool = False,
     ) -> None:
         """Emit rows that Spark tasks read in parallel: one task calls ``read(extent)`` for each of ``extents``.
 
@@ -48,7 +49,8 @@ class TridentCollector(ABC):
             read: gives the rows of an extent.
             fingerprinting: ``read`` gives generators that return a whole number below 2^64 after the last row, which
                 tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
-                it is cut then; and row functions behind the spout run in the tasks that read. Else Spark hashes rows.
+                it is cut then, and wherever it is read. Else the tasks that read hash the rows.
+            on_driver: they are read here and now, by this call: so little that it isn't worth a Spark job of its own.
         """
         raise TypeError("only a spout's emitter emits extents")
 

@@ -211,12 +211,10 @@ class FileEmitter(Emitter[list[StoredExtent]]):
     ) -> None:
         """Emit the lines of the extents."""
         extents = [Extent.parse(stored) for stored in metadata]
-        if sum(extent.size for extent in extents) > SMALL_BYTES or any(is_compressed(each.path) for each in extents):
-            collector.emit_extents(shares(extents, self._tasks), self._reader, fingerprinting=True)
-            return
-        for pieces in shares(extents, 1):
-            for rows in self._reader(pieces):
-                collector.emit_arrow(rows)
+        size = sum(extent.size for extent in extents)
+        is_small = size <= SMALL_BYTES and not any(is_compressed(each.path) for each in extents)
+        shared = shares(extents, 1 if is_small else self._tasks)
+        collector.emit_extents(shared, self._reader, fingerprinting=True, on_driver=is_small)
 
 
 def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:

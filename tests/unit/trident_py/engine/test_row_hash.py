@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordinators.fingerprint import Fingerprint
-from trident_py.engine.row_hash import hash_rows
+from trident_py.engine.row_hash import CHUNK_ROWS, hash_rows
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 
 AT = datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)
@@ -52,7 +52,37 @@ def test_the_hash_is_the_same_in_each_version_of_python_and_of_libraries() -> No
     """Written down as it is: it stands in records."""
     schema = schema_of(", ".join(f"f{number} {kind}" for number, kind in enumerate(VALUES)))
     row = tuple(values[0] for values in VALUES.values())
-    assert hash_rows(arrow_table([row], schema)) == Fingerprint(1, 17389171748318617077, "values")
+    assert hash_rows(arrow_table([row], schema)) == Fingerprint(1, 13243147551061280298, "rows")
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_the_hash_is_the_same_however_rows_are_cut_into_arrow_data(kind: str) -> None:
+    values = [*VALUES[kind], None] * 700
+    schema = schema_of(f"n {kind}, id int")
+    table = arrow_table([(value, number % 3) for number, value in enumerate(values)], schema)
+    whole = hash_rows(table)
+    for size in (1, 1000, CHUNK_ROWS + 1):
+        cut = [table.slice(first, size) for first in range(0, table.num_rows, size)]
+        assert hash_rows(pa.concat_tables(cut)) == whole
+        assert sum((hash_rows(batch) for each in cut for batch in each.to_batches()), Fingerprint(0, 0)) == whole
+
+
+def test_what_a_null_hides_is_not_hashed() -> None:
+    hidden = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.array([1, 2]).buffers()[1]])
+    assert hash_rows(pa.table({"n": hidden})) == hash_rows(pa.table({"n": [1, None]}))
+
+
+@pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1, 2**18])
+def test_one_byte_anywhere_in_a_long_value_makes_another_hash(size: int) -> None:
+    values = [b"a" * size, b"a" * (size - 1) + b"b", b"b" + b"a" * (size - 1), b"a" * (size - 1), b"a" * (size + 1)]
+    assert len({hashed("binary", [value]).sum for value in values}) == len(values)
+    assert hashed("binary", [b"", *values, b"x"]) == hashed("binary", values[::-1]) + hashed("binary", [b"x", b""])
+
+
+def test_values_of_different_fields_are_not_confused() -> None:
+    schema = schema_of("a string, b string, c array<double>")
+    rows = [("x", "y", []), ("y", "x", []), ("xy", "", []), ("", "", [1.0, 2.0]), ("", "", [2.0, 1.0])]
+    assert len({hash_rows(arrow_table([row], schema)).sum for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("zone", [ZoneInfo("Europe/Vienna"), timezone(timedelta(hours=3))])
@@ -61,5 +91,5 @@ def test_an_instant_has_one_hash_in_any_time_zone(zone: Any) -> None:
 
 
 def test_no_rows_and_rows_without_fields_have_a_hash() -> None:
-    assert hash_rows(arrow_schema(schema_of("n int")).empty_table()) == Fingerprint(0, 0, "values")
+    assert hash_rows(arrow_schema(schema_of("n int")).empty_table()) == Fingerprint(0, 0, "rows")
     assert hash_rows(pa.table({})).rows == 0

@@ -95,7 +95,9 @@ class Notes(ListCollector):
 
     notes: list[str] = field(factory=list)
 
-    def emit_extents(self, extents: Sequence[Any], read: Any, *, fingerprinting: bool = False) -> None:
+    def emit_extents(
+        self, extents: Sequence[Any], read: Any, *, fingerprinting: bool = False, on_driver: bool = False
+    ) -> None:
         for extent in extents:
             reading = read(extent)
             try:

@@ -37,8 +37,9 @@ class ListCollector(TridentCollector):
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
+        on_driver: bool = False,
     ) -> None:
-        self.extents.extend(extents)
+        self.extents.extend(() if on_driver else extents)
         for extent in extents:
             travelled, reader = pickle.loads(pickle.dumps((extent, read)))  # noqa: S301 - as Spark sends them
             for batch in reader(travelled):

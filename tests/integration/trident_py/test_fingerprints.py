@@ -1,0 +1,231 @@
+"""What a batch is compared by when it is emitted again: the same by every road that it may take through Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import define
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.errors import About
+from coordinators.fingerprint import Fingerprint
+from coordinators.notices import Fingerprinted, Notice
+from coordinators.store import TopologyIdentity
+from trident_py.engine import input_frames
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.instructions import Emit
+from trident_py.engine.participants import Leaf, Participant, SinkParticipant
+from trident_py.engine.row_hash import hash_rows
+from trident_py.engine.shared_job import SharedJobs, small_session
+from trident_py.engine.spark_job import MicroBatches
+from trident_py.engine.spout_executor import SpoutCollector
+from trident_py.engine.work import BranchInput, JobMember
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
+from trident_py.operations.builtin import Count
+from trident_py.planner.plan import Branch, plan
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.spouts.files.content import open_content
+from trident_py.spouts.files.extents import Extent
+from trident_py.spouts.files.files import FileEmitter, FileSpout
+from trident_py.spouts.files.identity import Identity
+from trident_py.spouts.files.lines import LineReader, Piece
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.memory import MemoryMapState
+from trident_py.topology import TridentTopology
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = schema_of(
+    "word string, n bigint, at timestamp, day date, price decimal(7, 2), ratio double, "
+    "seen map<string, timestamp>, parts array<struct<a: int, b: binary>>"
+)
+NOON = datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)
+ROWS = [
+    (
+        None if n % 7 == 0 else f"wört {n}",
+        n,
+        NOON + timedelta(minutes=n),
+        date(1900, 1, 1) + timedelta(days=n),
+        Decimal(n) / 4,
+        float("nan") if n % 5 == 0 else -0.0,
+        {"b": NOON, "a": None},
+        [(None, b"\x00"), None, (n, b"")],
+    )
+    for n in range(500)
+]
+LINES = schema_of(FileSpout.output_schema)
+TABLE = arrow_table(ROWS, SCHEMA)
+ATTEMPT = TransactionAttempt(3, 1)
+
+
+class Discarding(TransactionalSink[int]):
+    """Reads what it is given, and keeps nothing."""
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> None:
+        """There is nothing to recover."""
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> int:
+        return frame.count()
+
+    def commit(self, tx: SinkTransaction, receipt: int) -> None:
+        """There is nothing to commit."""
+
+    def abort(self, tx: SinkTransaction, receipt: int | None) -> None:
+        """There is nothing to give up."""
+
+
+class Slices:
+    """Reads rows of `TABLE`."""
+
+    def __call__(self, extent: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        yield from TABLE.slice(extent[0], extent[1] - extent[0]).to_batches(40)
+
+
+def collector(schema: Any = SCHEMA, noting: bool = False) -> SpoutCollector:
+    return SpoutCollector("the test", schema, Metrics(), About(), noting)
+
+
+def emitted_rows(_: Path) -> Iterator[EmittedBatch]:
+    """Row by row, and as Arrow data in pieces."""
+    one, other = collector(), collector()
+    for row in ROWS:
+        one.emit(row)
+    for first in range(0, len(ROWS), 90):
+        other.emit_arrow(TABLE.slice(first, 90))
+    yield from (one.collected(), other.collected())
+
+
+def emitted_extents(_: Path) -> Iterator[EmittedBatch]:
+    """By one task, by three, by the driver."""
+    for cuts, on_driver in (([], False), ([100, 450], False), ([7], True)):
+        one = collector()
+        extents = list(itertools.pairwise([0, *cuts, len(ROWS)]))
+        one.emit_extents(extents, Slices(), on_driver=on_driver)
+        yield one.collected()
+
+
+def emitted_notes(_: Path) -> Iterator[EmittedBatch]:
+    """By tasks that give notes."""
+    for cuts in ([], [100, 450]):
+        one = collector(noting=True)
+        one.emit_extents(list(itertools.pairwise([0, *cuts, len(ROWS)])), Slices())
+        yield one.collected()
+
+
+def emitted_lines(directory: Path) -> Iterator[EmittedBatch]:
+    """Lines that the driver reads; the same ones where tasks do, in another encoding."""
+    file = directory / "a.txt"
+    file.write_bytes("fünf\r\nsix\n\n".encode() * 900)
+    few, many = collector(LINES), collector(LINES)
+    size = file.stat().st_size
+    with open_content(str(file)) as content:
+        identity = Identity.of(content, size)
+    FileEmitter(LineReader("utf-8", "strict"), 2).emit_batch(
+        ATTEMPT, [Extent(str(file), 0, size, size, identity).stored], few
+    )
+    cuts = itertools.pairwise([0, 1000, 5001, size])
+    pieces = [[Piece(str(file), 0, size, *cut, identity)] for cut in cuts]
+    many.emit_extents(pieces, LineReader("latin-1", "replace"), fingerprinting=True)
+    yield from (few.collected(), many.collected())
+
+
+@define
+class Roads:
+    """The roads that a batch may take through Spark; each gives the fingerprints that the driver is told."""
+
+    spark: SparkSession
+
+    def alone(self, batch: EmittedBatch, *, meeting: bool = False, end: Participant | None = None) -> list[Fingerprint]:
+        """In a job of its own, in which ways from the spout may meet."""
+        topology = TridentTopology("t")
+        stream = topology.new_stream("s", FixedBatchSpout(batch.schema, 1))
+        if meeting:
+            topology.merge(stream, stream.filter(bool))
+        return told(self._jobs(topology, end or Leaf("s")).process(member(batch), 0).reports)
+
+    def shared(self, batch: EmittedBatch) -> list[Fingerprint]:
+        """In a job that it shares with another one."""
+        topology = TridentTopology("t")
+        name = batch.schema.names[0]
+        topology.new_stream("s", FixedBatchSpout(batch.schema, 1)).group_by(name).persistent_aggregate(
+            MemoryMapState.factory(), Count(), "count"
+        )
+        jobs = SharedJobs.of(small_session(self.spark), frozenset({"s"}), "t", branches(topology))
+        other = member(EmittedBatch(batch.schema, (batch.table.slice(0, 3),)), TransactionAttempt(4, 0))
+        return told(jobs.process([member(batch), other], 0)[0].reports)
+
+    def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:
+        """By a job that keeps the rows."""
+        jobs = self._jobs(TridentTopology("t"), Leaf("s"))
+        noted = jobs.checkpoint(Emit(ATTEMPT, 3, "s", None), batch, True).noted
+        return [noted.fingerprint] if noted and noted.fingerprint else []
+
+    def _jobs(self, topology: TridentTopology, end: Participant) -> MicroBatches:
+        def no_query(*_: Any) -> Any:
+            raise AssertionError
+
+        return MicroBatches(
+            session=self.spark,
+            exact=frozenset({"s"}),
+            tag_prefix="t",
+            branches=branches(topology),
+            participants=[end],
+            transaction=lambda attempt, time: SinkTransaction(TransactionKey("u", 0, attempt.txid), attempt, 1, time),
+            draw_edge=itertools.count(1).__next__,
+            query=no_query,
+        )
+
+
+def branches(topology: TridentTopology) -> tuple[Branch, ...]:
+    return plan(topology._graph).branches
+
+
+def member(batch: EmittedBatch, attempt: TransactionAttempt = ATTEMPT) -> JobMember:
+    return JobMember(attempt, 0, {"s": BranchInput(1, batch)})
+
+
+def told(reports: Sequence[Notice]) -> list[Fingerprint]:
+    return [each.fingerprint for each in reports if isinstance(each, Fingerprinted)]
+
+
+@pytest.fixture(params=["as they are", "other settings"])
+def roads(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Roads:
+    if request.param == "as they are":
+        return Roads(spark)
+    monkeypatch.setattr(input_frames, "TABLE_BYTES_MAX", 0)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    session.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")
+    return Roads(session)
+
+
+@pytest.mark.parametrize(
+    ("emitted", "kind"), [(emitted_rows, "rows"), (emitted_extents, "rows"), (emitted_lines, "read")]
+)
+def test_each_road_gives_the_fingerprint_that_each_other_gives(
+    roads: Roads, tmp_path: Path, emitted: Callable[[Path], Iterator[EmittedBatch]], kind: str
+) -> None:
+    batches = list(emitted(tmp_path))
+    (expected,) = roads.alone(batches[0])
+    assert (expected.rows, expected.kind) == (2700 if kind == "read" else len(ROWS), kind)
+    assert kind == "read" or expected == hash_rows(TABLE)
+    for batch in batches:
+        assert roads.alone(batch) == [expected]
+        if batch.is_small:
+            assert roads.shared(batch) == [expected]
+    assert roads.alone(batches[1], meeting=True) == [expected]
+    assert roads.alone(batches[1], end=SinkParticipant("s", Discarding())) == ([] if batches[1].tasks else [expected])
+
+
+def test_what_tasks_note_has_the_fingerprint_of_the_same_rows(roads: Roads, tmp_path: Path) -> None:
+    assert [roads.checkpointed(batch) for batch in emitted_notes(tmp_path)] == [[hash_rows(TABLE)]] * 2

@@ -1,0 +1,41 @@
+"""`Reading`: what is known of the rows of an extent when they have been read, in a task or on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+
+import pyarrow as pa
+from attrs import define
+
+from coordinators.fingerprint import NO_ROWS, Fingerprint
+from trident_py.errors import SpoutError
+from trident_py.rows.schema import shown
+
+
+@define
+class Reading:
+    """The rows of an extent, what they were, and what its generator returned after the last one, if it did."""
+
+    rows: Iterable[pa.RecordBatch] | Generator[pa.RecordBatch, None, str | int]
+    seen: Fingerprint = NO_ROWS
+    returned: str | int = ""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        if isinstance(self.rows, Generator):
+            self.returned = yield from self.rows
+        else:
+            yield from self.rows
+
+    @property
+    def hash(self) -> int:
+        """What the generator of a fingerprinting spout has returned.
+
+        Raises:
+            SpoutError: it is no number.
+        """
+        if isinstance(self.returned, int):
+            return self.returned
+        raise SpoutError(
+            f"a generator of a fingerprinting spout must return a whole number, not {shown(self.returned)}"
+        )
