@@ -119,6 +119,7 @@ def soak(seconds: float) -> Soaked:
         spark = stack.enter_context(session())
         probe = Probe.of(spark, stack.enter_context(connected(server)), config.root)
         query = stack.enter_context(load.topology().start(config, spark=spark))
+        load.burst(query)
         began, samples = monotonic(), list[Sample]()
         while monotonic() - began < seconds:
             load.round(query)

@@ -18,7 +18,7 @@ class Sample:
     """What there is at one moment at which the topology waits for data.
 
     Attributes:
-        at: seconds since the first transaction.
+        at: seconds since the first round.
         objects: those of Python that its garbage collector knows.
         threads: of the driver's process.
         descriptors: that the driver's process has open.

@@ -38,6 +38,9 @@ LARGE_ROWS = 20_000
 LARGE_EVERY = 8
 """Of so many batches of updates one is large."""
 
+BURST = 16
+"""So many batches at the beginning are all large: then there are as many threads as will ever be needed at once."""
+
 FAILS_EVERY = 12
 """Of so many transactions one fails when it first commits, and comes again with all after it."""
 
@@ -95,7 +98,7 @@ class UpdatesEmitter(Emitter[int]):
     spark: SparkSession
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-        if metadata % LARGE_EVERY == 0:
+        if metadata <= BURST or metadata % LARGE_EVERY == 0:
             key = F.pmod(F.col("id"), F.lit(KEYS)).alias("key")
             collector.emit_dataframe(self.spark.range(LARGE_ROWS).select(key, F.lit(1).cast("bigint").alias("amount")))
             return
@@ -186,6 +189,11 @@ class Load:
         asked = topology.new_drpc_stream("sum").map(lambda row: (int(row.args),), "key bigint").group_by("key")
         asked.state_query(sums, "key", MapGet(), "sum bigint")
         return topology
+
+    def burst(self, query: TridentQuery) -> None:
+        """Have many large batches processed at once; to be called first."""
+        self._updates.allow(BURST)
+        query.process_all_available(PATIENCE_SECS)
 
     def round(self, query: TridentQuery) -> None:
         """Hand out small and large batches, ask something, and return when all is committed."""
