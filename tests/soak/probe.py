@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import re
 import threading
 from typing import Any
 
 import psutil
+import pyarrow as pa
 from attrs import frozen
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
@@ -66,8 +68,10 @@ class Probe:
         return cls(gateway, client, root, psutil.Process(), jvm)
 
     def sample(self, at: float) -> Sample:
-        """Collect all garbage, and count what is left."""
+        """Collect all garbage, give back what is free, and count what is left."""
         gc.collect()
+        pa.default_memory_pool().release_unused()
+        ctypes.CDLL(None).malloc_trim(0)  # a new thread's arena isn't growth of what is in use
         heap = self._heap()
         return Sample(
             at=at,
