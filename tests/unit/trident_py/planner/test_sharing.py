@@ -144,6 +144,16 @@ def test_what_goes_in_together_comes_out_apart(batches: list[list[str]], mix: An
     }
 
 
+@pytest.mark.parametrize("txids", [[7, 8, 9], [7, 2**40, 2**62]], ids=["close", "far apart"])
+def test_rows_of_a_transaction_come_out_in_the_order_of_its_batch(txids: list[int]) -> None:
+    found = branch(TOGETHER["an updater"])
+    assert found is not None
+    mixed = [txids[n * n % 3] for n in range(20_000)]
+    made = pa.table({"_transaction": mixed, "n": pa.array(range(20_000), pa.int32())})
+    for txid, part in found.apart(made, txids).items():
+        assert part["n"].to_pylist() == [n for n, of in enumerate(mixed) if of == txid]
+
+
 def test_of_one_value_in_all_a_batch_without_rows_gives_the_zero() -> None:
     found = branch(TOGETHER["a combiner of one's own"])
     assert found is not None
