@@ -138,15 +138,15 @@ class Oracle:
         self.require(not holes, "I2", f"{attempt} was announced before {holes} ever were")
 
     def _numbered(self, txid: int, number: int | None) -> None:
-        """S16: what is durable says which number it has, for ever; numbers are dense."""
+        """S18: what is durable says which number it has, for ever; numbers are dense."""
         stored = self.record.numbers.of(txid) if self.record else 0
-        self.require(stored == number, "S16", f"{txid} has number {number}, stored is {stored}")
+        self.require(stored == number, "S18", f"{txid} has number {number}, stored is {stored}")
         bound = self.numbers.setdefault(txid, number)
-        self.require(bound == number, "S16", f"{txid} has number {number}, it had {bound}")
+        self.require(bound == number, "S18", f"{txid} has number {number}, it had {bound}")
         given = [each for before, each in self.numbers.items() if before < txid and each is not None]
         due = max(given, default=0) + 1
         is_dense = number in (None, due) or self.damaged is not None
-        self.require(is_dense, "S16", f"{txid} has number {number}, due is {due}")
+        self.require(is_dense, "S18", f"{txid} has number {number}, due is {due}")
 
     def commit_started(self, process: Process) -> None:
         """The own clock: no commit begins when another can lead."""
