@@ -75,9 +75,15 @@ class Suspects:
         return [other for other in found if other]
 
     def is_cut(self, cursor: FileCursor, others: Sequence[Other]) -> bool:
-        """Whether its device and inode have other bytes now, where ``others`` are like it: then they may be copies."""
-        hinted = cursor.identity and self._at(cursor.path, cursor.identity.hint)
-        return bool(hinted) and not any(other.has_hint for other in others)
+        """Whether its device and inode have other bytes now, where ``others`` are like it: then they may be copies.
+
+        Where they are its first ones, it may be any new file with this header: only a copy with more of it tells then.
+        """
+        if not (cursor.identity and self._at(cursor.path, cursor.identity.hint)):
+            return False
+        own = next((other for other in others if other.has_hint), None)
+        copies = (other for other in others if not (other.has_hint or other.is_followed))
+        return own is None or (not own.is_evidence and any(other.is_evidence for other in copies))
 
     def _hinted(self, cursor: FileCursor, hint: Hint) -> list[str]:
         path = self._at(cursor.path, hint)
@@ -115,31 +121,26 @@ class Suspects:
         is_still = path not in self.sights or self.sights[path].is_still(self.now)
         try:
             with open_content(path) as content:
-                hint, has_bytes = hint_of(content.status), bool(content.read_at(0, 1))
+                hint, shared = hint_of(content.status), len(content.read_at(0, identity.head_bytes))
+                has_bytes = bool(content.read_at(0, 1))
                 if is_compressed(path) and not is_still:
                     likeness = Likeness.UNKNOWN if identity.begins(content) else None
                 else:
                     likeness = cursor.likeness(content)
         except UNREADABLE as error:
             check_reached(path, error)
-            hint, has_bytes, likeness = identity.hint, not is_still, Likeness.UNKNOWN
+            hint, has_bytes, shared, likeness = identity.hint, not is_still, 0, Likeness.UNKNOWN
         is_empty = not has_bytes and (is_still or hint == identity.hint)  # else it may be a copy that was just begun
         if likeness is None or is_empty:
             return None
+        is_other_form = is_compressed(path) != cursor.is_compressed or hint[1] == identity.hint[1]
         return Other(
             path=path,
             likeness=likeness,
             has_hint=has_hint and hint == identity.hint,
             is_followed=path in self.followed,
             is_still=is_still,
-            is_evidence=self._is_evidence(cursor, identity, path, hint),
-        )
-
-    def _is_evidence(self, cursor: FileCursor, identity: Identity, path: str, hint: Hint) -> bool:
-        return (
-            identity.length >= HASHED_BYTES
-            or is_compressed(path) != cursor.is_compressed
-            or hint[1] == identity.hint[1]
+            is_evidence=shared == HASHED_BYTES or (likeness is Likeness.EQUAL and is_other_form),
         )
 
 

@@ -33,7 +33,8 @@ class Other:
         has_hint: it has the device and inode that the followed file had.
         is_followed: it is followed as a file of its own.
         is_still: it has not changed for a while.
-        is_evidence: equal hashes are enough where nothing has the path: it is long, or compressed, or has the inode.
+        is_evidence: what is the same is enough to tell it by where nothing has the path: the first KiB of both; or all,
+            where it is compressed or has the inode.
     """
 
     path: str
@@ -51,7 +52,8 @@ class Sighting:
     Attributes:
         is_identified: there are hashes to look for; positions of old versions have none before the first look.
         is_unread: lines were seen that no batch has.
-        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted.
+        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted. Where they
+            are its first ones, as a header is, it is only said if a copy has more of it.
         was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
         others: the files that begin like it, the most likely first.
     """
@@ -120,5 +122,6 @@ def _nowhere(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
         return Whereabouts.TAKEN_TWICE, copy
     if sighting.is_unread:
         return Whereabouts.LOST, None
-    shorter = next((other for other in sighting.others if not other.is_followed), None)
+    unknown = (other for other in sighting.others if not other.is_followed)
+    shorter = min(unknown, key=lambda other: (other.has_hint, not other.is_evidence), default=None)
     return (Whereabouts.DOUBTFUL if shorter else Whereabouts.READ), shorter

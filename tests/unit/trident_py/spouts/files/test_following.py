@@ -193,6 +193,26 @@ def test_a_copy_that_may_lack_what_was_read_is_named_also_where_its_file_has_no_
         world.lines()
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_file_that_is_cut_to_its_header_and_renamed_is_told_from_a_new_one_that_has_its_inode(
+    log: Path, meanwhile: Between, is_cut: bool
+) -> None:
+    header = b"# a header of a log that is somewhat longer than sixty-four bytes, as a W3C log has\n"
+    log.write_bytes(header + LONG)
+    world = World(f"{log}*")
+    world.lines()
+    other = header + LONG.replace(b"line", b"Line")[:2000]
+    (log.parent / "a.log.2").write_bytes(header + LONG[:2000] if is_cut else other)
+    log.write_bytes(header)
+    log.rename(log.parent / "a.log.1")
+    meanwhile(world)
+    if is_cut:
+        with pytest.raises(SpoutError, match=r"'.*a.log.2' begins like it but ends before what was read of it"):
+            world.lines()
+    else:
+        assert sorted(world.lines()) == sorted(lines(header + other))
+
+
 def test_a_file_of_which_only_a_common_header_was_read_does_not_take_another_ones_place(tmp_path: Path) -> None:
     header, rows = b"# header\n" * 12, [b"%d\n" % number * 100 for number in range(2)]
     first = write(tmp_path / "b.log", header + rows[0])
