@@ -5,6 +5,7 @@ They are daemons, other than those of ``concurrent.futures``: code that never re
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
+from types import FrameType
 
 from attrs import define, field
 
@@ -86,6 +88,18 @@ class Threads:
 
 def _place(thread: threading.Thread) -> str:
     """Where ``thread`` is, without what it called of the standard library."""
-    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, and there is no other
+    frame = _frame_of(thread)
     frames = [each for each in traceback.extract_stack(frame) if not each.filename.startswith(STANDARD_LIBRARY)]
     return f" in {frames[-1].name}, {frames[-1].filename}, line {frames[-1].lineno}" if frame and frames else ""
+
+
+def _frame_of(thread: threading.Thread) -> FrameType | None:
+    # Some versions of Python ask for frames under a lock of the interpreter's. Should garbage be collected then, a
+    # finaliser, as Py4J has them, lets other threads run, and one that ends waits for the lock: python/cpython#106883.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, and there is no other
+    finally:
+        if was_enabled:
+            gc.enable()
