@@ -19,7 +19,7 @@ class Half(Enum):
     EMITTER = "emitter"
 
 
-@frozen
+@frozen(cache_hash=True)  # each of its attempts keeps it in a set
 class Job:
     """One Spark job: one branch of these attempts; ``is_shared`` where it is for small batches, of one or more."""
 
