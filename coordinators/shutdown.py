@@ -23,7 +23,6 @@ class Shutdown:
     Attributes:
         patience: seconds that threads which run user code are waited for.
         forced: leadership is given up whatever is being committed.
-        given_up: threads that are still busy are waited for no longer.
         ended: nothing is done any more, and leadership is given up.
         held_by: why leadership is kept although the end was asked for; empty: it isn't.
         left_behind: the threads that had not returned when it ended, and where each of them was.
@@ -31,7 +30,6 @@ class Shutdown:
 
     patience: float = 5.0
     forced: threading.Event = field(factory=threading.Event, init=False)
-    given_up: threading.Event = field(factory=threading.Event, init=False)
     ended: threading.Event = field(factory=threading.Event, init=False)
     held_by: str = field(default="", init=False)
     left_behind: Sequence[str] = field(default=(), init=False)

@@ -246,9 +246,3 @@ class CommitLane:
             self.torn_upto = 0
             self._queue.extendleft(reversed(self._parked))
             self._parked = []
-
-
-def group_of(executors: Sequence[TridentBoltExecutor], edges: Sequence[Sequence[int]]) -> CommitGroup:
-    """The group commit of these attempts, which follow each other."""
-    waiting = [GroupMember(executor, mine) for executor, mine in zip(executors, edges, strict=True)]
-    return CommitGroup(executors[0].attempt.txid, waiting)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from coordinators.notices import Diagnosis, Notice
+from coordinators.notices import Diagnosis, FailureKind, Notice
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.stimuli import CheckpointBegun, EmitFailed, Emitted, Stimulus
-from trident_py.errors import FailedException
+
+
+class Unwanted(Exception):
+    """It was cancelled before it began."""
 
 
 @define(eq=False)
@@ -31,11 +34,11 @@ class Running:
         """From here on there may be a job.
 
         Raises:
-            FailedException: it was cancelled before.
+            Unwanted: it was cancelled before.
         """
         self.is_in_spark.set()  # before the question: `cancel` asks the other way round
         if self.cancelled.is_set():
-            raise FailedException("cancelled")
+            raise Unwanted
 
     def cancel(self) -> bool:
         """Whether there may be a job to cancel."""
@@ -69,8 +72,10 @@ class SpoutEmission:
         attempt, tx_id = self.emit.attempt, self.spout.tx_id
         try:
             if self.running.cancelled.is_set():
-                raise FailedException("cancelled")
+                raise Unwanted
             outcome: Stimulus = self._emitted(report)
+        except Unwanted as error:
+            outcome = EmitFailed(attempt, tx_id, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code
             outcome = EmitFailed(attempt, tx_id, self.diagnose(error))
         self.running.ended.set()

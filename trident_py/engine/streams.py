@@ -142,7 +142,6 @@ class TopologyStreams:
             case KeepLeading(what):
                 self._keep_leading(what)
             case Abandon():
-                self.shutdown.given_up.set()
                 self.workers.abandon()
             case _:
                 self.workers.do(instruction)
@@ -163,7 +162,7 @@ class TopologyStreams:
             try:
                 stimulus = self._reports.get(timeout=None if was_held else max(0.0, until - time.monotonic()))
             except Empty:
-                if self.shutdown.given_up.is_set():
+                if self.workers.given_up.is_set():
                     break
                 stimulus, until = PatienceEnded(), time.monotonic() + patience
             self._turn(stimulus)

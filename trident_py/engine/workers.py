@@ -15,11 +15,11 @@ from functools import partial
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Diagnosis, Notice
+from coordinators.notices import Diagnosis, FailureKind, Notice
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.commits import Commits
 from trident_py.engine.emitted import EmittedBatch
-from trident_py.engine.emitting import Running, SpoutEmission
+from trident_py.engine.emitting import Running, SpoutEmission, Unwanted
 from trident_py.engine.instructions import (
     Abort,
     Answer,
@@ -63,6 +63,7 @@ class Workers:
         cancel_attempt: cancels all Spark jobs that an attempt has for itself.
         diagnose: what an exception means.
         job_threads: how many jobs may run side by side, those included that are being cancelled.
+        given_up: threads that are still busy are waited for no longer.
     """
 
     topology: str
@@ -79,9 +80,9 @@ class Workers:
     draw_edge: Callable[[], int]
     job_threads: int
     committing: Threads = field(init=False)
+    given_up: threading.Event = field(factory=threading.Event, init=False)
     _jobs: Threads = field(init=False)
     _running: dict[Job | tuple[TransactionAttempt, str], Running] = field(factory=dict, init=False)
-    _given_up: threading.Event = field(factory=threading.Event, init=False)
     _report: Callable[[Stimulus], object] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -127,7 +128,7 @@ class Workers:
 
     def abandon(self) -> None:
         """Write nothing more that threads come with which don't return, and tell who waits for reads."""
-        self._given_up.set()
+        self.given_up.set()
         for participant in self.commits.participants:
             participant.abandon()
         self.reads.close()
@@ -208,6 +209,8 @@ class Workers:
         try:
             running.enter_spark()
             report: Stimulus = JobDone(job, self.process(job, members))
+        except Unwanted as error:  # the session need not be asked why
+            report = JobFailed(job, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code, or Spark
             name = self.commits.participants[job.branch].name
             why = self._diagnosed(job.attempts[0], Place.JOB, name, error)
@@ -220,7 +223,7 @@ class Workers:
 
     def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
         # Again and again: a job that was on its way to Spark is not found by the first cancel.
-        while not (running.ended.is_set() or self._given_up.is_set()):
+        while not (running.ended.is_set() or self.given_up.is_set()):
             cancel()
             running.ended.wait(CANCEL_AGAIN_SECS)
 
