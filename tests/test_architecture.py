@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -319,26 +318,6 @@ def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
 
 # --- what the README says ---------------------------------------------------------------------------------------------
 
-HOP = re.compile(r"`([\w/]+\.py)`.*?`(\w[\w.]+)`", re.DOTALL)
-"""A file, and a class or method in it; each hop begins with such a pair."""
-
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
-
-
-def test_the_seven_hops_of_the_readme_exist() -> None:
-    _, _, section = (ROOT / "README.md").read_text(encoding="utf-8").partition("seven hops\n")
-    hops = re.split(r"^\d\. ", section.partition("\n## ")[0], flags=re.MULTILINE)[1:]
-    assert len(hops) == 7
-    for hop in hops:
-        path, symbol = HOP.findall(hop)[0]
-        assert symbol in set(_symbols(ROOT / path)), f"{path} has no {symbol}"
-
-
-def _symbols(path: Path) -> Iterator[str]:
-    for node in _parsed(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        if isinstance(node, ast.ClassDef):
-            yield from (f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef))
