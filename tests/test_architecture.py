@@ -282,20 +282,6 @@ def test_what_a_facade_lists_it_has_and_is_all_it_has(facade: str) -> None:
     assert set(module.__all__) <= set(dir(module))
 
 
-@pytest.mark.parametrize("facade", EXPORTS)
-def test_type_checkers_see_the_names_that_a_facade_gives(facade: str) -> None:
-    tree = modules(*PRODUCT)[facade].tree
-    guarded = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    imports = [node for guard in guarded for node in guard.body if isinstance(node, ast.ImportFrom)]
-    seen = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
-    given = {f"{node.module}.{alias.name}" for node in imports for alias in node.names if alias.asname == alias.name}
-    assert given == seen
-    assert {name.rpartition(".")[2] for name in given} == set(import_module(facade).__all__)
-    for name in given:
-        home, _, attribute = name.rpartition(".")
-        assert getattr(import_module(home), attribute) is getattr(import_module(facade), attribute)
-
-
 def test_a_facade_says_which_name_it_lacks() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = import_module("trident_py").no_such_name

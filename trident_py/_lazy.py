@@ -5,29 +5,37 @@ So a Python worker or ``trident script`` loads neither kazoo nor a session, and 
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 
-def lazy(
-    package: str, modules: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
+def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``: what its stub, ``__init__.pyi``, imports.
 
-    Args:
-        package: its ``__name__``.
-        modules: for each module, the names it gives. What type checkers read is the same list as imports under
-            ``TYPE_CHECKING``; a test compares the two.
+    Type checkers read the same stub, so each public name is written once. ``from other import *`` stands for all names
+    of a package that is lazy, too.
     """
-    home = {name: module for module, names in modules.items() for name in names}
+    stub = pkgutil.get_data(package, "__init__.pyi") or b""
+    homes = {name: module for module, name in _imported(ast.parse(stub))}
 
     def find(name: str) -> Any:
-        if name not in home:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home[name]), name)
+        value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted(home), sorted(home)
+    return find, lambda: sorted(homes), sorted(homes)
+
+
+def _imported(stub: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each module with each name that is imported from it."""
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                names = import_module(node.module).__all__ if alias.name == "*" else [alias.name]
+                yield from ((node.module, name) for name in names)

@@ -1,0 +1,34 @@
+from coordinators.attempt import TransactionAttempt as TransactionAttempt
+from coordinators.secret import Secret as Secret
+from coordinators.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
+from trident_py.errors import ConfigError as ConfigError
+from trident_py.errors import CoordinationLost as CoordinationLost
+from trident_py.errors import FailedException as FailedException
+from trident_py.errors import FencedError as FencedError
+from trident_py.errors import MetadataError as MetadataError
+from trident_py.errors import PoisonBatchError as PoisonBatchError
+from trident_py.errors import RequestError as RequestError
+from trident_py.errors import SinkError as SinkError
+from trident_py.errors import SparkLost as SparkLost
+from trident_py.errors import SpoutError as SpoutError
+from trident_py.errors import StateError as StateError
+from trident_py.errors import TopologyError as TopologyError
+from trident_py.errors import TridentError as TridentError
+from trident_py.interfaces.collector import TridentCollector as TridentCollector
+from trident_py.interfaces.config import RetryPolicy as RetryPolicy
+from trident_py.interfaces.config import TridentConfig as TridentConfig
+from trident_py.interfaces.context import Metrics as Metrics
+from trident_py.interfaces.context import TopologyContext as TopologyContext
+from trident_py.operations import *
+from trident_py.query import TransactionStatus as TransactionStatus
+from trident_py.query import TridentQuery as TridentQuery
+from trident_py.query import active as active
+from trident_py.rows.row import Row as Row
+from trident_py.sinks import *
+from trident_py.spouts import *
+from trident_py.states import *
+from trident_py.streams.stream import GroupedStream as GroupedStream
+from trident_py.streams.stream import Stream as Stream
+from trident_py.streams.stream import TridentState as TridentState
+from trident_py.topology import TridentTopology as TridentTopology
+from trident_py.windows import *

@@ -1,0 +1,5 @@
+from trident_py.interfaces.sinks import CommitToken as CommitToken
+from trident_py.interfaces.sinks import SinkTransaction as SinkTransaction
+from trident_py.interfaces.sinks import TopologyKey as TopologyKey
+from trident_py.interfaces.sinks import TransactionalSink as TransactionalSink
+from trident_py.interfaces.sinks import TransactionKey as TransactionKey

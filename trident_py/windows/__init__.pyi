@@ -1,0 +1,4 @@
+from trident_py.windows.windows import SlidingCount as SlidingCount
+from trident_py.windows.windows import SlidingDuration as SlidingDuration
+from trident_py.windows.windows import TumblingCount as TumblingCount
+from trident_py.windows.windows import TumblingDuration as TumblingDuration
