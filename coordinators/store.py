@@ -44,6 +44,11 @@ class RecordStore(Protocol):
         ...
 
     @property
+    def claimed_at(self) -> int:
+        """When this leadership began, by the clock of the store, in milliseconds since 1970."""
+        ...
+
+    @property
     def writes(self) -> int:
         """How many synchronous rounds of writing this leadership has made."""
         ...
@@ -110,6 +115,7 @@ class InMemoryRecordStore:
     coordination: InMemoryCoordination
     epoch: int
     writes: int = 0
+    claimed_at: int = 0
 
     @property
     def identity(self) -> TopologyIdentity:

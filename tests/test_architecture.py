@@ -148,7 +148,7 @@ FLOORS = """
     cli
     topology
     runtime
-    query
+    query coordination
     engine
     streams planner
     graph

@@ -1,4 +1,5 @@
 from coordinators.attempt import TransactionAttempt as TransactionAttempt
+from coordinators.coordination import Coordination as Coordination
 from coordinators.secret import Secret as Secret
 from coordinators.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
 from trident_py.errors import ConfigError as ConfigError

@@ -11,12 +11,12 @@ from typing import Any, Self
 from attrs import define, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.candidate import Candidate
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import located
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.transaction_time import MILLIS
-from coordinators.zookeeper.candidate import Candidate
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests
 from trident_py.errors import FencedError, TridentError

@@ -8,14 +8,15 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
 from coordinators.attempt import TransactionAttempt
+from coordinators.candidate import Candidate
 from coordinators.changes import adopted, compared
+from coordinators.coordination import Coordination
 from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
 from coordinators.loop import DriverLoop, Inbox
@@ -24,13 +25,10 @@ from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
+from coordinators.store import RecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
-from coordinators.zookeeper.access import ZooKeeperAccess
-from coordinators.zookeeper.candidate import Candidate
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import ensure_answering, lead, stand_by
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from trident_py.coordination import coordination_of, place_of
 from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
@@ -83,6 +81,7 @@ def start_topology(
     spark: SparkSession | None,
     *,
     code: Path | None = None,
+    coordination: Coordination | None = None,
     standby: bool = False,
 ) -> TridentQuery:
     """Plan, acquire leadership, recover, run; ``code`` is what the workers have to import.
@@ -95,38 +94,41 @@ def start_topology(
         FencedError: another process leads this topology, named.
         StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
     """
-    place = f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"
+    place = coordination.place if coordination else place_of(config)
     # First what takes no time to fail: Spark takes seconds to start.
     ensure_session_possible(spark)
     if not standby:  # which has time, if a leader or a store is in its way just now
         ensure_not_leading_here(name, place)
         ensure_stores(plan.graph)
     with ExitStack() as resources:
-        hosts, access = _zookeeper(name, config, resources)
-        steps.info("topology %s: starting Spark", name)
-        session = resources.enter_context(topology_session(name, spark))
-        small = small_session(session)
-        if code is not None:
-            ship(code, session, small)
+        coordination = coordination or _zookeeper(name, config, resources)
+        coordination.ensure_answering(name)
+        session, small = _sessions(name, spark, code, resources)
         plan = _checked(plan, session)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         assembly = _Assembly(
-            name=name, plan=plan, config=config, session=session, small=small, hosts=hosts, access=access
+            name=name, plan=plan, config=config, session=session, small=small, coordination=coordination
         )
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
     return assembly.run(owned, driver, place)
 
 
-def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> tuple[str, ZooKeeperAccess]:
-    """Where it is, and how to be let in; the embedded server runs until ``resources`` are closed."""
+def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> Coordination:
     steps.info("topology %s: %s", name, "connecting to ZooKeeper" if config.zookeeper else "starting ZooKeeper")
-    hosts, access = str(config.zookeeper), config.zookeeper_access
-    if config.zookeeper is None:
-        server = resources.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
-        hosts, access = server.hosts, server.access
-    ensure_answering(name, hosts, config.session_timeout, access)
-    return hosts, access
+    return resources.enter_context(coordination_of(config))
+
+
+def _sessions(
+    name: str, spark: SparkSession | None, code: Path | None, resources: ExitStack
+) -> tuple[SparkSession, SparkSession]:
+    """The topology's own, and one beside it for jobs over little."""
+    steps.info("topology %s: starting Spark", name)
+    session = resources.enter_context(topology_session(name, spark))
+    small = small_session(session)
+    if code is not None:
+        ship(code, session, small)
+    return session, small
 
 
 def _checked(plan: Plan, session: SparkSession) -> Plan:
@@ -146,14 +148,13 @@ class _Assembly:
     config: TridentConfig
     session: SparkSession
     small: SparkSession
-    hosts: str
-    access: ZooKeeperAccess
+    coordination: Coordination
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     progress: Progress = field(init=False)
     requests: Requests = field(init=False)
     shutdown: Shutdown = field(init=False)
-    store: ZooKeeperRecordStore = field(init=False)
+    store: RecordStore = field(init=False)
     clock: LeaderClock = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -179,31 +180,20 @@ class _Assembly:
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
-        return self._recovered(lead(self.name, **self._where()), resources, None)
+        return self._recovered(self.coordination.lead(self.name), resources, None)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
 
-        def take_over(store: ZooKeeperRecordStore) -> CoordinatorDriver:
+        def take_over(store: RecordStore) -> CoordinatorDriver:
             with ExitStack() as tried:  # closed if leadership is lost in the middle; then there is another try
                 driver = self._recovered(store, tried, candidate)
                 resources.push(tried.pop_all())
                 return driver
 
-        return stand_by(candidate, take_over, **self._where())
+        return self.coordination.stand_by(candidate, take_over)
 
-    def _where(self) -> dict[str, Any]:
-        config = self.config
-        return {
-            "hosts": self.hosts,
-            "root": config.root,
-            "session_timeout": config.session_timeout,
-            "access": self.access,
-        }
-
-    def _recovered(
-        self, store: ZooKeeperRecordStore, resources: ExitStack, candidate: Candidate | None
-    ) -> CoordinatorDriver:
+    def _recovered(self, store: RecordStore, resources: ExitStack, candidate: Candidate | None) -> CoordinatorDriver:
         self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
         resources.callback(store.close)
         declared = declarations(self.plan.graph, self.config.accept)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from coordinators.coordination import Coordination
 from coordinators.errors import located
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
@@ -227,6 +228,7 @@ class TridentTopology:
         *,
         spark: SparkSession | None = None,
         code: Path | None = None,
+        coordination: Coordination | None = None,
         standby: bool = False,
     ) -> TridentQuery:
         """Plan, acquire leadership, recover, run.
@@ -237,6 +239,8 @@ class TridentTopology:
                 that stops with the topology.
             code: a Python file, or the directory of a package, that user functions are in and that Spark's workers
                 can't import by themselves; it travels to them.
+            coordination: where its record is kept and who leads it is decided, as ``trident_py.testing``'s
+                `LocalCoordination`; None: ZooKeeper, as ``config`` says.
             standby: don't wait for an earlier leader to end: return at once, and lead from the moment that nobody else
                 does, however late that is. ``status`` says which it is.
 
@@ -250,8 +254,9 @@ class TridentTopology:
         with located(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
+            planned, config = plan(self._graph), config or TridentConfig()
             return start_topology(
-                self.name, plan(self._graph), config or TridentConfig(), spark, code=code, standby=standby
+                self.name, planned, config, spark, code=code, coordination=coordination, standby=standby
             )
 
     def explain(self) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import evolve
 
+from coordinators.candidate import Leader
+from coordinators.coordination import TopologyDescription
 from coordinators.errors import ConfigError, FencedError, located
-from coordinators.record import CoordinatorRecord
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.zookeeper.leadership import read_identity
@@ -19,7 +20,6 @@ from coordinators.zookeeper.znodes import (
     ANY_VERSION,
     Create,
     EpochClaim,
-    Leader,
     Put,
     Remove,
     Step,
@@ -30,23 +30,6 @@ from coordinators.zookeeper.znodes import (
 )
 
 SESSION_SECONDS = 10.0
-
-
-@frozen
-class TopologyDescription:
-    """What ZooKeeper knows about one topology.
-
-    Attributes:
-        identity: who it is to its sinks.
-        claim: the last leadership; None if it was never led.
-        leader: who leads at this moment; None if nobody does.
-        record: its position; None before its first write, and after a reset.
-    """
-
-    identity: TopologyIdentity
-    claim: EpochClaim | None
-    leader: Leader | None
-    record: CoordinatorRecord | None
 
 
 def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS) -> list[str]:
@@ -141,10 +124,10 @@ def _describe(session: ZooKeeperSession, topology: str, root: str) -> TopologyDe
     claim, leader = session.read(paths.epoch, paths.leader)
     stored = load(session, paths)
     return TopologyDescription(
-        identity,
-        parse(EpochClaim, claim.text, paths.epoch) if claim else None,
-        parse(Leader, leader.text, paths.leader) if leader else None,
-        stored.record if stored else None,
+        identity=identity,
+        epoch=parse(EpochClaim, claim.text, paths.epoch).epoch if claim else 0,
+        leader=parse(Leader, leader.text, paths.leader) if leader else None,
+        record=stored.record if stored else None,
     )
 
 

@@ -14,18 +14,17 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
+from coordinators.candidate import Candidate, Leader, Withdrawn
 from coordinators.errors import CoordinationLost, MetadataError, located
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.zookeeper.acl_check import ensure_guarded, guard
-from coordinators.zookeeper.candidate import Candidate, Withdrawn
 from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, Conflict, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
     Create,
     EpochClaim,
-    Leader,
     Put,
     StoredIdentity,
     TopologyPaths,
@@ -198,9 +197,18 @@ def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candi
         claimed = session.settle(lambda: _claim(session, paths, leader, owner))
         if claimed is not None:
             return claimed
-        candidate.look(session, paths.leader)
+        look(candidate, session, paths.leader)
         # Not only until it has ended, so that a session which waits for days is known to be alive.
         candidate.wait(session.seconds / ROUNDS_PER_SESSION)
+
+
+def look(candidate: Candidate, session: ZooKeeperSession, path: str) -> None:
+    """Have ``candidate`` see who leads, and be woken when that changes."""
+    node = session.settle(lambda: session.watch(path, candidate.wake))
+    if node is None:  # it was there a moment ago
+        candidate.wake()
+    else:
+        candidate.saw(parse(Leader, node.text, path))
 
 
 def _claim(

@@ -12,16 +12,14 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from attrs import asdict, field, frozen
 from attrs.validators import instance_of
 
+from coordinators.candidate import Leader
 from coordinators.errors import MetadataError
 
 C = TypeVar("C")
@@ -71,7 +69,7 @@ class TopologyPaths:
 
     @property
     def leader(self) -> str:
-        """Holds a `Leader`."""
+        """Holds a `coordinators.candidate.Leader`."""
         return f"{self.base}/leader"
 
     @property
@@ -108,18 +106,6 @@ class EpochClaim:
 
     def __str__(self) -> str:
         return f"epoch {self.epoch} (pid {self.pid} on host {self.host})"
-
-
-@frozen
-class Leader:
-    """The process that leads, and since when (ISO 8601, UTC)."""
-
-    host: str = field(factory=socket.gethostname, validator=instance_of(str))
-    pid: int = field(factory=os.getpid, validator=instance_of(int))
-    started: str = field(factory=lambda: datetime.now(UTC).isoformat(), validator=instance_of(str))
-
-    def __str__(self) -> str:
-        return f"pid {self.pid} on host {self.host}, since {self.started}"
 
 
 def to_bytes(value: StoredIdentity | EpochClaim | Leader) -> bytes:

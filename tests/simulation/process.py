@@ -9,6 +9,7 @@ from attrs import define, field
 
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
@@ -19,7 +20,6 @@ from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.takeover import Torn
 from coordinators.transaction_time import LeaderClock
 from coordinators.zookeeper import leadership
-from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.simulation.mutants import SplittingRecordStore, recovered, weaken
 from tests.simulation.partitions import halves

@@ -18,10 +18,9 @@ from pathlib import Path
 from attrs import asdict, frozen
 
 from coordinators.errors import TridentError
-from coordinators.zookeeper.administration import list_topologies
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.java import look_for_java
 from trident_py.cli.usage import config_of
+from trident_py.coordination import coordination_of
 from trident_py.interfaces.config import TridentConfig
 
 ANSWER_SECS_MAX = 60.0
@@ -151,9 +150,9 @@ def _embedded_zookeeper() -> Finding:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="trident-doctor-", ignore_cleanup_errors=True) as directory,
-            EmbeddedZooKeeper.running(Path(directory)) as server,
+            coordination_of(TridentConfig(state_dir=Path(directory))) as coordination,
         ):
-            list_topologies(hosts=server.hosts, access=server.access)
+            coordination.topologies()
     except TridentError as error:
         return Finding("zookeeper", False, "the embedded server does not start", str(error))
     return Finding("zookeeper", True, f"the embedded server starts in {time.monotonic() - begun:.1f} s")
@@ -161,7 +160,8 @@ def _embedded_zookeeper() -> Finding:
 
 def _given_zookeeper(config: TridentConfig) -> Finding:
     try:
-        names = list_topologies(hosts=str(config.zookeeper), root=config.root, access=config.zookeeper_access)
+        with coordination_of(config) as coordination:
+            names = coordination.topologies()
     except TridentError as error:
         return Finding("zookeeper", False, f"{config.zookeeper} does not let us in or does not answer", str(error))
     return Finding("zookeeper", True, f"{config.zookeeper} answers and knows {len(names)} topologies")

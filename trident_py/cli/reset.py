@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
-from functools import partial
 
+from coordinators.coordination import Coordination
 from coordinators.errors import MetadataError
-from coordinators.zookeeper.administration import TopologyDescription, describe, reset
-from trident_py.cli.coordination import servers
+from trident_py.cli.coordination import existing
 from trident_py.cli.usage import config_of
 
 AFTERWARDS = """\
@@ -20,20 +18,20 @@ count twice."""
 def run(arguments: Namespace) -> int:
     """Begin a new incarnation of a topology; returns 1 if the answer was no."""
     config = config_of(arguments)
-    with servers(config) as (hosts, access):
-        print(_what_goes(arguments.name, partial(describe, hosts=hosts, root=config.root, access=access)))
+    with existing(config) as coordination:
+        print(_what_goes(arguments.name, coordination))
         print(AFTERWARDS)
         if not arguments.yes and not _confirmed(arguments.name):
             print("nothing was changed")
             return 1
-        identity = reset(arguments.name, hosts=hosts, root=config.root, access=access)
+        identity = coordination.reset(arguments.name)
     print(f"topology {identity.name!r} starts over, as incarnation {identity.incarnation}")
     return 0
 
 
-def _what_goes(name: str, described: Callable[[str], TopologyDescription]) -> str:
+def _what_goes(name: str, coordination: Coordination) -> str:
     try:
-        description = described(name)
+        description = coordination.describe(name)
     except MetadataError as error:
         return f"This forgets the record of topology {name!r}, which can't be read: {error}"
     record = description.record

@@ -1,23 +1,21 @@
-"""``trident status``: where topologies are, and who leads them, as ZooKeeper knows it."""
+"""``trident status``: where topologies are, and who leads them, as it is stored."""
 
 from __future__ import annotations
 
 import json
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from coordinators.coordination import Coordination, TopologyDescription
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
 from coordinators.transaction_time import MILLIS
-from coordinators.zookeeper.administration import TopologyDescription, describe, list_topologies
-from trident_py.cli.coordination import servers
+from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
 from trident_py.cli.usage import config_of
@@ -26,13 +24,11 @@ from trident_py.cli.usage import config_of
 def run(arguments: Namespace) -> int:
     """Show one topology, or all; returns 1 if the record of one can't be read."""
     config = config_of(arguments)
-    with servers(config) as (hosts, access):
-        described = partial(describe, hosts=hosts, root=config.root, access=access)
+    with existing(config) as coordination:
         if arguments.name is not None:
-            shown = [_facts(described(arguments.name))]
+            shown = [_facts(coordination.describe(arguments.name))]
         else:
-            names = list_topologies(hosts=hosts, root=config.root, access=access)
-            shown = [_facts_or_error(name, described) for name in names]
+            shown = [_facts_or_error(name, coordination) for name in coordination.topologies()]
     if arguments.json:
         print(json.dumps(shown[0] if arguments.name is not None else shown, indent=2))
     elif arguments.name is not None:
@@ -42,21 +38,21 @@ def run(arguments: Namespace) -> int:
     return 1 if any("error" in facts for facts in shown) else 0
 
 
-def _facts_or_error(name: str, described: Callable[[str], TopologyDescription]) -> dict[str, Any]:
+def _facts_or_error(name: str, coordination: Coordination) -> dict[str, Any]:
     try:
-        return _facts(described(name))
+        return _facts(coordination.describe(name))
     except MetadataError as error:
         return {"name": name, "error": str(error)}
 
 
 def _facts(description: TopologyDescription) -> dict[str, Any]:
     record = description.record or CoordinatorRecord(epoch=0)
-    leader, claim = description.leader, description.claim
+    leader = description.leader
     return {
         "name": description.identity.name,
         "uuid": description.identity.uuid,
         "incarnation": description.identity.incarnation,
-        "epoch": claim.epoch if claim else 0,
+        "epoch": description.epoch,
         "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
         "current_txid": record.current_txid,
         "committed": record.current_txid - 1,

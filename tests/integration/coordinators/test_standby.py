@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
+from coordinators.candidate import Candidate
 from coordinators.errors import CoordinationLost
 from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.candidate import Candidate
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import lead, stand_by
+from coordinators.zookeeper.leadership import lead, look, stand_by
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.session import ZooKeeperSession
 
@@ -89,7 +89,7 @@ def test_a_standby_keeps_one_watch_however_often_it_looks(zookeeper: str) -> Non
     path = f"{session.chroot}/trident/wordcount/leader"
     candidate = Candidate("wordcount")
     for _ in range(3):
-        candidate.look(session, path)
+        look(candidate, session, path)
     assert [len(watchers) for watchers in session._client._data_watchers.values()] == [1]
     session.close()
     leader.close()

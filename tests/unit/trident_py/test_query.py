@@ -10,10 +10,10 @@ from threading import Event
 import pytest
 
 import trident_py
+from coordinators.candidate import Candidate
 from coordinators.errors import FencedError, TridentError
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
-from coordinators.zookeeper.candidate import Candidate
 from tests.unit.coordinators.world import Numbers, World
 from trident_py.engine.progress import Progress
 from trident_py.engine.requests import Requests

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinators.candidate import Leader
 from coordinators.errors import MetadataError
-from coordinators.zookeeper.znodes import EpochClaim, Leader, StoredIdentity, TopologyPaths, parse, to_bytes
+from coordinators.zookeeper.znodes import EpochClaim, StoredIdentity, TopologyPaths, parse, to_bytes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = (
@@ -44,6 +45,5 @@ def test_every_node_of_a_topology_is_below_its_own() -> None:
     ]
 
 
-def test_a_leader_and_a_claim_say_who_they_are() -> None:
+def test_a_claim_says_whose_it_is() -> None:
     assert str(EpochClaim(3, "o", "h", 7)) == "epoch 3 (pid 7 on host h)"
-    assert str(Leader("h", 7, "2026-01-01T00:00:00+00:00")) == "pid 7 on host h, since 2026-01-01T00:00:00+00:00"

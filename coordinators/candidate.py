@@ -1,18 +1,32 @@
-"""A candidate for leadership: how long it waits for the one before it, and what wakes it."""
+"""Who leads a topology, and who waits to: how long for the one before it, and what wakes it."""
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
+from datetime import UTC, datetime
 from time import monotonic
 
-from attrs import define, field
+from attrs import define, field, frozen
+from attrs.validators import instance_of
 
 from coordinators.errors import FencedError
-from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import Leader, parse
 
 log = logging.getLogger(__name__)
+
+
+@frozen
+class Leader:
+    """The process that leads, and since when (ISO 8601, UTC)."""
+
+    host: str = field(factory=socket.gethostname, validator=instance_of(str))
+    pid: int = field(factory=os.getpid, validator=instance_of(int))
+    started: str = field(factory=lambda: datetime.now(UTC).isoformat(), validator=instance_of(str))
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on host {self.host}, since {self.started}"
 
 
 class Withdrawn(Exception):
@@ -46,7 +60,7 @@ class Candidate:
         self._woken.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the leader's node has changed, but no longer than so many seconds, or than we are patient.
+        """Wait until it is woken, but no longer than so many seconds, or than we are patient.
 
         Raises:
             Withdrawn: it was told to.
@@ -63,16 +77,13 @@ class Candidate:
                 topology=self.topology,
             )
 
-    def _wake(self, _event: object) -> None:
+    def wake(self, _event: object = None) -> None:
+        """Look again who leads: that has changed. Any thread may call it."""
         self._woken.set()
 
-    def look(self, session: ZooKeeperSession, path: str) -> None:
-        """See who leads, and be woken when that changes."""
-        node = session.settle(lambda: session.watch(path, self._wake))
-        if node is None:  # it was there a moment ago
-            self._woken.set()
-            return
-        is_first, self.rival = self.rival is None, parse(Leader, node.text, path)
+    def saw(self, leader: Leader) -> None:
+        """Wait for ``leader`` from now on."""
+        is_first, self.rival = self.rival is None, leader
         if is_first:
             limit = "" if self.patience is None else f" for up to {self.patience:.0f} s"
-            log.warning("topology %s is led by %s; waiting%s for it to end", self.topology, self.rival, limit)
+            log.warning("topology %s is led by %s; waiting%s for it to end", self.topology, leader, limit)

@@ -1,0 +1,94 @@
+"""Where topologies are coordinated: the port through which they are led, waited for, listed, described and reset.
+
+ZooKeeper implements it (`coordinators.zookeeper.coordination`), and so does this process's memory
+(`coordinators.local`). Both are held to tests/contract/test_coordination.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from attrs import frozen
+
+from coordinators.candidate import Candidate, Leader
+from coordinators.record import CoordinatorRecord
+from coordinators.store import RecordStore, TopologyIdentity
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class TopologyDescription:
+    """What is stored about one topology.
+
+    Attributes:
+        identity: who it is to its sinks.
+        epoch: the number of the last leadership; 0 if it was never led.
+        leader: who leads at this moment; None if nobody does.
+        record: its position; None before its first write, and after a reset.
+    """
+
+    identity: TopologyIdentity
+    epoch: int
+    leader: Leader | None
+    record: CoordinatorRecord | None
+
+
+class Coordination(Protocol):
+    """The records of any number of topologies, of each of which one process at a time is the leader.
+
+    Any thread may call any method. All of them raise `CoordinationLost` if the place is out of reach, `ConfigError` if
+    it doesn't let us in, and `MetadataError` if what is stored about the topology can't be read.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; a topology of the same name at another place is another topology."""
+        ...
+
+    def ensure_answering(self, topology: str) -> None:
+        """Return if it answers and lets us in, for ``topology``; asked before anything that takes long."""
+        ...
+
+    def lead(self, topology: str) -> RecordStore:
+        """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+        Raises:
+            FencedError: another leader is there, and did not end in the time that a crashed one needs to.
+        """
+        ...
+
+    def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
+        """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
+
+        Args:
+            candidate: for which topology.
+            take_over: called with the record once we lead; what it returns is returned. If it raises
+                `CoordinationLost`, it is called again when we lead again. It closes the store that it fails with.
+        """
+        ...
+
+    def topologies(self) -> list[str]:
+        """The names of all topologies that were ever started here, sorted."""
+        ...
+
+    def describe(self, topology: str) -> TopologyDescription:
+        """What is stored about ``topology``, also while it runs.
+
+        Raises:
+            ConfigError: there is no such topology; names those that there are.
+        """
+        ...
+
+    def reset(self, topology: str) -> TopologyIdentity:
+        """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
+
+        The record need not be readable. Epochs go on, so that tokens in sinks stay in order; what an earlier leader may
+        still send can't land any more.
+
+        Raises:
+            FencedError: somebody leads the topology.
+            ConfigError: there is no such topology.
+        """
+        ...

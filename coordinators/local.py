@@ -1,0 +1,203 @@
+"""Coordination in the memory of this process: any number of topologies, without a server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+from uuid import uuid4
+
+from attrs import define, evolve, field
+
+from coordinators.candidate import Candidate, Leader, Withdrawn
+from coordinators.coordination import TopologyDescription
+from coordinators.errors import ConfigError, CoordinationLost, FencedError, TridentError
+from coordinators.record import CoordinatorRecord
+from coordinators.store import InMemoryCoordination, InMemoryRecordStore, RecordStore, TopologyIdentity
+from coordinators.transaction_time import MILLIS
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECS = 1.0
+
+
+@define(eq=False)
+class LocalCoordination:
+    """Coordinates topologies in memory: what they store is kept for as long as this object is.
+
+    A topology that is started with the same object again goes on where it was, as it would with ZooKeeper. Any thread
+    may use it; it takes no part in what other processes do.
+    """
+
+    place: str = field(factory=lambda: f"memory {uuid4().hex[:8]}", init=False)
+    _topologies: dict[str, _Topology] = field(factory=dict, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    def ensure_answering(self, topology: str) -> None:
+        """Return: memory answers."""
+
+    def lead(self, topology: str) -> RecordStore:
+        """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+        Raises:
+            FencedError: it is led here, and nothing in memory ends by waiting.
+        """
+        return self._elected(Candidate(topology, patience=0.0))
+
+    def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
+        """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before."""
+        with suppress(Withdrawn):
+            while True:
+                try:
+                    return take_over(self._elected(candidate))
+                except CoordinationLost as error:
+                    log.warning("topology %s: standing by, but: %s", candidate.topology, error)
+        return None
+
+    def expire(self, topology: str) -> None:
+        """End the leadership of ``topology``, without a word to whoever leads, as if it had crashed or were cut off.
+
+        What it still writes is refused, and the next one can lead.
+        """
+        with self._lock:
+            self._known(topology).end()
+
+    def topologies(self) -> list[str]:
+        """The names of all topologies that were ever started here, sorted."""
+        with self._lock:
+            return sorted(self._topologies)
+
+    def describe(self, topology: str) -> TopologyDescription:
+        """What is stored about ``topology``, also while it runs."""
+        with self._lock:
+            return self._known(topology).described()
+
+    def reset(self, topology: str) -> TopologyIdentity:
+        """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
+
+        Raises:
+            FencedError: somebody leads the topology.
+            ConfigError: there is no such topology.
+        """
+        with self._lock:
+            return self._known(topology).reset()
+
+    def _elected(self, candidate: Candidate) -> RecordStore:
+        while True:
+            with self._lock:
+                topology = self._topologies.setdefault(candidate.topology, _Topology.named(candidate.topology))
+                if topology.leader is None:
+                    return topology.led(self._lock)
+                topology.candidates.append(candidate)
+                candidate.saw(topology.leader)
+            candidate.wait(LOOK_AGAIN_SECS)
+
+    def _known(self, topology: str) -> _Topology:
+        if topology not in self._topologies:
+            known = ", ".join(sorted(self._topologies)) or "none at all"
+            raise ConfigError(f"there is no topology {topology!r} in {self.place}; there is {known}")
+        return self._topologies[topology]
+
+
+@define(eq=False)
+class _Topology:
+    """One topology. Whoever uses it holds the lock of its coordination.
+
+    Attributes:
+        kept: what outlives a leadership.
+        leader: who leads; None if nobody does.
+        store: its record, in the hands of who leads or did last.
+        candidates: who is to be woken when ``leader`` ends.
+    """
+
+    kept: InMemoryCoordination
+    leader: Leader | None = None
+    store: LocalRecordStore | None = None
+    candidates: list[Candidate] = field(factory=list)
+
+    @classmethod
+    def named(cls, name: str) -> _Topology:
+        """A new one."""
+        return cls(InMemoryCoordination(TopologyIdentity(name, str(uuid4()), 1)))
+
+    def led(self, lock: threading.RLock) -> LocalRecordStore:
+        """A new leadership."""
+        self.leader = Leader()
+        epoch = self.kept.acquire().epoch
+        self.store = LocalRecordStore(
+            self.kept, epoch, claimed_at=round(time.time() * MILLIS), topology=self, lock=lock
+        )
+        log.info("topology %s: pid %d leads with epoch %d", self.kept.identity.name, self.leader.pid, epoch)
+        return self.store
+
+    def end(self) -> None:
+        """Nobody leads it any more."""
+        self.leader = self.store = None
+        for candidate in self.candidates:
+            candidate.wake()
+        self.candidates.clear()
+
+    def described(self) -> TopologyDescription:
+        """As an operator sees it."""
+        kept = self.kept
+        record = InMemoryRecordStore(kept, kept.epoch).read()
+        return TopologyDescription(identity=kept.identity, epoch=kept.epoch, leader=self.leader, record=record)
+
+    def reset(self) -> TopologyIdentity:
+        """Begin a new incarnation, with nothing in common with the earlier one but the number of the last epoch."""
+        before = self.kept.identity
+        if self.leader is not None:
+            raise FencedError(
+                f"topology {before.name!r} was not reset: {self.leader} leads it; stop it first, then try again",
+                topology=before.name,
+            )
+        after = evolve(before, incarnation=before.incarnation + 1)
+        self.kept = InMemoryCoordination(after, self.kept.epoch)
+        return after
+
+
+@define(eq=False, kw_only=True)
+class LocalRecordStore(InMemoryRecordStore):
+    """One leadership over a topology of a `LocalCoordination`, which can end it at any time."""
+
+    _topology: _Topology
+    _lock: threading.RLock
+
+    def write(self, record: CoordinatorRecord) -> None:
+        """Replace the record, if we still lead."""
+        with self._lock:
+            super().write(record)
+
+    def ensure_leading(self) -> None:
+        """Return if no other leader can exist at this moment.
+
+        Raises:
+            FencedError: another leadership exists.
+            CoordinationLost: this one was ended.
+        """
+        with self._lock:
+            super().ensure_leading()
+            if self._topology.store is not self:
+                raise CoordinationLost(
+                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, nobody leads now",
+                    topology=self.identity.name,
+                )
+
+    def judged(self, lost: CoordinationLost) -> TridentError:
+        """What ``lost`` turns out to be: `FencedError` if somebody else leads now."""
+        try:
+            super().ensure_leading()
+        except FencedError as error:
+            return error
+        return lost
+
+    def close(self) -> None:
+        """Give up leadership, so that the next one need not wait. Never raises."""
+        with self._lock:
+            if self._topology.store is self:
+                self._topology.end()

@@ -1,0 +1,35 @@
+"""Where topologies are coordinated that are given a config only: by the servers it names, or by the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from coordinators.coordination import Coordination
+from coordinators.zookeeper.coordination import ZooKeeperCoordination
+from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from trident_py.interfaces.config import TridentConfig
+
+
+@contextmanager
+def coordination_of(config: TridentConfig) -> Iterator[Coordination]:
+    """The one that ``config`` names; the embedded server runs at least as long as the block.
+
+    Raises:
+        ConfigError: the embedded server can't be started here.
+        CoordinationLost: it did not start, or doesn't answer.
+    """
+    root, session_timeout = config.root, config.session_timeout
+    if config.zookeeper is not None:
+        access = config.zookeeper_access
+        yield ZooKeeperCoordination(hosts=config.zookeeper, root=root, session_timeout=session_timeout, access=access)
+        return
+    with EmbeddedZooKeeper.running(config.embedded_dir) as server:
+        yield ZooKeeperCoordination(
+            hosts=server.hosts, root=root, session_timeout=session_timeout, access=server.access
+        )
+
+
+def place_of(config: TridentConfig) -> str:
+    """Where that is, whether or not it runs: the embedded server gets its port when it starts."""
+    return f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"
