@@ -146,6 +146,13 @@ class Aggregation(Operation):
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """As Spark expressions where Spark can; else one pass of Python over each partition of groups."""
+        flow = self.unordered(inputs, batch_id)
+        if self.is_native and self.keys:  # else the groups of a partition come in order of their first rows
+            return flow.replaced(lambda frame: frame.sortWithinPartitions(*map(column, self.keys)), flow.schema)
+        return flow
+
+    def unordered(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """The same, the groups in whatever order."""
         (flow,) = inputs
         fields = self.fields(flow.schema)
         if self.is_native:
@@ -168,8 +175,7 @@ class Aggregation(Operation):
     def _gathered(self, flow: Flow) -> Flow:
         if not self.keys:
             return flow.parted(lambda frame: frame.repartition(1))
-        columns = list(map(column, self.keys))
-        return flow.replaced(lambda frame: frame.repartition(*columns), flow.schema)
+        return flow.grouped(self.keys)
 
     def _stage(
         self, rows: RowPipeline, fields: AggregatedFields, folds: Sequence[Fold[Any]], *, partial: bool = False

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
-from trident_py.spark.frames import Unread, column, map_batches
+from trident_py.spark.frames import PLACE, Unread, column, map_batches, place
 from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
 from trident_py.worker.pipeline import NO_ROW, RowPipeline
@@ -77,7 +77,13 @@ class Flow:
     def parted(self, change: Callable[[DataFrame], DataFrame]) -> Flow:
         """In other partitions, as ``change`` makes them; each runs a task, also one without rows."""
         marked = self.marked()
-        return evolve(marked, given=change(marked.frame), is_parted=True)
+        return evolve(marked, given=in_order(marked.frame, change), is_parted=True)
+
+    def grouped(self, keys: Sequence[str]) -> Flow:
+        """Rows with the same values of ``keys`` in the same partition; no task runs where there are no rows."""
+        return self.replaced(
+            lambda frame: in_order(frame, lambda given: given.repartition(*map(column, keys))), self.schema
+        )
 
     def _mapped(self, stage: Stage, schema: StructType, needed: StageResources | None = None) -> DataFrame:
         if isinstance(self.given, Unread):
@@ -96,6 +102,14 @@ class Flow:
         if self.rows.steps:
             return self.then(project_step(self.schema, names))
         return self.replaced(lambda frame: frame.select(*map(column, names)), select(self.schema, names))
+
+
+def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """What ``shuffle`` makes of ``frame``, the rows of each partition in the order that they had in ``frame``.
+
+    Spark takes the blocks of a shuffle as they arrive, in another order in each attempt.
+    """
+    return shuffle(frame.withColumn(PLACE, place())).sortWithinPartitions(PLACE).drop(PLACE)
 
 
 def project_step(schema: StructType, names: Sequence[str]) -> ProjectStep:

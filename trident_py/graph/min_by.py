@@ -20,12 +20,12 @@ from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Max, Min
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import names_of, select
-from trident_py.spark.frames import column
+from trident_py.spark.frames import PLACE, column, place
 
 
 @frozen
 class ExtremeRow(Operation):
-    """The row with the extreme value; no row where none has a value.
+    """The row with the extreme value, of several the last of the batch; no row where none has a value.
 
     Attributes:
         fields: those whose values are compared, the first one first.
@@ -49,10 +49,11 @@ class ExtremeRow(Operation):
         names = [f"_{position}" for position in range(len(flow.schema.names))]
         compared = [column(names[flow.schema.names.index(field)]) for field in self.fields]
         has_all = reduce(and_, [each.isNotNull() for each in compared])
-        by = F.when(has_all, F.struct(*compared) if len(compared) > 1 else compared[0])
+        by = F.when(has_all, F.struct(*compared, column(PLACE) if self.greatest else -column(PLACE)))
         row = F.struct(*names)
         best = F.max_by(row, by) if self.greatest else F.min_by(row, by)
-        found = flow.native().toDF(*names).agg(best.alias("_best")).where("_best IS NOT NULL").select("_best.*")
+        placed = flow.native().toDF(*names).withColumn(PLACE, place())
+        found = placed.agg(best.alias("_best")).where("_best IS NOT NULL").select("_best.*")
         return Flow.of(found.toDF(*flow.schema.names), flow.schema)
 
 

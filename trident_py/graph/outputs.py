@@ -54,7 +54,7 @@ class AggregateState(Operation):
         """A partial value per key, or the rows to reduce."""
         (flow,) = inputs
         if isinstance(self.aggregator, CombinerAggregator):
-            return self.aggregation.build(inputs, batch_id)
+            return self.aggregation.unordered(inputs, batch_id)
         fields = self.aggregation.fields(flow.schema)
         keys = renamed_keys(fields)
         narrowed = flow.select(fields.needed)

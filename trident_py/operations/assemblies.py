@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from trident_py.errors import TopologyError
 from trident_py.interfaces.operations import Assembly
 from trident_py.rows.schema import check_comparable, select, shown
+from trident_py.spark.frames import PLACE, column, place
 
 
 class FirstN(Assembly):
     """The first ``n`` rows of a batch in order of a field, least first; rows without a value come last (Storm B3).
+
+    Rows with the same value come in the order of the batch.
 
     Args:
         n: how many at most.
@@ -43,6 +45,7 @@ class FirstN(Assembly):
     def __call__(self, frame: DataFrame) -> DataFrame:
         """Those rows of one batch."""
         if self.in_field is not None:
-            field = F.col(f"`{self.in_field.replace('`', '``')}`")
-            frame = frame.orderBy(field.desc_nulls_last() if self.reverse else field.asc_nulls_last())
+            field = column(self.in_field)
+            by = field.desc_nulls_last() if self.reverse else field.asc_nulls_last()
+            return frame.withColumn(PLACE, place()).orderBy(by, PLACE).limit(self.n).drop(PLACE)
         return frame.limit(self.n)

@@ -31,6 +31,14 @@ class Unread(ABC):
 
 _PLAIN = re.compile(r"[^.`]+")
 
+PLACE = "_place"
+"""The hidden column of the place that a row has in its batch, while Spark moves rows."""
+
+
+def place() -> Column:
+    """The place of each row of a frame: greater for what comes later; partitions come one after the other."""
+    return F.monotonically_increasing_id()
+
 
 def column(name: str) -> Column:
     """The column of this very name, dots and all."""

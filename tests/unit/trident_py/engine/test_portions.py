@@ -13,7 +13,8 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py import Count, SQLiteState, TridentConfig
-from trident_py.engine.states import PORTION_ROWS, AggregateParticipant, portions
+from trident_py.engine.portions import PORTION_ROWS, in_key_order, portions
+from trident_py.engine.states import AggregateParticipant
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.rows.schema import schema_of
@@ -45,6 +46,13 @@ def test_keys_that_have_no_order_come_as_they_are() -> None:
     found = portions(pa.table({"key": keys, "count": list(range(ROWS))}), 1)
     assert [portion.num_rows for portion in found] == [PORTION_ROWS, PORTION_ROWS, 1]
     assert pa.concat_tables(found).column(0).to_pylist() == keys
+
+
+@pytest.mark.parametrize("keys", [[3, None, 1, 3, 2], [[3], None, [1], [3], [2]]], ids=["compared", "by their texts"])
+def test_new_values_come_in_the_order_of_their_keys_and_rows_of_a_key_in_theirs(keys: list[Any]) -> None:
+    change = pa.table({"key": keys, "n": range(5)})
+    assert in_key_order(change, 1).column(1).to_pylist() == [2, 4, 0, 3, 1]
+    assert in_key_order(change, 0) == change
 
 
 def test_a_small_change_is_one_portion() -> None:

@@ -1,0 +1,138 @@
+"""The order in which rows of a batch are seen behind a shuffle: that of the batch, in however many tasks it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import Aggregator, CombinerAggregator, MultiReducer, ReducerAggregator
+from trident_py.operations.assemblies import FirstN
+from trident_py.operations.builtin import Count
+from trident_py.planner.plan import check, plan
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.streams.stream import Stream
+from trident_py.topology import TridentTopology
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = schema_of("key string, n int")
+ROWS = [(f"key {n * n % 7}", n) for n in range(200)]
+NUMBERS = ",".join(str(n) for _, n in ROWS)
+BY_KEY = {key: ",".join(str(n) for other, n in ROWS if other == key) for key, _ in ROWS}
+
+
+class Reduced(ReducerAggregator[str]):
+    """The numbers, one behind the other."""
+
+    def init(self) -> str:
+        return ""
+
+    def reduce(self, curr: str, row: Any) -> str:
+        return f"{curr},{row.n}" if curr else str(row.n)
+
+
+class Combined(CombinerAggregator[str]):
+    """The same, part by part."""
+
+    in_fields = ("n",)
+
+    def init(self, row: Any) -> str:
+        return str(row.n)
+
+    def combine(self, left: str, right: str) -> str:
+        return f"{left},{right}" if left and right else left or right
+
+    def zero(self) -> str:
+        return ""
+
+
+class Listed(Aggregator[list[str]]):
+    """The same at the end of a batch or partition."""
+
+    in_fields = ("n",)
+
+    def init(self, batch_id: Any, collector: TridentCollector) -> list[str]:
+        return []
+
+    def aggregate(self, value: list[str], row: Any, collector: TridentCollector) -> None:
+        value.append(str(row.n))
+
+    def complete(self, value: list[str], collector: TridentCollector) -> None:
+        collector.emit((",".join(value),))
+
+
+class Merged(MultiReducer[list[str]]):
+    """The same of several streams."""
+
+    def init(self, collector: TridentCollector) -> list[str]:
+        return []
+
+    def execute(self, value: list[str], stream: int, row: Any, collector: TridentCollector) -> None:
+        value.append(str(row.n))
+
+    def complete(self, value: list[str], collector: TridentCollector) -> None:
+        collector.emit((",".join(value),))
+
+
+@pytest.fixture(params=[1, 3])
+def made(request: pytest.FixtureRequest, spark: SparkSession) -> Callable[..., list[Any]]:
+    """What becomes of `ROWS`, which so many tasks read."""
+
+    def rows(declare: Callable[[Stream, TridentTopology], Stream]) -> list[Any]:
+        topology = TridentTopology("ordered")
+        declare(topology.new_stream("s", FixedBatchSpout(SCHEMA, 1)), topology)
+        (branch,) = check(plan(topology._graph), spark).branches
+        size = -(-len(ROWS) // request.param)
+        parts = [arrow_table(ROWS[first : first + size], SCHEMA) for first in range(0, len(ROWS), size)]
+        frames = [spark.createDataFrame(part, SCHEMA).coalesce(1) for part in parts]
+        frame = reduce(DataFrame.unionAll, frames)
+        return rows_of(branch.build({"s": frame}, TransactionAttempt(1, 0)).toArrow())
+
+    return rows
+
+
+@pytest.mark.parametrize("aggregator", [Reduced(), Combined(), Listed()], ids=lambda each: type(each).__name__)
+def test_an_aggregator_sees_the_rows_of_a_batch_and_of_a_group_in_order(
+    made: Callable[..., list[Any]], aggregator: Any
+) -> None:
+    out, names = "numbers string", ["n"]
+    assert made(lambda s, _: s.aggregate(aggregator, out, in_fields=names)) == [(NUMBERS,)]
+    assert dict(made(lambda s, _: s.group_by("key").aggregate(aggregator, out, in_fields=names))) == BY_KEY
+
+
+def test_a_reducer_of_several_streams_sees_one_after_the_other(made: Callable[..., list[Any]]) -> None:
+    found = made(lambda s, topology: topology.multi_reduce([s, s.filter("n < 5")], Merged(), "numbers string"))
+    assert found == [(f"{NUMBERS},0,1,2,3,4",)]
+
+
+def test_the_rows_of_a_partition_are_seen_in_order(made: Callable[..., list[Any]]) -> None:
+    for spread in (Stream.shuffle, Stream.global_, Stream.broadcast, lambda s: s.partition_by("key")):
+        found = made(
+            lambda s, _, spread=spread: spread(s).parallelism_hint(3).partition_aggregate(Listed(), "numbers string")
+        )
+        seen = [[int(n) for n in row.numbers.split(",") if n] for row in found]
+        assert sum(map(len, seen)) == len(ROWS) * (3 if spread is Stream.broadcast else 1)
+        assert all(numbers == sorted(numbers) for numbers in seen)
+
+
+def test_of_equal_rows_the_last_is_the_best_and_the_first_comes_first(made: Callable[..., list[Any]]) -> None:
+    for pick, key in (("min_by", "key 0"), ("max_by", "key 4")):
+        assert made(lambda s, _, pick=pick: getattr(s, pick)("key")) == [[row for row in ROWS if row[0] == key][-1]]
+    assert made(lambda s, _: s.apply(FirstN(9, "key"))) == [row for row in ROWS if row[0] == "key 0"][:9]
+    assert made(lambda s, _: s.apply(FirstN(9, "key", reverse=True))) == [row for row in ROWS if row[0] == "key 4"][:9]
+
+
+def test_groups_that_spark_counts_come_in_the_order_of_their_keys(made: Callable[..., list[Any]]) -> None:
+    keys = [row.key for row in made(lambda s, _: s.global_().group_by("key").aggregate(Count(), "count"))]
+    assert sorted(keys) == sorted(BY_KEY)
+    descents = sum(left > right for left, right in pairwise(keys))
+    assert descents <= 1  # two partitions, one after the other
