@@ -24,8 +24,6 @@ from coordinators.transaction_time import TransactionTimes
 class Admission:
     """Decides for one leadership. Pure: clocks are arguments.
 
-    Where ``window_at`` is an argument, it is when the next window by time ends, as `BatchStreams.next_window_at` says.
-
     Attributes:
         machine: is only looked at.
         numbers: which transactions are empty, of all that were attempted.
@@ -39,11 +37,16 @@ class Admission:
     numbers: SpoutNumbers
     batch_interval: float
     _next_batch_at: float = field(default=0.0, init=False)
+    _window_at: int | None = field(default=None, init=False)
     _empty: int | None = field(default=None, init=False)  # the transaction that starts now without a definition
 
     def ready(self, now: float, window_at: int | None) -> list[int]:
-        """The transactions that may be admitted now, lowest first; all of them will be, unless there is a pause."""
-        self._empty, idle = None, self._idle
+        """The transactions that may be admitted now, lowest first; all of them will be, unless there is a pause.
+
+        ``window_at`` is when the next window by time ends, as `BatchStreams.next_window_at` says; it holds until the
+        next call, since whatever changes it is followed by a turn.
+        """
+        self._window_at, self._empty, idle = window_at, None, self._idle
         if not idle:
             return []
         ready = list(self._defined(idle, now))
@@ -63,9 +66,9 @@ class Admission:
                 return
             yield txid
 
-    def admit(self, txid: int, now: float, wall: float, window_at: int | None) -> None:
+    def admit(self, txid: int, now: float, wall: float) -> None:
         """An attempt of ``txid`` starts; its first one binds it to a number, or to none, and fixes its time."""
-        is_held = self.times.is_fixed_from(self.machine.current_txid) or window_at is not None
+        is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
         self.times.fix(txid, now, wall, is_held=is_held)
         if txid == self._empty:
             self.numbers = self.numbers.with_empty(txid)
@@ -87,7 +90,7 @@ class Admission:
         for spout, ask in self.definitions.asks(now, upto):
             yield spout, evolve(ask, numbers=self.numbers)
 
-    def moments(self, window_at: int | None) -> Iterator[float]:
+    def moments(self) -> Iterator[float]:
         """When something may start, or has to be asked for, by the monotonic clock."""
         if self.machine.paused:
             return
@@ -97,8 +100,8 @@ class Admission:
                 yield self.failures.held_until(txid)
             elif self.definitions.is_defined(number):
                 yield self._number_held_until(number)
-            if window_at is not None and self._waits_for_window(txid, window_at):
-                yield self.times.moment(window_at)
+            if self._window_at is not None and self._waits_for_window(txid, self._window_at):
+                yield self.times.moment(self._window_at)
         frontier, ask_at = self.definitions.frontier, self.definitions.next_ask_at()
         if ask_at is not None and self._may_define(frontier):
             yield max(ask_at, self._number_held_until(frontier))

@@ -182,7 +182,7 @@ class CoordinatorDriver:
         """The latest moment for the next turn, should no notice come before."""
         if self._followups:
             return now
-        moments = self.admission.moments(self.streams.next_window_at())
+        moments = self.admission.moments()
         return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
 
     def _take(self, notice: Notice, now: float) -> Iterable[Event]:
@@ -236,7 +236,7 @@ class CoordinatorDriver:
             self._announce_all(kind, list(announced))
 
     def _admit(self, attempt: TransactionAttempt, now: float) -> None:
-        self.admission.admit(attempt.txid, now, self._wall, self.streams.next_window_at())
+        self.admission.admit(attempt.txid, now, self._wall)
 
     def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
         for command in commands:

@@ -203,17 +203,16 @@ class WaitingForInput(Admission):
     def ready(self, now: float, window_at: int | None) -> list[int]:
         return super().ready(now, None)
 
-    def moments(self, window_at: int | None) -> Iterator[float]:
-        return super().moments(None)
-
 
 class SleepingOn(Admission):
     """Starts a transaction without input only when something else happens, too."""
 
     __slots__ = ()
 
-    def moments(self, window_at: int | None) -> Iterator[float]:
-        return super().moments(None)
+    def moments(self) -> Iterator[float]:
+        window_at, self._window_at = self._window_at, None
+        yield from super().moments()
+        self._window_at = window_at
 
 
 class ClosingAgain(Admission):

@@ -62,6 +62,15 @@ def test_a_window_that_ends_without_input_gets_an_empty_transaction_on_time() ->
     assert world.after(60) == []
 
 
+def test_a_turn_asks_once_when_the_next_window_ends_however_many_transactions_it_admits() -> None:
+    world = World(spouts={"lines": Numbers(upto=4)}).start(max_spout_pending=4)
+    world.turn()
+    before = world.windows_asked
+    assert world.turn() == ["BATCH 1:0", "BATCH 2:0", "BATCH 3:0", "BATCH 4:0"]
+    world.driver.next_turn_at(world.now)
+    assert world.windows_asked == before + 1
+
+
 def test_spouts_go_on_with_the_next_number_and_what_they_last_said() -> None:
     world = waiting_for_window()
     world.after(5)

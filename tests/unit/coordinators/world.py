@@ -62,6 +62,7 @@ class World:
     now: float = 0.0
     wall: float = 0.0
     window_at: int | None = None
+    windows_asked: int = 0
     numbers: dict[int, int | None] = field(factory=dict)
     successes: list[tuple[int, int | None]] = field(factory=list)
     times: dict[str, int] = field(factory=dict)
@@ -138,6 +139,7 @@ class World:
         return self.working
 
     def next_window_at(self) -> int | None:
+        self.windows_asked += 1
         return self.window_at
 
     # --- what tests do ------------------------------------------------------------------------------------------------
