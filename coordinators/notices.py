@@ -66,7 +66,8 @@ class Failed:
     """``attempt`` cannot be finished.
 
     Attributes:
-        spouts: whose rows it was about; whose source is unreachable, where that is the kind. Several: one of them.
+        spouts: whose rows it was about, or whose commit; whose source is unreachable, where that is the kind. Several:
+            one of them.
         state: the state or sink that it was in, where it was in a commit.
     """
 

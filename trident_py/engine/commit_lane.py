@@ -145,8 +145,9 @@ class CommitLane:
     def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
         """The step that was asked for has raised; nobody knows what it has done, and the others don't follow."""
         group = self._ended_step()
-        yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, state=why.state))
         output = self.outputs[group.output]
+        spouts = (output.spout,) if output.spout else ()
+        yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, spouts, why.state))
         for executor in [member.executor for member in group.members if not output.spout]:
             receipt = executor.take_back(output.branch)
             if executor.is_cancelled:

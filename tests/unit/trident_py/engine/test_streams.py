@@ -183,6 +183,20 @@ def test_an_empty_transaction_commits_and_succeeds_and_no_spout_hears_of_it(step
     assert steps.taken == [[1]]
 
 
+def test_a_spout_whose_commit_raises_is_named(steps: Steps) -> None:
+    class Unhappy(CommitterNumbers):
+        def commit(self, attempt: TransactionAttempt) -> None:
+            raise ValueError("no")
+
+    with driven([spout_of(Unhappy(), "n bigint")], [steps]) as world:
+        attempt = world.emit(1, {"s": 1})
+        world.acked(StreamId.BATCH, 2)
+        world.commit(attempt)
+        failed = world.next()
+    assert isinstance(failed, Failed)
+    assert (str(failed.cause), failed.spouts, failed.state) == ("no", ("s",), None)
+
+
 def test_spouts_hear_of_numbers(steps: Steps) -> None:
     emitter = CommitterNumbers()
     with driven([spout_of(emitter, "n bigint")], [steps]) as world:
