@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -44,7 +45,7 @@ class World:
     @contextmanager
     def running(cls, *, keep: bool = False) -> Iterator[World]:
         """Start the servers; in the end everything is stopped, and removed unless it is to be kept."""
-        with ExitStack() as stack:
+        with ended_in_order(), ExitStack() as stack:
             directory = Path(mkdtemp(prefix="trident-faults-"))
             if not keep:
                 stack.callback(rmtree, directory, ignore_errors=True)
@@ -137,6 +138,16 @@ class World:
     def dsn(self, name: str) -> str:
         """How drivers address a database."""
         return self.postgres.dsn(name).replace("127.0.0.1", self.address)
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM interrupts the block as SIGINT does: what was started in it is stopped."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_warm(driver: Driver) -> bool:
