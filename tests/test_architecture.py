@@ -66,6 +66,7 @@ EXPORTS = {
         PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
         TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey""",
+    "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
 
@@ -145,7 +146,7 @@ def test_there_is_no_import_cycle() -> None:
 
 
 FLOORS = """
-    cli
+    cli testing
     topology
     runtime
     query coordination

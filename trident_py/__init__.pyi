@@ -31,5 +31,6 @@ from trident_py.states import *
 from trident_py.streams.stream import GroupedStream as GroupedStream
 from trident_py.streams.stream import Stream as Stream
 from trident_py.streams.stream import TridentState as TridentState
+from trident_py.testing import *
 from trident_py.topology import TridentTopology as TridentTopology
 from trident_py.windows import *

@@ -8,7 +8,7 @@ import pytest
 
 FACADES = [
     "trident_py",
-    *(f"trident_py.{section}" for section in ("operations", "spouts", "states", "sinks", "windows")),
+    *(f"trident_py.{section}" for section in ("operations", "spouts", "states", "sinks", "testing", "windows")),
 ]
 
 

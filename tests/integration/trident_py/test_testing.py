@@ -1,0 +1,58 @@
+"""Topologies as their users test them: coordinated in memory, from the first batch to the last."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinators.errors import FencedError
+from trident_py import Count, FixedBatchSpout, SQLiteState, TridentTopology
+from trident_py.states import MemoryMapState
+from trident_py.testing import LocalCoordination, run_batches
+
+pytestmark = pytest.mark.spark
+
+
+def word_count(words: Sequence[str], state: Any) -> TridentTopology:
+    topology = TridentTopology("words")
+    stream = topology.new_stream("words", FixedBatchSpout("word string", 2, *((word,) for word in words)))
+    stream.transform(lambda frame: frame, "word string").group_by("word").persistent_aggregate(state, Count(), "count")
+    return topology
+
+
+def test_a_run_commits_all_that_there_is_and_tells_of_each_batch(spark: SparkSession) -> None:
+    counts = MemoryMapState.factory()
+    progress = run_batches(word_count(["a", "b", "a"], counts), spark=spark)
+    assert counts.values() == {("a",): 2, ("b",): 1}
+    assert [(each["txid"], each["num_input_rows"]) for each in progress] == [(1, 2), (2, 1)]
+
+
+def test_a_second_run_with_the_same_coordination_goes_on_where_the_first_one_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    coordination, path = LocalCoordination(), tmp_path / "counts.db"
+    run_batches(word_count(["a", "b"], SQLiteState(path, table="counts")), coordination, spark)
+    more = word_count(["a", "b", "b", "c"], SQLiteState(path, table="counts"))
+    assert [each["txid"] for each in run_batches(more, coordination, spark)] == [2]
+    with closing(sqlite3.connect(path)) as database:
+        assert dict(database.execute("SELECT word, count FROM counts")) == {"a": 1, "b": 2, "c": 1}
+
+
+def test_a_second_start_is_refused_or_stands_by(spark: SparkSession) -> None:
+    coordination, counts = LocalCoordination(), [MemoryMapState.factory() for _ in range(3)]
+    with word_count(["a", "b"], counts[0]).start(spark=spark, coordination=coordination) as first:
+        with pytest.raises(FencedError, match=r"trident_py\.active\(\)\['words'\]\.stop\(\)"):
+            word_count(["a", "b"], counts[1]).start(spark=spark, coordination=coordination)
+        second = word_count(["a", "b", "c"], counts[2]).start(spark=spark, coordination=coordination, standby=True)
+        first.process_all_available()
+        assert not second.is_leading
+    second.process_all_available()
+    assert second.is_leading
+    second.stop()
+    assert counts[2].values() == {("c",): 1}
