@@ -79,6 +79,7 @@ class Case:
         former: those that ran it, have ended, and were given back.
         shares: whether transactions share jobs; where they don't, tasks stage their changes.
         per_window: of how many of each word there is one in the counts; 0: there is no window.
+        window_secs: after how many seconds each words are counted; 0: at once.
         asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
@@ -98,6 +99,7 @@ class Case:
     left: Evidence | None = None
     shares: bool = True
     per_window: int = 0
+    window_secs: int = 0
     asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -142,6 +144,7 @@ class Case:
             session=self.session,
             shares=self.shares,
             per_window=self.per_window,
+            window_secs=self.window_secs,
             asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
@@ -256,6 +259,7 @@ class Case:
             record=self.record(),
             events=self.events("record", "leads", "success", "emitted", "answer", "ended"),
             per_window=self.per_window,
+            is_timed=self.window_secs > 0,
             ends=frozenset(self.ends),
         )
 

@@ -57,6 +57,7 @@ class Evidence:
         staging: the names of the staging tables that are there.
         events: what all drivers told, in order.
         per_window: of how many of each word there is one in the counts; 0: there is no window.
+        is_timed: whether words are counted when a window by time closes.
         ends: errors besides `NAMED_ENDS` that may have ended a driver.
     """
 
@@ -70,6 +71,12 @@ class Evidence:
     events: list[Event]
     ends: frozenset[str] = frozenset()
     per_window: int = 0
+    is_timed: bool = False
+
+    @property
+    def last_number(self) -> int:
+        """How many transactions with input are committed."""
+        return self.record.numbers.upto(self.record.current_txid - 1)
 
     def of(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds."""
@@ -105,10 +112,16 @@ def reference(evidence: Evidence) -> Iterator[str]:
     if doubled:
         yield f"{doubled.total()} words were counted too often, as {dict(doubled.most_common(3))}"
     read: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()
     for entry in sorted(evidence.ledger, key=lambda entry: entry.txid):
         before = counted(read, evidence.per_window)
         read += words_of(entry.extents)
-        if (due := counted(read, evidence.per_window) - before) != Counter(entry.deltas):
+        if evidence.is_timed:
+            waiting += words_of(entry.extents)
+            if early := Counter(entry.deltas) - waiting:
+                yield f"transaction {entry.txid} brought in {dict(early)}, which waited in no window"
+            waiting -= Counter(entry.deltas)
+        elif (due := counted(read, evidence.per_window) - before) != Counter(entry.deltas):
             yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its extents make {dict(due)}"
 
 
@@ -182,8 +195,8 @@ def success(evidence: Evidence) -> Iterator[str]:
         if txid > heard + 1 or txid != last.get(pid, txid - 1) + 1:
             yield f"success of {txid} after {last.get(pid)} in process {pid}, {heard} anywhere"
         heard, last[pid] = max(heard, txid), txid
-    if heard != evidence.record.current_txid - 1:
-        yield f"success was told up to {heard}, {evidence.record.current_txid - 1} are committed"
+    if heard != evidence.last_number:
+        yield f"success was told up to {heard}, {evidence.last_number} are committed"
 
 
 def fenced(evidence: Evidence) -> Iterator[str]:
@@ -217,7 +230,7 @@ def pinned(evidence: Evidence) -> Iterator[str]:
 
 def retained(evidence: Evidence) -> Iterator[str]:
     """The definition of the last transaction, by which the next one is made, is there."""
-    last = evidence.record.current_txid - 1
+    last = evidence.last_number
     if last and last not in evidence.record.metadata:
         yield f"the record has no definition of {last}, only of {list(evidence.record.metadata)}"
 

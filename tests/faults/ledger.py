@@ -92,9 +92,14 @@ class LedgerState(PostgresMapState):
         )
 
     def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
+        is_empty = self._announced.get(tx.attempt) == []
         self._points.reach("before_db_commit")
+        if is_empty:
+            self._points.reach("before_closing_commit")
         super()._commit(connection, tx)
         self._points.reach("after_db_commit")
+        if is_empty:
+            self._points.reach("after_closing_commit")
 
     @property
     def _ledger(self) -> sql.Identifier:

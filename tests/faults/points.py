@@ -34,7 +34,10 @@ IN_A_BATCH = (
     "success_emitted",
     "success_delivered",
 )
-POINTS = IN_RECOVERY + IN_A_BATCH
+CLOSING = ("before_closing_commit", "after_closing_commit")
+"""Of a transaction without input, which closes a window."""
+
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING
 
 
 @define(eq=False)

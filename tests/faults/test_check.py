@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from coordinators.numbers import SpoutNumbers
 from coordinators.record import CoordinatorRecord
 from tests.faults.check import ASKED, RULES, Entry, Evidence, Logged, violations
 
@@ -103,6 +104,22 @@ def test_of_windows_the_whole_ones_are_counted(evidence: Evidence) -> None:
     )
     assert violations(windows) == []
     assert "S1 reference" in {violation.rule for violation in violations(evolve(windows, counts={"to": 1}))}
+
+
+def test_words_that_wait_are_counted_when_their_window_closes_without_input(evidence: Evidence) -> None:
+    first, second = evidence.ledger
+    counts = dict(evidence.counts)
+    timed = evolve(
+        evidence,
+        is_timed=True,
+        ledger=[evolve(first, deltas={}), evolve(second, deltas={}), Entry(3, 2, 0, counts, [])],
+        log=[*evidence.log, Logged(3, 2, 0)],
+        book=(3, 2),
+        record=evolve(evidence.record, current_txid=4, numbers=SpoutNumbers((3,))),
+    )
+    assert violations(timed) == []
+    twice = evolve(timed, ledger=[evolve(first, deltas={"be": 1}), *timed.ledger[1:]])
+    assert {violation.rule for violation in violations(twice)} == {"S1 reference"}
 
 
 def test_every_rule_is_seen_to_break() -> None:

@@ -1,6 +1,7 @@
 """Faults under a topology with windows in a PostgreSQL table, whose results are counted in another one.
 
-A crash may come between the commits of the two; drivers are asked for a count all the time.
+A crash may come between the commits of the two; drivers are asked for a count all the time. Windows by time close when
+there is no input any more, in a transaction that no spout has a part in.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from tests.faults.catalogue import fault, happened
 from tests.faults.crashes import crash
 from tests.faults.databases import crash_at
 from tests.faults.drivers import wait_until
+from tests.faults.points import CLOSING
 
 PER_WINDOW = 3
+
+WINDOW_SECS = 4
 
 
 def _with_windows(case: Case) -> Case:
@@ -50,6 +54,22 @@ def _(case: Case) -> None:
     ended = leader.await_event("ended", case.topology)
     happened(ended["error"] == "FencedError", f"the first ends fenced, not by {ended}")
     _was_asked(case)
+
+
+for point in CLOSING:
+
+    @fault(f"window-without-input-crash-{point.removesuffix('_closing_commit')}")
+    def _(case: Case, point: str = point) -> None:
+        """A2, A3: there is no input, and the leader dies around the commit that closes a window: it closes once."""
+        case.window_secs = WINDOW_SECS
+        leader, standby = case.pair(**{point: ["crash", 1]})
+        case.feeder.stop()
+        died = case.await_fired(leader)["at"]
+        happened(wait_until("it is dead", lambda: not leader.is_alive), "SIGKILL")
+        case.await_takeover(standby, died)
+        case.settle()
+        [(closing,)] = case.query("SELECT count(*) FROM ledger WHERE extents = '[]' AND deltas <> '{}'")
+        happened(closing > 0, "a transaction without input has closed a window")
 
 
 def _was_asked(case: Case) -> None:
