@@ -282,8 +282,10 @@ class Process:
         notices, self.inbox = self.inbox, []
         began, window_at = self.world.now, self.plane.next_window_at()
         driver.turn(notices, began, self.wall)
-        # In a turn a commit may land: what that leaves is for the next one.
-        self.world.oracle.turn_taken(self, driver, began, max(window_at, self.plane.next_window_at()))
+        if (
+            self.plane.next_window_at() == window_at
+        ):  # else a commit has landed meanwhile; its report brings the next turn
+            self.world.oracle.turn_taken(self, driver, began, window_at)
         if self.inbox:
             self.post("turn", TURN_SECS, self.turns)
         else:
