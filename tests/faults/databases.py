@@ -64,7 +64,7 @@ def _(case: Case) -> None:
 
 def crash_at(case: Case, **point: list[object]) -> None:
     """The server crashes and starts again while the leader stands still at ``point``; the leader leads on."""
-    case.session = 20.0
+    case.session = 60.0  # a crashed server takes half a minute to recover where the disk is busy
     leader, _ = case.pair(**point)
     case.await_fired(leader)
     wait_until("it stands still", leader.is_stopped)
