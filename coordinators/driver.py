@@ -60,6 +60,7 @@ from coordinators.protocol import (
     StreamId,
     Ticked,
 )
+from coordinators.publisher import Publisher
 from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.store import RecordStore
@@ -83,8 +84,7 @@ class CoordinatorDriver:
         batch_interval: seconds between two new batches, at least.
         source_patience: seconds for which a source that is away is waited for; None: without end.
         idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
-        observe: called with every command before it is announced, so that who is told of it finds it noted; must be
-            quick.
+        publisher: tells everybody else what happens, and where it is.
     """
 
     topology: str
@@ -103,7 +103,7 @@ class CoordinatorDriver:
     run_max: int = 1
     retries: Retries = field(factory=Retries)
     source_patience: float | None = None
-    observe: Callable[[Command], None] = lambda _: None
+    publisher: Publisher = field(factory=Publisher)
     machine: MasterBatchCoordinator = field(init=False)
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
@@ -145,6 +145,7 @@ class CoordinatorDriver:
         )
         self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
         self._success_upto = record.success_upto
+        self.publisher.follow(self.topology, self.store.epoch, self.admission)
 
     @property
     def numbers(self) -> SpoutNumbers:
@@ -156,8 +157,10 @@ class CoordinatorDriver:
         for warning in self.times.start(now, wall):
             log.warning("topology %s: %s", self.topology, warning)
         self.phases.rotate_at(now)
+        self._wall = wall
+        self.publisher.leads(wall)
         for txid, attempt_id in sorted(self._owed.items()):
-            self._announce_all(EmitSuccess, [EmitSuccess(TransactionAttempt(txid, attempt_id))])
+            self._announce(EmitSuccess(TransactionAttempt(txid, attempt_id)))
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
@@ -165,15 +168,16 @@ class CoordinatorDriver:
         """Take ``notices``, then tick once; carry out what follows. Any exception ends this leadership."""
         self._wall = wall
         events, self._followups = self._followups, []
-        commands = [command for event in events for command in self.machine.handle(event)]
+        commands = [command for event in events for command in self._handle(event, now)]
         for notice in notices:
             for event in self._take(notice, now):
-                commands += self.machine.handle(event)
-        commands += self.machine.handle(Ticked(self.admission.ready(now, self.streams.next_window_at())))
+                commands += self._handle(event, now)
+        commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
         self._expire_silent(now)
         for spout, ask in self.admission.asks(now):
             self.streams.ask(spout, ask)
+        self.publisher.publish(now, wall, is_stopping=self.stopping)
         self._settle()
         self._end_if_given_up()
         self.store.heartbeat()
@@ -184,6 +188,11 @@ class CoordinatorDriver:
             return now
         moments = self.admission.moments()
         return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
+
+    def _handle(self, event: Event, now: float) -> list[Command]:
+        commands = self.machine.handle(event)
+        self.publisher.handled(event, commands, now, self._wall)
+        return commands
 
     def _take(self, notice: Notice, now: float) -> Iterable[Event]:
         match notice:
@@ -232,15 +241,15 @@ class CoordinatorDriver:
         if stores or self._only_success_is_new() or self.failures.waits_are_news(self.record):
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
             self._write(stores[-1] if stores else None)
-        for kind, announced in groupby((each for each in commands if not isinstance(each, StoreRecord)), type):
-            self._announce_all(kind, list(announced))
+        announced = [each for each in commands if not isinstance(each, StoreRecord)]
+        self.publisher.announced(announced, now, self._wall, is_stopping=self.stopping)
+        for kind, alike in groupby(announced, type):
+            self._announce_all(kind, list(alike))
 
     def _admit(self, attempt: TransactionAttempt, now: float) -> None:
         self.admission.admit(attempt.txid, now, self._wall)
 
     def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
-        for command in commands:
-            self.observe(command)
         if kind is EmitCommit:
             self.streams.emit_commit({each.attempt: self._open(each.attempt, StreamId.COMMIT) for each in commands})
             for each in commands:
@@ -274,6 +283,7 @@ class CoordinatorDriver:
             log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, failed.attempt)
             return ()
         self.failures.attempt_failed(failed, now, self._wall)
+        self.publisher.failed(failed)
         return (AttemptFailed(failed.attempt),)
 
     def _expire_silent(self, now: float) -> None:
@@ -345,7 +355,8 @@ class CoordinatorDriver:
         return earlier or CommitPin(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
 
     def _delivered(self, txid: int) -> None:
-        self._owed.pop(txid, None)
+        if txid in self._owed:
+            self.publisher.succeeded(TransactionAttempt(txid, self._owed.pop(txid)), self._wall)
         # Of the record, not of the machine: that may have closed another transaction in this very turn.
         self._success_upto = min([txid - 1 for txid in self._owed], default=self.record.current_txid - 1)
 

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.notices import IdleWanted, Notice, StopRequested
 from coordinators.shutdown import Shutdown
+from coordinators.status import TopologyStatus
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,6 @@ class DriverLoop:
         clock: the monotonic clock, in seconds.
         wall: the time of day, in seconds since 1970.
         shutdown: how it ends; it has ended when the last turn was taken and ``at_end`` has returned.
-        leads_since: by ``wall``, for people; None before.
         error: what ended it, if it was not asked to stop.
     """
 
@@ -81,7 +81,6 @@ class DriverLoop:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     shutdown: Shutdown = field(factory=Shutdown)
-    leads_since: float | None = field(default=None, init=False)
     error: BaseException | None = field(default=None, init=False)
     _taken: Iterator[Notice] = field(factory=lambda: iter(()), init=False)
     _waiting: list[IdleWanted] = field(factory=list, init=False)
@@ -90,6 +89,20 @@ class DriverLoop:
     def ended(self) -> threading.Event:
         """Set when it has ended."""
         return self.shutdown.ended
+
+    @property
+    def status(self) -> TopologyStatus:
+        """Where the topology is, as the driver has published it, and how it ends; any thread may ask."""
+        driver, is_active = self.driver, not self.ended.is_set()
+        status = driver.publisher.status if driver else TopologyStatus(topology=self.topology)
+        return evolve(
+            status,
+            is_active=is_active,
+            is_leading=status.is_leading and is_active,
+            held_by=self.shutdown.held_by,
+            left_behind=self.shutdown.left_behind,
+            error=self.error,
+        )
 
     def start(self) -> None:
         """Take the first turn, and go on from there."""
@@ -122,8 +135,7 @@ class DriverLoop:
         self.driver = driver = self.driver or self.take_over()
         if driver is None:
             return
-        self.leads_since = self.wall()
-        driver.start(self.clock(), self.leads_since)
+        driver.start(self.clock(), self.wall())
         while not driver.finished:
             now = self.clock()
             self._taken = iter(self.inbox.take(driver.next_turn_at(now) - now))

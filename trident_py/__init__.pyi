@@ -1,6 +1,19 @@
 from coordinators.attempt import TransactionAttempt as TransactionAttempt
 from coordinators.coordination import Coordination as Coordination
+from coordinators.listener import CommittedEvent as CommittedEvent
+from coordinators.listener import EmittedEvent as EmittedEvent
+from coordinators.listener import EndedEvent as EndedEvent
+from coordinators.listener import FailedEvent as FailedEvent
+from coordinators.listener import LeadingEvent as LeadingEvent
+from coordinators.listener import ProcessedEvent as ProcessedEvent
+from coordinators.listener import SucceededEvent as SucceededEvent
+from coordinators.listener import TopologyEvent as TopologyEvent
+from coordinators.listener import TransactionEvent as TransactionEvent
+from coordinators.listener import TridentListener as TridentListener
 from coordinators.secret import Secret as Secret
+from coordinators.status import SourceStatus as SourceStatus
+from coordinators.status import TopologyStatus as TopologyStatus
+from coordinators.status import TransactionStatus as TransactionStatus
 from coordinators.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
 from trident_py.errors import ConfigError as ConfigError
 from trident_py.errors import CoordinationLost as CoordinationLost
@@ -21,7 +34,6 @@ from trident_py.interfaces.config import TridentConfig as TridentConfig
 from trident_py.interfaces.context import Metrics as Metrics
 from trident_py.interfaces.context import TopologyContext as TopologyContext
 from trident_py.operations import *
-from trident_py.query import TransactionStatus as TransactionStatus
 from trident_py.query import TridentQuery as TridentQuery
 from trident_py.query import active as active
 from trident_py.rows.row import Row as Row

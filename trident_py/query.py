@@ -8,36 +8,19 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
-from attrs import define, frozen
+from attrs import define, evolve
 
-from coordinators.attempt import TransactionAttempt
 from coordinators.candidate import Candidate
-from coordinators.driver import CoordinatorDriver
 from coordinators.errors import located
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
-from coordinators.transaction_time import MILLIS
-from trident_py.engine.progress import Progress
+from coordinators.status import TopologyStatus, TransactionStatus
+from trident_py.engine.listeners import Listeners
 from trident_py.engine.requests import Requests
 from trident_py.errors import FencedError, TridentError
 
 EXIT_SECS = 10.0
 """For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
-
-
-@frozen
-class TransactionStatus:
-    """An active transaction.
-
-    Attributes:
-        attempt: the live attempt of it.
-        status: ``processing``, ``processed`` or ``committing``.
-        failures: how often it has failed so far.
-    """
-
-    attempt: TransactionAttempt
-    status: str
-    failures: int
 
 
 @define(eq=False, repr=False)
@@ -50,7 +33,7 @@ class TridentQuery:
 
     name: str
     _loop: DriverLoop
-    _progress: Progress
+    _listeners: Listeners
     _candidate: Candidate
     _requests: Requests
     _place: str = ""  # where its record is: two topologies of one name elsewhere have nothing to do with each other
@@ -180,56 +163,33 @@ class TridentQuery:
         return True
 
     @property
-    def status(self) -> dict[str, Any]:
-        """Where it is now: a message for people, and the numbers behind it.
+    def status(self) -> TopologyStatus:
+        """Where it is, as its driver has published it last; a mapping of the same names, too, as it was before.
 
-        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for. ``failing`` has
-        the cause by transaction, ``waiting`` what is known by spout of sources that can't be reached, ``seconds_ahead``
-        by how much the time of transactions is ahead of the clock.
+        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for.
         """
-        driver, rival = self._loop.driver, self._candidate.rival
-        status: dict[str, Any] = {
-            "message": self._message(),
-            "is_active": self.is_active,
-            "is_leading": self.is_leading,
-            "is_paused": False,
-            "leader": str(rival) if rival and driver is None else None,
-            "epoch": None,
-            "current_txid": None,
-            "active": {status.attempt.txid: str(status.attempt) for status in self.transactions()},
-            "failing": {},
-            "waiting": {},
-            "seconds_ahead": 0.0,
-        }
-        if driver is not None:
-            status["is_paused"] = driver.machine.paused and not driver.stopping
-            status["epoch"] = driver.store.epoch
-            status["current_txid"] = driver.machine.current_txid
-            status["failing"] = driver.failures.retries.causes
-            status["waiting"] = self._waiting(driver)
-            status["seconds_ahead"] = driver.times.ahead / MILLIS
-        return status
+        status, rival = self._loop.status, self._candidate.rival
+        return evolve(
+            status,
+            is_leading=self.is_leading,
+            leader=str(rival) if rival and status.epoch is None else None,
+            events_dropped=self._listeners.dropped,
+        )
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
         """The last transaction that this run committed; None before the first."""
-        recent = self._progress.recent()
+        recent = self._listeners.progress.recent()
         return recent[-1] if recent else None
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
         """The last hundred transactions that this run committed, oldest first."""
-        return self._progress.recent()
+        return self._listeners.progress.recent()
 
     def transactions(self) -> list[TransactionStatus]:
-        """The active transactions, lowest first."""
-        driver = self._loop.driver
-        if driver is None:
-            return []
-        return [
-            TransactionStatus(entry.attempt, str(entry.status), driver.failures.retries.failures(txid))
-            for txid, entry in list(driver.machine.active.items())
-        ]
+        """The transactions in flight, lowest first."""
+        return list(self._loop.status.transactions)
 
     def exception(self) -> BaseException | None:
         """What ended the topology, or None."""
@@ -237,12 +197,12 @@ class TridentQuery:
 
     def __repr__(self) -> str:
         """One line: what it does, how far it is, and since when it leads."""
-        said = [self._message()]
-        driver = self._loop.driver
-        if driver is not None:
-            said.append(f"{counted(driver.machine.current_txid - 1, 'transaction')} committed")
-        if self.is_active and (since := self._since("leads since ")):
-            said.append(since)
+        status = self.status
+        said = [status.message]
+        if status.last_committed is not None:
+            said.append(f"{counted(status.last_committed, 'transaction')} committed")
+        if self.is_active and status.leads_since is not None:
+            said.append(f"leads since {clock(status.leads_since)}")
         return f"<TridentQuery {self.name}: {', '.join(said)}>"
 
     # --- context manager ----------------------------------------------------------------------------------------------
@@ -255,47 +215,15 @@ class TridentQuery:
     ) -> None:
         self.stop(drain=error is None)
 
-    # ------------------------------------------------------------------------------------------------------------------
-
-    def _since(self, text: str) -> str:
-        since = self._loop.leads_since
-        return "" if since is None else f"{text}{time.strftime('%H:%M:%S', time.localtime(since))}"
-
-    def _message(self) -> str:
-        shutdown = self._loop.shutdown
-        if shutdown.held_by:
-            return shutdown.held_by
-        if self._loop.error is not None:
-            return f"failed: {self._loop.error}"
-        if not self.is_active:
-            return "stopped" + "".join(f"; left behind: thread {each}" for each in shutdown.left_behind)
-        driver = self._loop.driver
-        if driver is None:
-            rival = self._candidate.rival
-            return f"standing by; {rival} leads" if rival else "taking over"
-        return self._progress.late() or self._message_of(driver)
-
-    def _message_of(self, driver: CoordinatorDriver) -> str:
-        if driver.stopping:
-            return "stopping: committing what is being processed"
-        if driver.machine.paused:
-            return "paused"
-        if waiting := self._waiting(driver):
-            return "; ".join(waiting.values())
-        failing = driver.failures.retries.causes
-        if failing:
-            txid, cause = min(failing.items())
-            return f"transaction {txid} has failed and is tried again: {cause}"
-        return "processing" if driver.machine.active else "waiting for data"
-
-    def _waiting(self, driver: CoordinatorDriver) -> dict[str, str]:
-        now = self._loop.clock()
-        return {spout: wait.message(spout, now) for spout, wait in dict(driver.failures.patience.waits).items()}
-
 
 def counted(number: int, what: str) -> str:
     """So many of what ``what`` is one of, for people."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def clock(moment: float) -> str:
+    """A time of day, for people."""
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 _started: list[TridentQuery] = []
@@ -314,8 +242,9 @@ def ensure_not_leading_here(name: str, place: str) -> None:
     """
     for query in _started:
         if query.is_active and (query.name, query._place) == (name, place) and query._loop.driver is not None:  # noqa: SLF001
+            since = query.status.leads_since
             raise FencedError(
-                f"topology {name!r} runs in this process already{query._since(', since ')}; "  # noqa: SLF001
+                f"topology {name!r} runs in this process already{f', since {clock(since)}' if since else ''}; "
                 f"stop() it first: trident_py.active()[{name!r}].stop()",
                 topology=name,
             )

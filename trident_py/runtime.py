@@ -19,8 +19,10 @@ from coordinators.changes import adopted, compared
 from coordinators.coordination import Coordination
 from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
+from coordinators.listener import EndedEvent
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken, Diagnosis
+from coordinators.publisher import Publisher
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.shutdown import Shutdown
@@ -32,9 +34,9 @@ from trident_py.coordination import coordination_of, place_of
 from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
+from trident_py.engine.listeners import Listeners
 from trident_py.engine.participants import Participant
 from trident_py.engine.plane import DataPlane
-from trident_py.engine.progress import Progress
 from trident_py.engine.reads import StateReads
 from trident_py.engine.request_job import RequestJobs
 from trident_py.engine.requests import Requests
@@ -79,6 +81,7 @@ def start_topology(
     plan: Plan,
     config: TridentConfig,
     spark: SparkSession | None,
+    listeners: Listeners,
     *,
     code: Path | None = None,
     coordination: Coordination | None = None,
@@ -107,7 +110,7 @@ def start_topology(
         plan = _checked(plan, session)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         assembly = _Assembly(
-            name=name, plan=plan, config=config, session=session, small=small, coordination=coordination
+            plan=plan, config=config, session=session, small=small, coordination=coordination, listeners=listeners
         )
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
@@ -143,25 +146,28 @@ def _checked(plan: Plan, session: SparkSession) -> Plan:
 class _Assembly:
     """The parts of one running topology, being put together."""
 
-    name: str
     plan: Plan
     config: TridentConfig
     session: SparkSession
     small: SparkSession
     coordination: Coordination
+    listeners: Listeners
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
-    progress: Progress = field(init=False)
     requests: Requests = field(init=False)
     shutdown: Shutdown = field(init=False)
     store: RecordStore = field(init=False)
     clock: LeaderClock = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing to report and nobody to ask yet."""
-        self.progress = Progress(self.name)
+        """Nobody to ask yet."""
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
         self.shutdown = Shutdown(min(SHUTDOWN_SECS_MAX, self.config.session_timeout / 3))
+
+    @property
+    def name(self) -> str:
+        """The topology's."""
+        return self.plan.graph.topology
 
     def run(self, owned: ExitStack, driver: CoordinatorDriver | None, place: str) -> TridentQuery:
         """Have a thread run ``driver``, or stand by until there is one; it closes ``owned`` at the end."""
@@ -169,14 +175,19 @@ class _Assembly:
         loop = DriverLoop(
             self.name,
             self.inbox,
-            lambda _: _close(owned, self.name),
+            lambda error: self._end(owned, error),
             driver,
             take_over=lambda: self.stand_by(candidate, owned),
             withdraw=candidate.withdraw,
             shutdown=self.shutdown,
         )
         loop.start()
-        return started(TridentQuery(self.name, loop, self.progress, candidate, self.requests, place))
+        return started(TridentQuery(self.name, loop, self.listeners, candidate, self.requests, place))
+
+    def _end(self, owned: ExitStack, error: BaseException | None) -> None:
+        _close(owned, self.name)  # leadership first: listeners may take their time
+        self.listeners.tell(EndedEvent(topology=self.name, at=time.time(), error=error))
+        self.listeners.close()
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
@@ -210,9 +221,10 @@ class _Assembly:
         self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
         for threads in spouts:
             threads.restore(record)
-        self.progress.follow(streams.rows_of, lambda: store.writes, self.metrics.values, reads.thread.late)
+        self.listeners.progress.follow(lambda: store.writes, self.metrics.values)
         resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
-        return self._driver(record, streams, participants)
+        publisher = Publisher(tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late)
+        return self._driver(record, streams, participants, publisher)
 
     def _record(
         self,
@@ -241,7 +253,11 @@ class _Assembly:
             candidate.wait(RECOVER_AGAIN_SECS)
 
     def _driver(
-        self, record: CoordinatorRecord, streams: TopologyStreams, participants: list[Participant]
+        self,
+        record: CoordinatorRecord,
+        streams: TopologyStreams,
+        participants: list[Participant],
+        publisher: Publisher,
     ) -> CoordinatorDriver:
         config = self.config
         return CoordinatorDriver(
@@ -261,7 +277,7 @@ class _Assembly:
             pin_commits=self._pins(participants),
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             source_patience=config.source_patience,
-            observe=self.progress.observe,
+            publisher=publisher,
         )
 
     def _exact(self) -> frozenset[str]:

@@ -12,6 +12,8 @@ from pyspark.sql.types import StructType
 
 from coordinators.coordination import Coordination
 from coordinators.errors import located
+from coordinators.listener import TridentListener
+from trident_py.engine.listeners import listening
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of
@@ -227,6 +229,7 @@ class TridentTopology:
         config: TridentConfig | None = None,
         *,
         spark: SparkSession | None = None,
+        listeners: Sequence[TridentListener] = (),
         code: Path | None = None,
         coordination: Coordination | None = None,
         standby: bool = False,
@@ -237,6 +240,7 @@ class TridentTopology:
             config: how to run it.
             spark: the session to run in, of which a ``newSession()`` is taken; None: the active one, or a local one
                 that stops with the topology.
+            listeners: are told of what happens, from this start on; docs/observing.md says when.
             code: a Python file, or the directory of a package, that user functions are in and that Spark's workers
                 can't import by themselves; it travels to them.
             coordination: where its record is kept and who leads it is decided, as ``trident_py.testing``'s
@@ -254,9 +258,9 @@ class TridentTopology:
         with located(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-            planned, config = plan(self._graph), config or TridentConfig()
+            planned, config, told = plan(self._graph), config or TridentConfig(), listening(self.name, listeners)
             return start_topology(
-                self.name, planned, config, spark, code=code, coordination=coordination, standby=standby
+                self.name, planned, config, spark, told, code=code, coordination=coordination, standby=standby
             )
 
     def explain(self) -> str:

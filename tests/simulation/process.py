@@ -233,7 +233,6 @@ class Process:
             pin_commits=self.world.pins,
             run_max=self.world.run_max,
             retries=Retries(self.world.attempts, self.world.backoff, 2.0),
-            observe=self.observe,
         )
         weaken(self.driver, self.world.rules)
         self.driver.start(self.world.now, self.wall)
@@ -309,9 +308,6 @@ class Process:
         """An edge; different within one ledger, which is all that the acker needs."""
         self.next_edge += 1
         return 1 << self.next_edge
-
-    def observe(self, command: object) -> None:
-        """Nobody watches."""
 
 
 @define

@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
     before = _counted_before(database)
     counting = topology(source, database)
     watch = Watch.starting(lambda: counting.start(config), debug=arguments.debug)
-    if before.words and watch.query.status["current_txid"] > 1:
+    if before.words and watch.query.status.last_committed:
         watch.say(
             f"earlier runs have counted {before.words:,} words, only what is new is added; "
             f"to start over: trident reset {NAME}{_options(arguments)}"

@@ -8,6 +8,8 @@ from typing import Any
 
 from attrs import define, field
 
+from coordinators.attempt import TransactionAttempt
+from coordinators.status import TopologyStatus
 from trident_py.query import counted
 
 RATE_SECS = 10.0
@@ -34,12 +36,12 @@ class RecentRate:
         return (rows - before) / (end - begin) if end > begin else 0.0
 
 
-def parts(name: str, status: Mapping[str, Any], done: Mapping[str, Any], rate: float) -> list[str]:
+def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: float) -> list[str]:
     """What to say, the most important first: who, what is going on or wrong, how far; numbers last."""
-    in_flight = " ".join(tried(attempt) for attempt in status["active"].values())
+    in_flight = " ".join(tried(each.attempt) for each in status.transactions)
     return [
         name,
-        status["message"],
+        status.message,
         *([in_flight] if in_flight else []),
         counted(done["committed_transactions"], "transaction"),
         counted(done["total_input_rows"], "row"),
@@ -53,7 +55,7 @@ def fitted(said: Sequence[str], columns: int) -> str:
     return ("\n" if columns < FOLD_COLUMNS else "  ").join(said)
 
 
-def tried(attempt: str) -> str:
+def tried(attempt: TransactionAttempt) -> str:
     """An attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
-    txid, _, attempt_id = attempt.partition(":")
-    return txid if attempt_id == "0" else f"{txid} (try {int(attempt_id) + 1})"
+    txid, tries = attempt.txid, attempt.attempt_id + 1
+    return f"{txid}" if tries == 1 else f"{txid} (try {tries})"

@@ -130,7 +130,7 @@ class Watch:
             "seconds": round(seconds, 1),
             "rows_per_second": round(rows / seconds),
             "zookeeper_writes": last.get("zookeeper_writes", 0),
-            "next_txid": self.query.status["current_txid"],
+            "next_txid": self.query.status.current_txid,
         }
 
     def line(self) -> str:
@@ -201,7 +201,7 @@ class Watch:
         if self.console.is_terminal or time.monotonic() < self._next_line_at:
             return
         status, last = self.query.status, self.query.last_progress or {}
-        now = (status["message"], status["active"], last.get("txid"))
+        now = (status.message, status.active, last.get("txid"))
         if now != self._said or time.monotonic() >= self._next_line_at + QUIET_LINE_SECS - LINE_SECS:
             self._said, self._next_line_at = now, time.monotonic() + LINE_SECS
             self.say(self.line())

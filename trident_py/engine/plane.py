@@ -19,6 +19,7 @@ from itertools import chain
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.counts import Counts
 from coordinators.errors import our_bug
 from coordinators.notices import Acked, Broken, Diagnosis, Failed, SuccessDelivered
 from coordinators.protocol import StreamId
@@ -114,10 +115,10 @@ class DataPlane:
         working = [(attempt, StreamId.BATCH) for attempt in live if self._executors[attempt].is_working]
         return [*working, *((attempt, StreamId.COMMIT) for attempt in self._lane.alive(live))]
 
-    def rows_of(self, attempt: TransactionAttempt) -> int:
-        """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
+    def counted(self, attempt: TransactionAttempt) -> Counts:
+        """What a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
         executor = self._executors.get(attempt)
-        return executor.rows if executor else 0
+        return Counts(executor.rows) if executor else Counts()
 
     @property
     def is_closed(self) -> bool:

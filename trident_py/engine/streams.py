@@ -12,6 +12,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.counts import Counts
 from coordinators.notices import Notice, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
@@ -115,9 +116,9 @@ class TopologyStreams:
         """When the next window by time ends that holds rows of what is committed."""
         return earliest(participant.next_window_at for participant in self.workers.commits.participants)
 
-    def rows_of(self, attempt: TransactionAttempt) -> int:
-        """How many rows a live attempt has read, where anybody counted: not those of emitted DataFrames."""
-        return self.plane.rows_of(attempt)
+    def counted(self, attempt: TransactionAttempt) -> Counts:
+        """What a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
+        return self.plane.counted(attempt)
 
     def take_over(self, torn_upto: int) -> None:
         """Begin; ``torn_upto`` is a transaction that some states may have and others don't have yet, 0: none."""

@@ -26,7 +26,7 @@ from coordinators.notices import (
     StopRequested,
     SuccessDelivered,
 )
-from coordinators.protocol import Command, EmitCommit, EmitSuccess, StreamId
+from coordinators.protocol import Command, StreamId
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 
@@ -70,26 +70,6 @@ def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> Non
 
     Watching().start(max_spout_pending=2).settle()
     assert stored == [(0, {"lines": [1, "first"]}), (0, {"lines": [2, "first"]})]
-
-
-def test_whoever_is_told_of_a_transaction_finds_it_noted() -> None:
-    noted: list[Command] = []
-    told: list[bool] = []
-
-    class Watching(World):
-        def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-            told.append(noted[-1] == EmitCommit(next(iter(run))))
-            super().emit_commit(run)
-
-        def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
-            told.append(noted[-1] == EmitSuccess(attempt))
-            super().emit_success(attempt, number)
-
-    world = Watching().start(observe=noted.append)
-    world.settle()
-    world.processed("1:0")
-    world.committed("1:0")
-    assert told == [True, True]
 
 
 def test_a_failure_replays_the_transaction_and_every_later_one_with_the_same_metadata() -> None:

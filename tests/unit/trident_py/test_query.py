@@ -15,7 +15,7 @@ from coordinators.errors import FencedError, TridentError
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.notices import Broken
 from tests.unit.coordinators.world import Numbers, World
-from trident_py.engine.progress import Progress
+from trident_py.engine.listeners import Listeners
 from trident_py.engine.requests import Requests
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 
@@ -42,7 +42,7 @@ def running(name: str, closing: Event, requests: Requests | None = None) -> Trid
 
     loop = DriverLoop(name, inbox, close, world.driver)
     loop.start()
-    query = TridentQuery(name, loop, Progress(name), Candidate(name), requests or Requests(name, {}), PLACE)
+    query = TridentQuery(name, loop, Listeners(), Candidate(name), requests or Requests(name, {}), PLACE)
     return started(query)
 
 
@@ -57,7 +57,7 @@ def test_active_lists_by_name_what_runs_in_this_process(closing: Event) -> None:
 
 def test_a_handle_is_shown_in_one_line(closing: Event) -> None:
     query = running("wc", closing)
-    while query._loop.leads_since is None:  # until its first turn
+    while query.status.leads_since is None:  # until its first turn
         query._loop.ended.wait(0.001)
     pattern = r"<TridentQuery wc: (processing|waiting for data), 0 transactions committed, leads since \d\d:\d\d:\d\d>"
     assert re.fullmatch(pattern, repr(query))
@@ -78,7 +78,7 @@ def test_a_second_start_in_the_same_process_says_so_at_once_and_how_to_get_hold_
 
 def test_a_pause_holds_when_it_returns(closing: Event) -> None:
     query = running("wc", closing)
-    while query._loop.leads_since is None:  # until its first turn
+    while query.status.leads_since is None:  # until its first turn
         query._loop.ended.wait(0.001)
     query.pause()
     assert query.status["is_paused"]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from coordinators.attempt import TransactionAttempt
+from coordinators.record import Failure
+from coordinators.status import TopologyStatus, TransactionStatus
 from trident_py.cli.progress_line import RecentRate, fitted, parts
 
 DONE = {"committed_transactions": 1, "total_input_rows": 2_345, "seconds": 61.4}
 
 
-def status(message: str, *attempts: str) -> dict[str, Any]:
-    return {"message": message, "active": {attempt.partition(":")[0]: attempt for attempt in attempts}}
+def status(*attempts: TransactionAttempt, failing: int = 0) -> TopologyStatus:
+    """Of a topology with these in flight, one of which may have failed before."""
+    failures = {failing: Failure(count=1, attempt_id=0, cause="ValueError", since=0.0, last=0.0)} if failing else {}
+    transactions = [
+        TransactionStatus(attempt=each, number=each.txid, phase="processing", since=0.0) for each in attempts
+    ]
+    return TopologyStatus(topology="orders", epoch=1, transactions=tuple(transactions), failures=failures)
 
 
 def test_state_and_cause_come_before_the_numbers() -> None:
-    failing = status("transaction 5 has failed and is tried again: ValueError", "5:2", "6:0")
+    failing = status(TransactionAttempt(5, 2), TransactionAttempt(6, 0), failing=5)
     assert parts("orders", failing, DONE, 1234.5) == [
         "orders",
         "transaction 5 has failed and is tried again: ValueError",
@@ -29,7 +35,7 @@ def test_state_and_cause_come_before_the_numbers() -> None:
 
 
 def test_what_is_idle_has_no_rate() -> None:
-    assert parts("orders", status("waiting for data"), DONE, 0.0)[-2:] == ["2,345 rows", "61 s"]
+    assert parts("orders", status(), DONE, 0.0)[-2:] == ["2,345 rows", "61 s"]
 
 
 def test_a_narrow_terminal_has_a_line_for_each_part() -> None:

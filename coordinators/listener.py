@@ -1,0 +1,159 @@
+"""`TridentListener`: hears what becomes of a topology and of each of its transactions, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias
+
+from attrs import field, frozen
+
+from coordinators.attempt import TransactionAttempt
+
+
+@frozen(kw_only=True)
+class TopologyEvent:
+    """Something that has happened; which of the seven classes it is says what.
+
+    Attributes:
+        topology: the name of the topology.
+        at: when, in seconds since 1970, by the clock of this machine.
+        attempt: the attempt that it happened to; None where it is about the topology.
+        counts: what user functions have counted, by name; empty where it is about the topology.
+    """
+
+    method: ClassVar[str]
+    """The method of `TridentListener` that is given it."""
+
+    topology: str
+    at: float
+    attempt: TransactionAttempt | None = None
+    counts: Mapping[str, int] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class LeadingEvent(TopologyEvent):
+    """This process leads the topology from now on.
+
+    Attributes:
+        epoch: of this leadership; each has a higher one than those before it.
+        current_txid: the transaction that it goes on with; all before it are committed.
+    """
+
+    method: ClassVar[str] = "on_leading"
+
+    epoch: int
+    current_txid: int
+
+
+@frozen(kw_only=True)
+class TransactionEvent(TopologyEvent):
+    """Something has happened to an attempt of a transaction.
+
+    Attributes:
+        attempt: which one.
+        counts: what user functions have counted in it so far.
+        rows: how many rows it has read so far, as far as anybody has counted: not those of emitted DataFrames.
+        processing: seconds from its emission until it was processed; 0.0 before that.
+        committing: seconds from then until it was committed, its wait for those before it included; 0.0 before that.
+    """
+
+    attempt: TransactionAttempt
+    rows: int = 0
+    processing: float = 0.0
+    committing: float = 0.0
+
+
+@frozen(kw_only=True)
+class EmittedEvent(TransactionEvent):
+    """An attempt was announced, and its spouts emit it."""
+
+    method: ClassVar[str] = "on_emitted"
+
+
+@frozen(kw_only=True)
+class ProcessedEvent(TransactionEvent):
+    """All of an attempt was processed; its commit comes when those before it are committed."""
+
+    method: ClassVar[str] = "on_processed"
+
+
+@frozen(kw_only=True)
+class CommittedEvent(TransactionEvent):
+    """A transaction is committed in every state and sink, and that is durable."""
+
+    method: ClassVar[str] = "on_committed"
+
+
+@frozen(kw_only=True)
+class SucceededEvent(TransactionEvent):
+    """Each spout was told that a transaction is committed.
+
+    Of a transaction that an earlier leader has committed, nothing is known but the attempt.
+    """
+
+    method: ClassVar[str] = "on_succeeded"
+
+
+@frozen(kw_only=True)
+class FailedEvent(TransactionEvent):
+    """An attempt is given up; the transaction is tried again, unless the topology ends.
+
+    Attributes:
+        error: what was raised.
+        failed: the attempt that has failed by it: this one, or an earlier one with which this one is given up.
+    """
+
+    method: ClassVar[str] = "on_failed"
+
+    error: BaseException
+    failed: TransactionAttempt
+
+
+@frozen(kw_only=True)
+class EndedEvent(TopologyEvent):
+    """The topology has ended in this process, and leads no more.
+
+    Attributes:
+        error: what ended it; None: it was asked to stop.
+    """
+
+    method: ClassVar[str] = "on_ended"
+
+    error: BaseException | None = None
+
+
+class TridentListener:
+    """Hears what happens; give instances to ``TridentTopology.start(listeners=[…])``. Override what you need.
+
+    All calls come on one thread, which belongs to this listener and this start; nothing waits for it. What it raises is
+    logged and changes nothing.
+    """
+
+    def on_leading(self, event: LeadingEvent) -> None:
+        """This process leads: comes once at most, and later than the start where another one still leads."""
+
+    def on_emitted(self, event: EmittedEvent) -> None:
+        """An attempt is emitted: comes once for each attempt, so again for each replay of a transaction."""
+
+    def on_processed(self, event: ProcessedEvent) -> None:
+        """An attempt is processed: comes once at most for each attempt."""
+
+    def on_committed(self, event: CommittedEvent) -> None:
+        """A transaction is committed: comes once for each that this process commits, in the order of txids."""
+
+    def on_succeeded(self, event: SucceededEvent) -> None:
+        """The success of a transaction is delivered: comes once in a process, and may come again after a crash."""
+
+    def on_failed(self, event: FailedEvent) -> None:
+        """An attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
+
+    def on_ended(self, event: EndedEvent) -> None:
+        """The topology has ended here: comes once, last."""
+
+
+Tell: TypeAlias = Callable[[TopologyEvent], None]
+"""Is told of each event; must be quick, and must not raise."""
+
+
+def tell_nobody(_: TopologyEvent) -> None:
+    """Nobody listens."""

@@ -1,0 +1,204 @@
+"""What everybody else is told of a leadership: its status, each turn, and what happens to transactions, as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypedDict
+
+from attrs import define, evolve, field
+
+from coordinators.admission import Admission
+from coordinators.attempt import TransactionAttempt
+from coordinators.counts import Counts, CountsOf, no_counts
+from coordinators.listener import (
+    CommittedEvent,
+    EmittedEvent,
+    FailedEvent,
+    LeadingEvent,
+    ProcessedEvent,
+    SucceededEvent,
+    Tell,
+    tell_nobody,
+)
+from coordinators.master import AttemptStatus
+from coordinators.notices import Failed
+from coordinators.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    PhaseAcked,
+)
+from coordinators.status import SourceStatus, TopologyStatus, TransactionStatus
+from coordinators.transaction_time import MILLIS
+
+
+@define
+class _Flight:
+    """What is known of the live attempt of a transaction; moments are by the monotonic clock."""
+
+    status: TransactionStatus
+    emitted: float
+    processed: float = 0.0
+
+
+class _Known(TypedDict, total=False):
+    """What is known of an attempt: the attributes of `TransactionEvent`."""
+
+    rows: int
+    counts: Mapping[str, int]
+    processing: float
+    committing: float
+
+
+@define(kw_only=True)
+class Publisher:
+    """Publishes for one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day.
+
+    Attributes:
+        tell: hears of each event, before whoever else is told of what has happened.
+        counted: what a live attempt has read and counted.
+        late: what commits have been waiting for, for too long.
+        status: the last one that was published; any thread may ask.
+    """
+
+    tell: Tell = tell_nobody
+    counted: CountsOf = no_counts
+    late: Callable[[], str] = str
+    status: TopologyStatus = field(init=False)
+    _epoch: int = field(init=False)
+    _admission: Admission = field(init=False)  # is only looked at, with all that it knows
+    _committed: int = field(default=0, init=False)
+    _totals: Counts = field(factory=Counts, init=False)
+    _flights: dict[int, _Flight] = field(factory=dict, init=False)
+    _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
+    _untold: dict[int, _Known] = field(factory=dict, init=False)  # of what is committed, success not delivered
+
+    def follow(self, topology: str, epoch: int, admission: Admission) -> None:
+        """A leadership is about to begin."""
+        self._epoch, self._admission = epoch, admission
+        current_txid = admission.machine.current_txid
+        self.status = TopologyStatus(topology=topology, is_leading=True, epoch=epoch, current_txid=current_txid)
+
+    def leads(self, wall: float) -> None:
+        """It has begun."""
+        self.status = evolve(self.status, at=wall, leads_since=wall)
+        current_txid = self._admission.machine.current_txid
+        self.tell(LeadingEvent(topology=self.status.topology, at=wall, epoch=self._epoch, current_txid=current_txid))
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def failed(self, failed: Failed) -> None:
+        """A live attempt has failed; the machine is about to be told."""
+        self._failed[failed.attempt] = failed
+
+    def handled(self, event: Event, commands: Iterable[Command], now: float, wall: float) -> None:
+        """The machine has taken ``event``."""
+        match event:
+            case PhaseAcked(attempt):
+                self._look_at(attempt, now, wall)
+                for command in commands:
+                    if isinstance(command, EmitCommit):
+                        self._look_at(command.attempt, now, wall)
+            case AttemptFailed(attempt) if failed := self._failed.pop(attempt, None):
+                # Those behind it are given up with it.
+                self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
+
+    def announced(self, commands: Collection[Command], now: float, wall: float, *, is_stopping: bool) -> None:
+        """``commands`` are about to be carried out, and what they rest on is durable."""
+        for command in commands:
+            match command:
+                case EmitBatch(attempt):
+                    self._emitted(attempt, now, wall)
+                case EmitSuccess(attempt):
+                    self._close(attempt, now, wall)
+                case CancelAttempt(attempt):
+                    self._give_up(attempt, wall)
+        if commands:  # first, so that whoever is told of a transaction finds it in the status
+            self.publish(now, wall, is_stopping=is_stopping)
+
+    def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
+        """Every spout was told of the success of ``attempt``."""
+        committed = self._untold.pop(attempt.txid, {})  # an earlier leader's is not known
+        self.tell(SucceededEvent(topology=self.status.topology, attempt=attempt, at=wall, **committed))
+
+    def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        status = TransactionStatus(
+            attempt=attempt,
+            number=self._admission.numbers.of(attempt.txid),
+            phase=str(AttemptStatus.PROCESSING),
+            since=wall,
+            failures=self._admission.failures.retries.failures(attempt.txid),
+        )
+        self._flights[attempt.txid] = _Flight(status, now)
+        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall))
+
+    def _look_at(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        entry, flight = self._admission.machine.active.get(attempt.txid), self._flights.get(attempt.txid)
+        if entry is None or flight is None or not entry.attempt == attempt == flight.status.attempt:
+            return  # it is not live, or is about to be closed
+        before, phase = flight.status.phase, str(entry.status)
+        if phase == before:
+            return
+        flight.status = evolve(flight.status, phase=phase, since=wall)
+        if before == AttemptStatus.PROCESSING:
+            flight.processed = now
+            known = self._known(flight)
+            self.tell(ProcessedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+
+    def _close(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        flight = self._flights.pop(attempt.txid, None)
+        if flight is None:
+            return  # an earlier leader has committed it
+        known = self._known(flight) | _Known(committing=now - flight.processed)
+        self._committed += 1
+        self._totals += Counts(known["rows"], known["counts"])
+        self._untold[attempt.txid] = known
+        self.tell(CommittedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+
+    def _give_up(self, attempt: TransactionAttempt, wall: float) -> None:
+        known, failed = self._known(self._flights.pop(attempt.txid)), self._failed.pop(attempt)
+        self.tell(
+            FailedEvent(
+                topology=self.status.topology,
+                attempt=attempt,
+                at=wall,
+                error=failed.cause,
+                failed=failed.attempt,
+                **known,
+            )
+        )
+
+    def _known(self, flight: _Flight) -> _Known:
+        counted = self.counted(flight.status.attempt)
+        processing = max(0.0, flight.processed - flight.emitted)
+        return _Known(rows=counted.rows, counts=counted.by_name, processing=processing)
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
+        """Publish where it is now. A wish of an operator's that stands has its place beside ``is_paused``."""
+        machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
+        current_txid = machine.current_txid
+        self.status = evolve(
+            self.status,
+            at=wall,
+            is_paused=machine.paused and not is_stopping,
+            is_draining=is_stopping,
+            current_txid=current_txid,
+            transactions=tuple(flight.status for flight in self._flights.values()),
+            committed=self._committed,
+            rows=self._totals.rows,
+            counts=self._totals.by_name,
+            sources=tuple(
+                SourceStatus(spout=spout, txid=wait.txid, cause=wait.cause, tries=wait.tries, since=wait.since)
+                for spout, wait in failures.patience.waits.items()
+            ),
+            failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
+            seconds_ahead=times.ahead / MILLIS,
+            seconds_ahead_of_zookeeper=times.clock.ahead_of_zookeeper(now, wall) / MILLIS,
+            late=self.late(),
+        )
