@@ -44,8 +44,8 @@ class Definitions:
 
     Attributes:
         exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
-        cursors: positions by spout: of those that define what a batch consists of, after the last transaction that was
-            attempted; of those that learn it by emitting, after the last closed one.
+        cursors: by spout, the positions from which it goes on. A spout that defines its batches moves them with each
+            transaction that is admitted; one that finds out by emitting moves them with each that is closed.
         frontier: the transaction that is asked for: the lowest that is open.
         known: definitions by number, from the one before the lowest that is not committed.
     """

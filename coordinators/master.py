@@ -58,7 +58,7 @@ class AttemptStatus(StrEnum):
     PROCESSED = "processed"
     COMMITTING = "committing"
     COMMITTED = "committed"
-    """By its own ledger; it is closed when those below it are."""
+    """Every output has committed it; it is closed once those below it are."""
 
 
 @define

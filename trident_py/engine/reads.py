@@ -1,4 +1,4 @@
-"""How others than commits get at the states: on the commit thread, between two commits.
+"""Read states on the commit thread, between two commits: for state queries and requests.
 
 States of a user's need not be safe for threads, nor for being read while they are written. So whoever reads them goes
 where they are written, and waits for its turn. A commit waits for a read in the same way; `CommitLane` says whose turn

@@ -86,7 +86,7 @@ class StateParticipant(Participant):
 
     @property
     def takes_groups(self) -> bool:  # type: ignore[override]
-        """New values go on at once, and a transaction that is skipped, since its run was committed before, has none."""
+        """Whether several transactions may commit at once; not where new values go on, as a skipped one has none."""
         return isinstance(self.state, RunState) and self.tail is None
 
     @property

@@ -68,7 +68,7 @@ class Flow:
         return Flow(mapped, RowPipeline(self.schema), is_parted=self.is_parted)
 
     def marked(self) -> Flow:
-        """With a row that is none, in a partition of its own: without one, Spark runs no task over an empty batch."""
+        """Add a marker row, in a partition of its own: Spark runs no task over an empty batch."""
         frame, schema = self.native(), self.schema
         nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
         marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))

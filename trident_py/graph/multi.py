@@ -84,7 +84,7 @@ class MultiReduce(Operation):
 
 
 class _Reducing(Aggregator[list[Any]]):
-    """A reducer as an aggregator of tagged rows. The value is a list: the reducer's, and the group; grouped: late."""
+    """Runs a multi-reducer as an aggregator of tagged rows. Its value: the reducer's, and the group."""
 
     def __init__(self, reducer: AnyMultiReducer, group_fields: tuple[str, ...]) -> None:
         self.reducer = reducer

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's is told behind its first stage of ours: to be quick, and to go quietly."""
+"""Tune a Python worker of Spark's once it has run a stage of ours: cheaper garbage collection, and a quiet end."""
 
 from __future__ import annotations
 

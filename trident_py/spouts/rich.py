@@ -120,12 +120,12 @@ class SpoutRows(SpoutOutputCollector):
             return [row for row, _ in taken]
 
     def succeed(self, txid: int) -> None:
-        """The rows of this batch have."""
+        """Ack the rows of ``txid`` to the spout."""
         with self.lock:
             self._tell(self.spout.ack, self._ids.pop(txid, []))
 
     def close(self) -> None:
-        """Whatever has not succeeded hasn't been heard of."""
+        """Fail all rows that were not acked, and close the spout."""
         with self.lock:
             rest = [message_id for txid in sorted(self._ids) for message_id in self._ids[txid]]
             self._tell(self.spout.fail, [*rest, *(message_id for _, message_id in self._waiting)])

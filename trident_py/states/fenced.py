@@ -61,7 +61,7 @@ class Fence:
         return self.token.txid, self.token.epoch, self.token.attempt_id, self.run_first
 
     def after(self, run: Sequence[SinkTransaction]) -> Fence:
-        """The fence after the commit of ``run``; of members that were skipped it goes on to know that it has them."""
+        """Return the fence as it is after the commit of ``run``, with members that were committed before."""
         self._check_after(run)
         return evolve(self, token=run[-1].token, run_first=group_first(run))
 

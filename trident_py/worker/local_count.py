@@ -1,4 +1,4 @@
-"""Rows that Python has made, counted where they were made: what Spark would be handed for this alone stays there.
+"""Count rows by key in the Python worker that makes them, so that Spark gets one row a key (a map-side combine).
 
 Of seven words a line that are counted, Spark gets one row for each word of a hundred thousand instead of each word:
 twice as fast as the same job without.

@@ -31,7 +31,7 @@ Columns: TypeAlias = list[list[Any]]
 """The values of each field, of all rows of a chunk."""
 
 NO_ROW = "_no_row"
-"""The hidden column that is true in a row that is none; see `Flow.marked`."""
+"""The hidden column that is true in a marker row, which is no row of the batch; see `Flow.marked`."""
 
 CHUNK_ROWS = 2048
 """Rows that go through all steps at once: enough to pay for an Arrow batch, few enough to stay in the caches."""

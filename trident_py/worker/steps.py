@@ -188,7 +188,7 @@ class ProjectStep(Step):
 
 @frozen(kw_only=True)
 class CarryingStep(Step):
-    """Another step, over rows with a field in front that it doesn't see: those with the same value at a time."""
+    """Run another step for each transaction of a shared job apart; it doesn't see the field in front."""
 
     step: Step
     makes_values: ClassVar[bool] = True

@@ -32,7 +32,7 @@ _WEIGHTS, _UPPER_WEIGHTS = _scattered(1, 2 * _PAGE_WORDS).reshape(2, _PAGE_WORDS
 
 
 def seed_of(*names: str) -> int:
-    """What hashes of bytes of the same name have in common."""
+    """Derive a seed from ``names``, so that equal bytes of different files have different hashes."""
     return int.from_bytes(hashlib.blake2b("\0".join(names).encode(errors="surrogatepass"), digest_size=8).digest())
 
 
