@@ -57,7 +57,7 @@ EXPORTS = {
     "trident_py": """TridentTopology TridentConfig RetryPolicy TridentQuery Stream GroupedStream TridentState
         TridentCollector TransactionAttempt TopologyContext FailedException TridentError TopologyError ConfigError
         MetadataError FencedError CoordinationLost SpoutError StateError SinkError PoisonBatchError""",
-    "trident_py.operations": """Count Sum Min Max FirstN FilterNull Equals Negate Debug MapGet SnapshotGet
+    "trident_py.operations": """Count Sum Min Max Last FirstN FilterNull Equals Negate Debug MapGet SnapshotGet
         TupleCollectionGet Function Filter Aggregator CombinerAggregator ReducerAggregator MultiReducer
         GroupedMultiReducer Assembly""",
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter

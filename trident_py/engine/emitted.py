@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
-from trident_py.engine.row_hash import hash_rows
+from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 
 

@@ -14,8 +14,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from coordinators.fingerprint import Fingerprint
 from trident_py.engine.emitted import EmittedBatch, Extents
 from trident_py.engine.reading import Reading
-from trident_py.engine.row_hash import hash_rows
 from trident_py.engine.task_reports import REPORT, Reports, TaskReport
+from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism

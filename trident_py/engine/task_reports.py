@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.emitted import HASHED_BY_READER, Extents
-from trident_py.engine.row_hash import KIND
+from trident_py.rows.row_hash import KIND
 from trident_py.spark.asking import answer_within
 
 REPORT = "_report"

@@ -14,11 +14,11 @@ from pyspark.sql import types as t
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation
+from trident_py.graph.graph import Operation, RowWise
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
-from trident_py.operations.builtin import Count, NativeAggregator
+from trident_py.operations.builtin import Count, SparkAggregator
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
-from trident_py.spark.frames import column
+from trident_py.spark.frames import PLACE, column, place
 from trident_py.worker.accumulators import (
     AggregatorFold,
     ChainFold,
@@ -84,19 +84,25 @@ class Part:
 
     Attributes:
         in_fields: what the aggregator sees; none: all fields.
-        out: the name of the result for a `NativeAggregator`, ``"name type"`` or several for the others.
+        out: the name of the result for a `SparkAggregator`, ``"name type"`` or several for the others.
     """
 
     aggregator: AnyAggregator
     in_fields: tuple[str, ...]
     out: str | t.StructType
 
+    def seen(self, source: t.StructType) -> tuple[str, ...]:
+        """The names of the fields that the aggregator sees of ``source``; none if it looks at no value."""
+        if isinstance(self.aggregator, SparkAggregator):
+            return self.in_fields
+        return self.in_fields or tuple(source.names)
+
     def fields(self, source: t.StructType) -> tuple[t.StructType, t.StructType]:
         """What the aggregator sees, and what it gives."""
-        if isinstance(self.aggregator, NativeAggregator):
-            seen = select(source, self.in_fields)
+        seen = select(source, self.seen(source))
+        if isinstance(self.aggregator, SparkAggregator):
             return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
-        return select(source, self.in_fields or source.names), schema_of(self.out)
+        return seen, schema_of(self.out)
 
     def fold(self, batch_id: TransactionAttempt | int | None, title: str) -> Fold[Any]:
         """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
@@ -126,7 +132,7 @@ class Aggregation(Operation):
     @property
     def is_native(self) -> bool:
         """Whether Spark does it by itself."""
-        return self.scope is Scope.BATCH and all(isinstance(part.aggregator, NativeAggregator) for part in self.parts)
+        return self.scope is Scope.BATCH and all(isinstance(part.aggregator, SparkAggregator) for part in self.parts)
 
     def fields(self, source: t.StructType) -> AggregatedFields:
         """The fields, where the input has those of ``source``.
@@ -139,6 +145,17 @@ class Aggregation(Operation):
         return AggregatedFields(keys, tuple(part.fields(source) for part in self.parts))
 
     runs_on_driver: ClassVar[bool] = True
+
+    def shared(self, field: t.StructField, source: t.StructType, is_rowwise: RowWise) -> Aggregation | None:
+        """The transaction is one more key: for that there have to be others, as a group exists by its rows."""
+        return self.keyed(field, source) if self.scope is Scope.BATCH and self.keys else None
+
+    def keyed(self, field: t.StructField, source: t.StructType) -> Aggregation | None:
+        """With ``field`` as its first key, which no aggregator sees."""
+        if any(isinstance(part.aggregator, Aggregator) for part in self.parts):
+            return None  # what it is told of its batch would be of all of them
+        parts = tuple(evolve(part, in_fields=part.seen(source)) for part in self.parts)
+        return evolve(self, keys=(field.name, *self.keys), parts=parts)
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
         """The group fields, then the results."""
@@ -198,11 +215,13 @@ class Aggregation(Operation):
             counted = flow.staged(tally, tally.target).native()
             return counted.groupBy(*map(column, fields.keys.names)).agg(F.sum(column(count)).alias(count))
         frame = flow.select(fields.needed or flow.schema.names[:1]).native()
+        if any(isinstance(each.aggregator, SparkAggregator) and each.aggregator.in_order for each in self.parts):
+            frame = frame.withColumn(PLACE, place())
         values = [
             part.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)
             for part, (seen, results) in zip(self.parts, fields.parts, strict=True)
             for result in results.fields
-            if isinstance(part.aggregator, NativeAggregator)
+            if isinstance(part.aggregator, SparkAggregator)
         ]
         return frame.groupBy(*map(column, fields.keys.names)).agg(*values)
 
@@ -214,7 +233,7 @@ def part_of(aggregator: AnyAggregator, out: str | t.StructType, in_fields: str |
             f"an aggregator is an instance of CombinerAggregator, ReducerAggregator or Aggregator, "
             f"not {shown(aggregator)}"
         )
-    if isinstance(aggregator, NativeAggregator):
+    if isinstance(aggregator, SparkAggregator):
         if in_fields is not None:
             raise TopologyError(f"{aggregator!r} carries its input fields; leave in_fields= out")
         if not isinstance(out, str) or not out or " " in out:
@@ -249,4 +268,4 @@ def with_part(aggregation: Aggregation, part: Part, title: str) -> Aggregation:
 
 
 def _result_names(part: Part) -> list[str]:
-    return [str(part.out)] if isinstance(part.aggregator, NativeAggregator) else schema_of(part.out).names
+    return [str(part.out)] if isinstance(part.aggregator, SparkAggregator) else schema_of(part.out).names

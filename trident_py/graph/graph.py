@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.errors import StateError, TopologyError
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
+
     from coordinators.attempt import TransactionAttempt
     from trident_py.graph.flow import Flow
     from trident_py.spouts.adapting import AnySpout
+
+
+RowWise: TypeAlias = "Callable[[Column | str, StructType], bool]"
+"""Whether a condition depends on nothing but a row of these fields."""
 
 
 class Phase(Enum):
@@ -49,6 +55,21 @@ class Operation(ABC):
 
     changes_states: ClassVar[bool] = False
     """Whether it needs a transaction, which a request is none of."""
+
+    @property
+    def only_places(self) -> bool:
+        """Whether all it does is to say which partition a row is in."""
+        return False
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Operation | None:
+        """The same over rows of several transactions at once, each as if it were alone; None where it can't be.
+
+        Args:
+            field: comes in front of the fields that it knows, and stays there: the txid that a row is of.
+            source: the fields of its first input without that one.
+            is_rowwise: asks Spark.
+        """
+        return None
 
     @abstractmethod
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
@@ -108,6 +129,10 @@ class Source(Operation):
     spout: AnySpout
     schema: StructType
 
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Source:
+        """Batches of it, one behind the other."""
+        return evolve(self, schema=StructType([field, *self.schema.fields]))
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The spout's own."""
         return self.schema
@@ -163,8 +188,8 @@ class Graph:
         if phase is Phase.COMMIT and not operation.runs_on_driver:
             raise TopologyError(
                 "it needs Spark, and what follows new_values_stream() runs on the driver, in the commit phase; there "
-                "are each, map, flat_map, filter with a Filter or a function, peek, project, group_by, aggregate, "
-                "window, persistent_aggregate and partition_persist"
+                "are each, map, flat_map, filter with a Filter or a function, peek, project, sample, group_by, "
+                "aggregate, window, persistent_aggregate and partition_persist"
             )
         schemas = [node.schema for node in inputs if node.schema is not None]
         schema = operation.output(schemas) if len(schemas) == len(inputs) else None

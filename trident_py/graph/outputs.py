@@ -6,19 +6,20 @@ from collections.abc import Collection, Sequence
 from itertools import chain, count
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Graph, Node, Operation, Phase
+from trident_py.graph.graph import Graph, Node, Operation, Phase, RowWise
 from trident_py.graph.queries import StaticState
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import StateFactory, StateUpdater
+from trident_py.operations.builtin import SparkAggregator
 from trident_py.rows.schema import select, shown
 from trident_py.spark.frames import column
 
@@ -35,6 +36,11 @@ class AggregateState(Operation):
 
     runs_on_driver: ClassVar[bool] = True
     changes_states: ClassVar[bool] = True
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> AggregateState | None:
+        """Its partial values, or rows to reduce, by transaction."""
+        keyed = self.aggregation.keyed(field, source)
+        return evolve(self, aggregation=keyed) if keyed else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The new values: keys and value."""
@@ -57,7 +63,10 @@ class AggregateState(Operation):
             return self.aggregation.unordered(inputs, batch_id)
         fields = self.aggregation.fields(flow.schema)
         keys = renamed_keys(fields)
-        narrowed = flow.select(fields.needed)
+        narrowed, aggregator = flow.select(fields.needed), self.aggregator
+        if isinstance(aggregator, SparkAggregator):
+            names = self.aggregation.keys
+            narrowed = narrowed.replaced(lambda frame: aggregator.needed_rows(frame, names), narrowed.schema)
         if narrowed.schema.names == [*keys.names, *fields.seen.names]:
             return narrowed
         columns = [
@@ -91,6 +100,10 @@ class UpdatedState(Operation):
 
     runs_on_driver: ClassVar[bool] = True
     changes_states: ClassVar[bool] = True
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> UpdatedState:
+        """Its rows, by transaction."""
+        return evolve(self, in_fields=(field.name, *self.in_fields))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The new values: what the updater emits."""

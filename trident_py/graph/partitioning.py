@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import ClassVar
 
 from attrs import evolve, frozen
 from pyspark.sql import Column, DataFrame
@@ -60,6 +61,11 @@ class Repartition(Operation):
     number: Column | str = ""
     partitions: int | None = None
 
+    @property
+    def only_places(self) -> bool:
+        """A copy of a row is one more row."""
+        return self.kind is not Partitioning.BROADCAST
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""
         check_comparable(select(inputs[0], self.fields))
@@ -96,6 +102,8 @@ class ParallelismHint(Operation):
 
     title: str
     partitions: int
+
+    only_places: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""

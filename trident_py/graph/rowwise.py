@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Operation
+from trident_py.graph.graph import Operation, RowWise
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.rows.row import Row
@@ -43,6 +43,10 @@ class RowOperation(Operation):
     def step(self, source: StructType) -> Step:
         """The step for rows with these fields."""
         return carrying(self.make, source) if self.carried else self.make(source)
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> RowOperation:
+        """The field is carried along, unseen."""
+        return evolve(self, carried=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The step's."""
@@ -143,6 +147,10 @@ class ColumnFilter(Operation):
 
     title: str
     condition: Column | str
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> ColumnFilter | None:
+        """As it is, if it looks at nothing but a row."""
+        return self if is_rowwise(self.condition, source) else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""

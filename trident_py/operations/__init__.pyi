@@ -16,6 +16,7 @@ from trident_py.operations.builtin import Max as Max
 from trident_py.operations.builtin import Min as Min
 from trident_py.operations.builtin import Negate as Negate
 from trident_py.operations.builtin import Sum as Sum
+from trident_py.operations.last import Last as Last
 from trident_py.operations.queries import MapGet as MapGet
 from trident_py.operations.queries import SnapshotGet as SnapshotGet
 from trident_py.operations.queries import TupleCollectionGet as TupleCollectionGet

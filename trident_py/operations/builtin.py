@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import Any, ClassVar, TypeAlias
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
@@ -24,8 +24,16 @@ _DECIMAL_PRECISION_MAX = 38
 _SUM_EXTRA_DIGITS = 10
 
 
-class NativeAggregator(CombinerAggregator[T]):
-    """A `CombinerAggregator` that Spark can compute itself; it gives its result's type, so ``out`` is a name only."""
+class SparkAggregator(ABC):
+    """An aggregator that Spark can compute itself; it gives its result's type, so ``out`` is a name only.
+
+    Attributes:
+        in_fields: the fields that it sees; empty: all.
+        in_order: whether ``expression`` looks at `PLACE`, the place of each row in its batch.
+    """
+
+    in_fields: tuple[str, ...] = ()
+    in_order: ClassVar[bool] = False
 
     @abstractmethod
     def result_type(self, source: t.StructType) -> t.DataType:
@@ -37,10 +45,18 @@ class NativeAggregator(CombinerAggregator[T]):
 
     @abstractmethod
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """The same as a Spark expression over the columns of ``in_fields``; never null where `zero` isn't None."""
+        """The same as a Spark expression over the columns of ``in_fields``; never null where its zero isn't None."""
+
+    def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """Those rows of a batch that decide what a reducer makes of it, for each of ``keys``; all, if nobody knows."""
+        return frame
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.in_fields))})"
+
+
+class NativeAggregator(SparkAggregator, CombinerAggregator[T]):
+    """A `CombinerAggregator` that Spark can compute itself."""
 
 
 class Count(NativeAggregator[int]):

@@ -15,6 +15,7 @@ from trident_py.graph.graph import Graph, Node
 from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink, renamed_keys
 from trident_py.graph.partitioning import fields_before, hint_before
 from trident_py.graph.rowwise import RowOperation
+from trident_py.graph.sample import Sample
 from trident_py.graph.windowing import WindowState, WindowUpdater
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
@@ -37,7 +38,7 @@ class CommitStream:
     """
 
     pipeline: RowPipeline
-    aggregation: Aggregation | None = None
+    aggregation: Aggregation | Sample | None = None
     persist: PartitionPersist | PersistentAggregate | None = None
     streams: tuple[CommitStream, ...] = ()
 
@@ -212,7 +213,7 @@ def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
     operation, source = node.operation, pipeline.target
     if isinstance(operation, RowOperation):
         return _commit_stream(graph, node, pipeline.then(operation.step(source)))
-    if isinstance(operation, Aggregation):
+    if isinstance(operation, Aggregation | Sample):
         onward = _commit_stream(graph, node, RowPipeline(operation.output([source])))
         return CommitStream(pipeline=pipeline, aggregation=operation, streams=(onward,))
     if isinstance(operation, AggregateState):

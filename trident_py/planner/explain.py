@@ -12,6 +12,7 @@ from trident_py.graph.multi import MultiReduce
 from trident_py.graph.outputs import AggregateState, Ending, UpdatedState, WrittenSink
 from trident_py.graph.queries import StateQuery, requests, static_states
 from trident_py.graph.rowwise import RowOperation
+from trident_py.graph.sample import Sample
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory, StateKind
@@ -76,7 +77,7 @@ def _engine(node: Node) -> str:
         operation = operation.aggregation
     if isinstance(operation, Aggregation):
         return "Spark" if operation.is_native else "Python"
-    if isinstance(operation, MultiReduce):
+    if isinstance(operation, MultiReduce | Sample):
         return "Python"
     if isinstance(operation, RowOperation):
         # As `RowOperation.build` decides: natively, if no Python function waits in front of it.

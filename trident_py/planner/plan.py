@@ -140,7 +140,7 @@ def _analysed(node: Node, inputs: list[Flow], spark: SparkSession) -> Flow:
     except TopologyError:
         raise
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), "")
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise TopologyError(f"Spark can't do it: {type(error).__name__}: {reason}") from error
     if isinstance(operation, Transform):
         operation.check(found)

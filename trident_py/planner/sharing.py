@@ -8,21 +8,17 @@ branch with anything that looks at a batch as a whole, or at its partitions, is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
-from trident_py.graph.aggregation import Aggregation, Scope
-from trident_py.graph.graph import Node, Source
-from trident_py.graph.outputs import AggregateState, UpdatedState, unused
-from trident_py.graph.partitioning import ParallelismHint, Partitioning, Repartition
-from trident_py.graph.rowwise import ColumnFilter, RowOperation
-from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
-from trident_py.operations.builtin import NativeAggregator
+from trident_py.graph.graph import Node, RowWise, Source
+from trident_py.graph.outputs import unused
+from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.planner.commits import Committer, PartitionPersist, PersistentAggregate
 from trident_py.planner.plan import Branch, ancestry
 from trident_py.rows.schema import arrow_schema
@@ -81,10 +77,6 @@ class SharedBranch:
         return pa.table([pa.array([value], schema.types[0])], schema=schema)
 
 
-RowWise: TypeAlias = Callable[[Column | str, StructType], bool]
-"""Whether a condition depends on nothing but a row of these fields."""
-
-
 def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
     """``branch`` for several transactions at once; None where they could get in each other's way."""
     committer, nodes = branch.committer, ancestry(branch.end)
@@ -92,14 +84,14 @@ def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
     if not isinstance(committer, PersistentAggregate | PartitionPersist) or len(sources) != 1:
         return None
     taken = {name for node in nodes for name in (node.schema or StructType()).names}
-    name = unused(_FIELD, taken)
-    end = _shared(branch.end, name, is_rowwise)
+    field = StructField(unused(_FIELD, taken), LongType(), False)
+    end = _shared(branch.end, field, is_rowwise)
     if end is None:
         return None
     return SharedBranch(
         branch=evolve(branch, end=end),
         spout=sources[0].tx_id,
-        source=_marked(sources[0].schema, name),
+        source=StructType([field, *sources[0].schema.fields]),
         nothing=_zero(committer),
     )
 
@@ -111,44 +103,12 @@ def _zero(committer: Committer) -> Callable[[], Any] | None:
     return committer.aggregator.zero if isinstance(committer.aggregator, CombinerAggregator) else None
 
 
-def _shared(node: Node, name: str, is_rowwise: RowWise) -> Node | None:
-    operation = node.operation
-    if isinstance(operation, ParallelismHint) or (
-        isinstance(operation, Repartition) and operation.kind is not Partitioning.BROADCAST
-    ):
-        return _shared(node.inputs[0], name, is_rowwise)  # one task does it all
-    inputs = [_shared(each, name, is_rowwise) for each in node.inputs]
-    changed: Any = None
-    match operation:
-        case Source():
-            changed = evolve(operation, schema=_marked(operation.schema, name))
-        case RowOperation():
-            changed = evolve(operation, carried=True)
-        case ColumnFilter(condition=condition) if is_rowwise(condition, node.schema or StructType()):
-            changed = operation
-        case Aggregation(scope=Scope.BATCH) if operation.keys and _by_key(operation):
-            changed = _keyed(operation, name, node.inputs[0])
-        case AggregateState() if _by_key(operation.aggregation):
-            changed = evolve(operation, aggregation=_keyed(operation.aggregation, name, node.inputs[0]))
-        case UpdatedState():
-            changed = evolve(operation, in_fields=(name, *operation.in_fields))
-    known = [each for each in inputs if each is not None]
-    return evolve(node, operation=changed, inputs=tuple(known)) if changed and len(known) == len(inputs) else None
-
-
-def _marked(schema: StructType, name: str) -> StructType:
-    return StructType([StructField(name, LongType(), False), *schema.fields])
-
-
-def _by_key(aggregation: Aggregation) -> bool:
-    # What an Aggregator is told of its batch would be of all of them.
-    return all(isinstance(part.aggregator, CombinerAggregator | ReducerAggregator) for part in aggregation.parts)
-
-
-def _keyed(aggregation: Aggregation, name: str, source: Node) -> Aggregation:
-    seen = tuple((source.schema or StructType()).names)  # an aggregator that sees all fields doesn't see the new one
-    parts = [
-        part if isinstance(part.aggregator, NativeAggregator) else evolve(part, in_fields=part.in_fields or seen)
-        for part in aggregation.parts
-    ]
-    return evolve(aggregation, keys=(name, *aggregation.keys), parts=tuple(parts))
+def _shared(node: Node, field: StructField, is_rowwise: RowWise) -> Node | None:
+    if node.operation.only_places:
+        return _shared(node.inputs[0], field, is_rowwise)  # one task does it all
+    inputs = [each for each in (_shared(each, field, is_rowwise) for each in node.inputs) if each is not None]
+    if len(inputs) < len(node.inputs):
+        return None
+    source = node.inputs[0].schema if node.inputs else None
+    changed = node.operation.shared(field, source or StructType(), is_rowwise)
+    return evolve(node, operation=changed, inputs=tuple(inputs)) if changed else None

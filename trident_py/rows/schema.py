@@ -18,7 +18,7 @@ from trident_py.errors import TopologyError
 from trident_py.rows.ddl import parse_ddl
 
 _SHOWN_CHARS = 120
-_HIDDEN = {"_report", "_no_row", "_copy", "_place"}
+_HIDDEN = {"_report", "_no_row", "_copy", "_place", "_row_hash"}
 """Columns that this library adds to frames on their way."""
 
 # --- fields -----------------------------------------------------------------------------------------------------------

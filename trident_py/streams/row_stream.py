@@ -27,9 +27,11 @@ from trident_py.graph.rowwise import (
     project_rows,
     transformed,
 )
+from trident_py.graph.sample import sample_of
+from trident_py.graph.sql import sql_query
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.rows.row import Row
-from trident_py.rows.schema import names_of, shown
+from trident_py.rows.schema import clipped, names_of, shown
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -115,6 +117,34 @@ class RowStream:
         """
         with self._declaring("transform", fn) as title:
             return self._next(transformed(title, fn, schema))
+
+    def sql(self, query: str, schema: str | StructType | None = None) -> Self:
+        """A query in Spark's SQL over each batch, which is its table ``stream``: ``"SELECT word FROM stream"``.
+
+        It sees the rows of one transaction, whatever else is under way, and may aggregate, join ``stream`` with itself,
+        and use the tables of the session's catalog. It has to give the same rows in a replay: no ``rand()``, and no
+        ``LIMIT`` without ``ORDER BY``.
+
+        Args:
+            query: one query. What is wrong in it is said at the start, before anything is emitted.
+            schema: the fields that it gives; None: Spark is asked at the start.
+        """
+        with self._graph.declaring(f"sql({clipped(query)})") as title:
+            return self._next(sql_query(title, query, schema))
+
+    def sample(self, fraction: float, seed: int) -> Self:
+        """Keeps about ``fraction`` of the rows of each batch; the same ones in each replay, however it is partitioned.
+
+        Which ones follows from the seed, the transaction and the values of a row; equal rows are kept or dropped one by
+        one. For that the rows are shuffled: those of a partition stay in order, `partition_by` and its like belong
+        behind it.
+
+        Args:
+            fraction: from 0 to 1.
+            seed: another one keeps other rows.
+        """
+        with self._declaring("sample", fraction, seed) as title:
+            return self._next(sample_of(title, fraction, seed))
 
     def name(self, name: str) -> Self:
         """The same stream under a name: the states and sinks on it that have none of their own are called so."""

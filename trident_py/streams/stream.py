@@ -388,7 +388,7 @@ class TridentState:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
 
         Its rows are the driver's, and its operations run there: each, map, flat_map, filter with a Filter or a
-        function, peek, project, group_by, aggregate, window, persistent_aggregate and partition_persist.
+        function, peek, project, sample, group_by, aggregate, window, persistent_aggregate and partition_persist.
         """
         with self._graph.declaring("new_values_stream()") as title:
             operation = self._node.operation

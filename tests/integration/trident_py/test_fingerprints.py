@@ -23,7 +23,6 @@ from trident_py.engine import input_frames
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
-from trident_py.engine.row_hash import hash_rows
 from trident_py.engine.shared_job import SharedJobs, small_session
 from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.spout_executor import SpoutCollector
@@ -32,6 +31,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import Branch, plan
+from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.extents import Extent

@@ -40,18 +40,23 @@ def _chunks(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
 
 
 def _hash_batch(batch: pa.RecordBatch) -> int:
-    return int(_joined(map(_hashes, batch.columns), batch.num_rows).sum(dtype=np.uint64))
+    return int(hashes_of_rows(batch).sum(dtype=np.uint64))
+
+
+def hashes_of_rows(batch: pa.RecordBatch) -> np.ndarray:
+    """The hash of each row, as numbers of 64 bits without sign; of no more rows than `CHUNK_ROWS`, or so."""
+    return _joined(map(_hashes, batch.columns), batch.num_rows)
 
 
 def _joined(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
     """The hashes of values that stand side by side."""
     joined: np.ndarray = np.zeros(count, np.uint64)
     for hashes in columns:
-        joined = _mixed(joined + hashes)
+        joined = mixed(joined + hashes)
     return joined
 
 
-def _mixed(words: np.ndarray) -> np.ndarray:
+def mixed(words: np.ndarray) -> np.ndarray:
     """What SplitMix64 makes of each word: no two become one."""
     words = words + np.uint64(_BASE)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -76,7 +81,7 @@ def _hashes_of_type(array: pa.Array) -> np.ndarray:
         return _hashes_of_sequences(values, np.frombuffer(offsets, "<i4", len(array) + 1, 4 * array.offset))
     if pa.types.is_list(kind):
         offsets = array.offsets.to_numpy()
-        return _hashes_of_sequences(_mixed(_hashes(_between(array.values, offsets))), offsets - offsets[0])
+        return _hashes_of_sequences(mixed(_hashes(_between(array.values, offsets))), offsets - offsets[0])
     if pa.types.is_map(kind):
         offsets = array.offsets.to_numpy()
         entries = [_hashes(_between(each, offsets)) for each in (array.keys, array.items)]
@@ -141,4 +146,4 @@ def _sum_of_pages(values: np.ndarray) -> np.ndarray:
     """That of one run that is longer than a page."""
     whole = np.arange(0, len(values), _PAGE)
     sums = [_sums(values[at : at + _PAGE], np.array([0, len(values[at : at + _PAGE])])) for at in whole]
-    return _hashes_of_sequences(_mixed(np.concatenate(sums)), np.array([0, len(sums)]))
+    return _hashes_of_sequences(mixed(np.concatenate(sums)), np.array([0, len(sums)]))

@@ -1,0 +1,145 @@
+"""``sample``: a share of the rows of each batch, the same ones in each replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from attrs import evolve, frozen
+from pyspark.sql.types import LongType, StructField, StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.errors import TopologyError
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation, RowWise
+from trident_py.rows.row_hash import hashes_of_rows, mixed
+from trident_py.rows.schema import arrow_schema, shown
+from trident_py.worker.pipeline import RowPipeline, chunks
+
+_HASH = "_row_hash"
+_WORD = 2**64
+
+
+@frozen(kw_only=True)
+class Sample(Operation):
+    """Keeps some rows: which ones follows from their values, the transaction and the seed, whatever is done where.
+
+    Equal rows are numbered, and each is kept or not by itself, so they have to be in one partition.
+
+    Attributes:
+        carried: whether the first field is the txid that a row is of; see `sharing`.
+    """
+
+    title: str
+    fraction: float
+    seed: int
+    carried: bool = False
+
+    runs_on_driver: ClassVar[bool] = True
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Sample:
+        """Draws from each transaction by its own number."""
+        return evolve(self, carried=True)
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """The fields stay."""
+        return inputs[0]
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        """Rows are hashed where they are, brought to those with the same hash, and drawn there."""
+        (flow,) = inputs
+        schema = StructType([*flow.schema.fields, StructField(_HASH, LongType(), False)])
+        hashed = flow.staged(HashStage(flow.rows, self.carried), schema)
+        return hashed.grouped([_HASH]).staged(self._drawing(batch_id), flow.schema)
+
+    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> SampleStage:
+        """The same in one pass over all rows of a batch, for the commit phase."""
+        return SampleStage(HashStage(rows, self.carried), self._drawing(batch_id))
+
+    def _drawing(self, batch_id: TransactionAttempt | None) -> DrawStage:
+        txid = None if self.carried else batch_id.txid if batch_id else 0
+        return DrawStage(fraction=self.fraction, seed=self.seed, txid=txid)
+
+
+@frozen
+class HashStage:
+    """Row operations, and behind the fields of what they give a hash of the row.
+
+    Attributes:
+        skips: whether the first field is left out.
+    """
+
+    rows: RowPipeline
+    skips: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        schema = arrow_schema(self.rows.target)
+        for batch in self.rows(batches) if self.rows.steps else chunks(batches):
+            columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+            seen = pa.RecordBatch.from_arrays(columns, schema=schema)
+            hashes = hashes_of_rows(seen.select(schema.names[1:]) if self.skips else seen).view(np.int64)
+            yield pa.RecordBatch.from_arrays([*columns, pa.array(hashes)], [*schema.names, _HASH])
+
+
+@frozen(kw_only=True)
+class DrawStage:
+    """Keeps or drops rows by their hashes, which are the last field, and drops that.
+
+    Attributes:
+        fraction: how many are kept, from 0 to 1.
+        seed: another one keeps others.
+        txid: the transaction; None: the first field says which.
+    """
+
+    fraction: float
+    seed: int
+    txid: int | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition that has all rows with a hash if it has one of them."""
+        copies = Counter[tuple[int, int]]()
+        for batch in batches:
+            kept = batch.filter(pa.array(self._is_kept(batch, copies)))
+            yield kept.select(range(kept.num_columns - 1))
+
+    def _is_kept(self, batch: pa.RecordBatch, copies: Counter[tuple[int, int]]) -> np.ndarray:
+        hashes = batch.column(batch.num_columns - 1).to_numpy()
+        txids = batch.column(0).to_numpy() if self.txid is None else np.full(len(hashes), self.txid)
+        numbers = np.zeros(len(hashes), np.uint64)
+        for position, key in enumerate(zip(txids.tolist(), hashes.tolist(), strict=True)):
+            numbers[position] = copies[key]
+            copies[key] += 1
+        drawn: np.ndarray = hashes.view(np.uint64)
+        for more in (np.full(len(hashes), self.seed % _WORD, np.uint64), txids.astype(np.uint64), numbers):
+            drawn = mixed(drawn + more)
+        kept: np.ndarray = (drawn >> np.uint64(11)) * 2.0**-53 < self.fraction
+        return kept
+
+
+@frozen
+class SampleStage:
+    """Both in one pass."""
+
+    hashing: HashStage
+    drawing: DrawStage
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over all rows of a batch."""
+        return self.drawing(self.hashing(batches))
+
+
+def sample_of(title: str, fraction: object, seed: object) -> Sample:
+    """Checks the arguments.
+
+    Raises:
+        TopologyError: one of them is no such thing.
+    """
+    if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN isn't, either
+        raise TopologyError(f"a fraction is a number from 0 to 1, not {shown(fraction)}")
+    if type(seed) is not int:
+        raise TopologyError(f"a seed is an int, not {shown(seed)}")
+    return Sample(title=title, fraction=fraction, seed=seed)

@@ -1,0 +1,51 @@
+"""``Last``: the value of a field in the row that is seen last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as t
+
+from trident_py.interfaces.operations import ReducerAggregator
+from trident_py.operations.builtin import SparkAggregator
+from trident_py.spark.frames import PLACE, column, place
+
+
+class Last(SparkAggregator, ReducerAggregator[Any]):
+    """The value of a field in the row that is seen last, null if that is its value: a table of current values.
+
+    Rows are seen in the order of the batch, and batches in theirs. Where there are no rows, a state keeps what it has,
+    and an aggregate of a batch is null.
+    """
+
+    in_order: ClassVar[bool] = True
+
+    def __init__(self, in_field: str) -> None:
+        self.in_fields = (in_field,)
+
+    def init(self) -> None:
+        """Nothing seen."""
+
+    def reduce(self, curr: Any, row: Any) -> Any:
+        """The field's value."""
+        return row[0]
+
+    def result_type(self, source: t.StructType) -> t.DataType:
+        """The field's own."""
+        (field,) = source.fields
+        return field.dataType
+
+    def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """``max_by(field, place)``."""
+        return F.max_by(columns[0], column(PLACE))
+
+    def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """The last row of each key, so that no others travel to the driver."""
+        names = [f"_{position}" for position in range(len(frame.columns))]
+        given = [names[frame.columns.index(key)] for key in keys]
+        last = F.max_by(F.struct(*names), column(PLACE)).alias("_last")
+        placed = frame.toDF(*names).withColumn(PLACE, place())
+        return placed.groupBy(*given).agg(last).where("_last IS NOT NULL").select("_last.*").toDF(*frame.columns)
