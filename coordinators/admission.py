@@ -27,7 +27,7 @@ class Admission:
     Attributes:
         machine: is only looked at.
         numbers: which transactions are empty, of all that were attempted.
-        batch_interval: seconds between two new batches, at least.
+        batch_interval: seconds between two new batches, at least; an operator may wish for more.
     """
 
     machine: MasterBatchCoordinator
@@ -36,7 +36,7 @@ class Admission:
     failures: Failures
     numbers: SpoutNumbers
     batch_interval: float
-    _next_batch_at: float = field(default=0.0, init=False)
+    _last_batch_at: float = field(default=-math.inf, init=False)  # when the last new one started
     _window_at: int | None = field(default=None, init=False)
     _empty: int | None = field(default=None, init=False)  # the transaction that starts now without a definition
 
@@ -58,7 +58,7 @@ class Admission:
 
     def _defined(self, idle: range, now: float) -> Iterator[int]:
         """The first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
-        one_new = self.batch_interval > 0
+        one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
             number = self.numbers.of(txid)
@@ -77,23 +77,21 @@ class Admission:
         if number is None:
             return
         if self.definitions.is_new(number):
-            self._next_batch_at = now + self.batch_interval
+            self._last_batch_at = now
         self.definitions.admit(number)
 
     def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
         """Whom to ask for definitions now."""
         frontier = self.definitions.frontier
-        if self.machine.paused or not self._may_define(frontier) or now < self._number_held_until(frontier):
+        if not self._may_define(frontier) or now < self._number_held_until(frontier):
             return
         # With an interval, each new batch has a moment of its own.
-        upto = frontier if self.batch_interval else self.numbers.upto(self.machine.window.stop)
+        upto = frontier if self._interval else self.numbers.upto(self._definable_upto)
         for spout, ask in self.definitions.asks(now, upto):
             yield spout, evolve(ask, numbers=self.numbers)
 
     def moments(self) -> Iterator[float]:
         """When something may start, or has to be asked for, by the monotonic clock."""
-        if self.machine.paused:
-            return
         for txid in self._idle[:1]:
             number = self.numbers.of(txid)
             if number is None:
@@ -117,7 +115,16 @@ class Admission:
 
     @property
     def _idle(self) -> range:
-        return self.machine.window[len(self.machine.active) :]
+        return self.machine.admissible[len(self.machine.active) :]
+
+    @property
+    def _interval(self) -> float:
+        return max(self.batch_interval, self.machine.standing.rate.interval)
+
+    @property
+    def _definable_upto(self) -> int:
+        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
+        return self.machine.window.stop if self.machine.takes_new else self.machine.admissible.stop - 1
 
     def _is_unbound(self, txid: int) -> bool:
         return txid not in self.machine.attempt_ids
@@ -129,10 +136,9 @@ class Admission:
         return self._is_unbound(txid) and not is_given_up and not is_covered
 
     def _may_define(self, number: int) -> bool:
-        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
-        return self.numbers.txid(number) <= self.machine.window.stop
+        return not self.machine.is_paused and self.numbers.txid(number) <= self._definable_upto
 
     def _number_held_until(self, number: int) -> float:
         """The moment before which ``number`` is neither asked for nor emitted; the interval holds new batches only."""
-        next_batch_at = self._next_batch_at if self.definitions.is_new(number) else 0.0
+        next_batch_at = self._last_batch_at + self._interval if self.definitions.is_new(number) else 0.0
         return max(self.failures.held_until(self.numbers.txid(number)), next_batch_at)

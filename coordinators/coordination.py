@@ -14,6 +14,7 @@ from attrs import frozen
 from coordinators.candidate import Candidate, Leader
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore, TopologyIdentity
+from coordinators.wishes import Wish
 
 T = TypeVar("T")
 
@@ -27,12 +28,14 @@ class TopologyDescription:
         epoch: the number of the last leadership; 0 if it was never led.
         leader: who leads at this moment; None if nobody does.
         record: its position; None before its first write, and after a reset.
+        wishes: what operators wish of it and nobody has carried out, oldest first.
     """
 
     identity: TopologyIdentity
     epoch: int
     leader: Leader | None
     record: CoordinatorRecord | None
+    wishes: tuple[Wish, ...] = ()
 
 
 class Coordination(Protocol):
@@ -81,8 +84,20 @@ class Coordination(Protocol):
         """
         ...
 
+    def wish(self, topology: str, wish: Wish) -> None:
+        """Leave ``wish`` for whoever leads ``topology``; if nobody does, for the next leader.
+
+        Once it is carried out, its outcome is in the record.
+
+        Raises:
+            ConfigError: there is no such topology.
+        """
+        ...
+
     def reset(self, topology: str) -> TopologyIdentity:
-        """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
+        """Forget the record and the wishes of ``topology``, so that its next start is the first of a new incarnation.
+
+        Returns who it is then.
 
         The record need not be readable. Epochs go on, so that tokens in sinks stay in order; what an earlier leader may
         still send can't land any more.

@@ -37,9 +37,7 @@ from coordinators.notices import (
     IdleWanted,
     Notice,
     NotReady,
-    PauseRequested,
     Reported,
-    ResumeRequested,
     StopRequested,
     SuccessDelivered,
 )
@@ -55,7 +53,6 @@ from coordinators.protocol import (
     EmitSuccess,
     Event,
     Paused,
-    Resumed,
     StoreRecord,
     StreamId,
     Ticked,
@@ -66,6 +63,8 @@ from coordinators.retries import Retries
 from coordinators.store import RecordStore
 from coordinators.streams import BatchStreams
 from coordinators.transaction_time import LeaderClock, TransactionTimes
+from coordinators.wish_desk import Request, WishDesk
+from coordinators.wishes import OUTCOMES_KEPT
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +84,7 @@ class CoordinatorDriver:
         source_patience: seconds for which a source that is away is waited for; None: without end.
         idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
         publisher: tells everybody else what happens, and where it is.
+        wished: told by the store, on any thread, when an operator may have left a wish; leads to a `WishesChanged`.
     """
 
     topology: str
@@ -104,6 +104,7 @@ class CoordinatorDriver:
     retries: Retries = field(factory=Retries)
     source_patience: float | None = None
     publisher: Publisher = field(factory=Publisher)
+    wished: Callable[[object], None] = lambda _: None
     machine: MasterBatchCoordinator = field(init=False)
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
@@ -115,6 +116,7 @@ class CoordinatorDriver:
     _success_upto: int = field(init=False)
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
+    wishes: WishDesk = field(init=False)
     idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     admission: Admission = field(init=False)
 
@@ -128,7 +130,9 @@ class CoordinatorDriver:
             run_max=self.run_max,
             pin_commits=self.pin_commits,
             committing=tuple(pin.attempt for pin in record.committing),
+            standing=record.standing,
         )
+        self.wishes = WishDesk(self.topology, self.store, self.wished)
         self.phases = Phases(epoch=self.store.epoch, message_timeout=self.message_timeout)
         self.definitions = Definitions.restored(record, self.spouts, self.exact)
         self.times = TransactionTimes(self.clock, dict(record.times))
@@ -172,6 +176,8 @@ class CoordinatorDriver:
         for notice in notices:
             for event in self._take(notice, now):
                 commands += self._handle(event, now)
+        for wished in self.wishes.take():
+            commands += self._handle(wished, now)
         commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
         self._expire_silent(now)
@@ -184,7 +190,7 @@ class CoordinatorDriver:
 
     def next_turn_at(self, now: float) -> float:
         """The latest moment for the next turn, should no notice come before."""
-        if self._followups:
+        if self._followups or self.wishes.is_due:
             return now
         moments = self.admission.moments()
         return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
@@ -220,16 +226,12 @@ class CoordinatorDriver:
         for notice in self.streams.take():
             yield from self._take(notice, now)
 
-    def _take_request(self, request: PauseRequested | ResumeRequested | StopRequested) -> Iterable[Event]:
-        match request:
-            case PauseRequested():
-                return (Paused(),)
-            case ResumeRequested():
-                return () if self.stopping else (Resumed(),)
-            case StopRequested(drain):
-                self.stopping = True
-                self.finished = self.finished or not drain
-                return (Paused(),)
+    def _take_request(self, request: Request | StopRequested) -> Iterable[Event]:
+        if not isinstance(request, StopRequested):
+            return self.wishes.hear(request, is_stopping=self.stopping)
+        self.stopping = True
+        self.finished = self.finished or not request.drain
+        return (Paused(),)
 
     def _carry_out(self, commands: list[Command], now: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]
@@ -240,7 +242,7 @@ class CoordinatorDriver:
                 self._owed[command.attempt.txid] = command.attempt.attempt_id
         if stores or self._only_success_is_new() or self.failures.waits_are_news(self.record):
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
-            self._write(stores[-1] if stores else None)
+            self._write(*stores)
         announced = [each for each in commands if not isinstance(each, StoreRecord)]
         self.publisher.announced(announced, now, self._wall, is_stopping=self.stopping)
         for kind, alike in groupby(announced, type):
@@ -298,7 +300,7 @@ class CoordinatorDriver:
         if verdict is None:
             return
         try:
-            self._write(None)  # what has failed, for whoever asks afterwards
+            self._write()  # what has failed, for whoever asks afterwards
         except TridentError as error:
             log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
         raise verdict
@@ -323,7 +325,9 @@ class CoordinatorDriver:
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
-    def _write(self, stored: StoreRecord | None) -> None:
+    def _write(self, *stores: StoreRecord) -> None:
+        stored = stores[-1] if stores else None
+        outcomes = [outcome for each in stores for outcome in each.outcomes]
         current = self.record.current_txid if stored is None else stored.current_txid
         number = self.admission.first_number(current)
         self.definitions.close_before(number)
@@ -346,6 +350,8 @@ class CoordinatorDriver:
             failures=self.failures.durable(current),
             times=self.times.from_txid(current - 1),
             numbers=self.numbers,
+            standing=self.machine.standing if stored is None else stored.standing,
+            outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
         )
         self.store.write(record)
         self.record = record
@@ -370,10 +376,8 @@ class CoordinatorDriver:
         quiet = not (self.machine.active or self._owed or self._followups)
         if self.stopping and quiet:
             self.finished = True
-        if self.machine.paused and not self.stopping:
-            self.idle.refuse(
-                TridentError(f"topology {self.topology!r} is paused; resume() it first", topology=self.topology)
-            )
+        if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
+            self.idle.refuse(refusal)
         if quiet and self.record.success_upto >= self._success_upto:
             is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
@@ -389,4 +393,4 @@ class CoordinatorDriver:
             elif isinstance(notice, SuccessDelivered):
                 self._delivered(notice.txid)
         if error is None and self.record.success_upto < self._success_upto:
-            self._write(None)
+            self._write()

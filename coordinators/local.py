@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 from uuid import uuid4
@@ -18,6 +18,7 @@ from coordinators.errors import ConfigError, CoordinationLost, FencedError, Trid
 from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore, RecordStore, TopologyIdentity
 from coordinators.transaction_time import MILLIS
+from coordinators.wishes import Wish
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,15 @@ class LocalCoordination:
         """What is stored about ``topology``, also while it runs."""
         with self._lock:
             return self._known(topology).described()
+
+    def wish(self, topology: str, wish: Wish) -> None:
+        """Leave ``wish`` for whoever leads ``topology``; if nobody does, for the next leader.
+
+        Raises:
+            ConfigError: there is no such topology.
+        """
+        with self._lock:
+            self._known(topology).kept.wish(wish)
 
     def reset(self, topology: str) -> TopologyIdentity:
         """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
@@ -137,7 +147,7 @@ class _Topology:
 
     def end(self) -> None:
         """Nobody leads it any more."""
-        self.leader = self.store = None
+        self.leader = self.store = self.kept.changed = None
         for candidate in self.candidates:
             candidate.wake()
         self.candidates.clear()
@@ -146,7 +156,13 @@ class _Topology:
         """As an operator sees it."""
         kept = self.kept
         record = InMemoryRecordStore(kept, kept.epoch).read()
-        return TopologyDescription(identity=kept.identity, epoch=kept.epoch, leader=self.leader, record=record)
+        return TopologyDescription(
+            identity=kept.identity,
+            epoch=kept.epoch,
+            leader=self.leader,
+            record=record,
+            wishes=tuple(kept.wishes.values()),
+        )
 
     def reset(self) -> TopologyIdentity:
         """Begin a new incarnation, with nothing in common with the earlier one but the number of the last epoch."""
@@ -172,6 +188,11 @@ class LocalRecordStore(InMemoryRecordStore):
         """Replace the record, if we still lead."""
         with self._lock:
             super().write(record)
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        """What operators have wished and nobody carried out."""
+        with self._lock:
+            return super().wishes(changed)
 
     def ensure_leading(self) -> None:
         """Return if no other leader can exist at this moment.

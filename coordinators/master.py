@@ -20,6 +20,10 @@ announces success first); emission stops at the first txid that is not ready (St
 same input twice); a failure of an attempt that is no longer the live one changes nothing (Storm drops the live one);
 no attempt id is forgotten at a restart (Storm's window is off by one).
 
+Two things can hold batches back: a pause by whoever runs the topology, which ends with the process, and what stands by
+the wishes of operators, which is durable. A drain lets only those transactions start that were begun before, and turns
+into a pause in the write that closes the last of them.
+
 What must hold after every event is asserted before a command leaves the machine (`_check`): should it ever have a
 defect, the leadership ends there, and nothing wrong is stored or announced.
 """
@@ -30,7 +34,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice, takewhile
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.attempt import FIRST_ATTEMPT_ID, INITIAL_TXID, TransactionAttempt
 from coordinators.errors import our_bug
@@ -48,7 +52,9 @@ from coordinators.protocol import (
     StoreRecord,
     StreamId,
     Ticked,
+    Wished,
 )
+from coordinators.wishes import NOTHING_STANDS, Hold, Outcome, Standing, Wish
 
 
 class AttemptStatus(StrEnum):
@@ -82,6 +88,8 @@ class MasterBatchCoordinator:
             fence and spouts whose batches aren't fixed by their metadata.
         committing: the pinned attempts whose commit is not closed. A failure doesn't unpin: a late task may still
             apply it.
+        paused: nothing starts, by the wish of whoever runs the topology.
+        standing: what stands by the wishes of operators.
     """
 
     max_spout_pending: int = 1
@@ -91,6 +99,7 @@ class MasterBatchCoordinator:
     pin_commits: bool = False
     committing: tuple[TransactionAttempt, ...] = ()
     paused: bool = False
+    standing: Standing = NOTHING_STANDS
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
     # What the next step is checked against: the record as it was stored last, and the last txid that began to commit.
     _stored: StoreRecord = field(init=False, eq=False, repr=False)
@@ -108,7 +117,25 @@ class MasterBatchCoordinator:
     @property
     def window(self) -> range:
         """The txids that may be active now."""
-        return range(self.current_txid, self.current_txid + self.max_spout_pending)
+        limit = self.standing.rate.pending or self.max_spout_pending
+        return range(self.current_txid, self.current_txid + min(self.max_spout_pending, limit))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may start, whoever wants that."""
+        return self.paused or self.standing.hold is Hold.PAUSED
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether a transaction may start that was never begun."""
+        return not self.paused and self.standing.hold is Hold.NOTHING
+
+    @property
+    def admissible(self) -> range:
+        """The txids of the window that may start as soon as they are ready, or are active."""
+        if self.is_paused:
+            return self.window[: len(self._active)]
+        return self.window if self.takes_new else self.window[: len(self.attempt_ids)]
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event and answer with the commands that follow from it, to be carried out in this order.
@@ -135,6 +162,8 @@ class MasterBatchCoordinator:
                 self.paused = True
             case Resumed():
                 self.paused = False
+            case Wished(wish):
+                return [self._carried_out(wish)]
             case _:
                 raise TypeError(f"not an event of the master batch coordinator: {event!r}")
         return []
@@ -144,8 +173,23 @@ class MasterBatchCoordinator:
         entry = self._active.get(attempt.txid)
         return entry is not None and entry.attempt == attempt
 
+    def _carried_out(self, wish: Wish) -> StoreRecord:
+        self.standing = self.standing.after(wish)
+        self._end_drain()
+        outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids))
+        return evolve(self._store(), outcomes=(outcome,))
+
+    def _end_drain(self) -> bool:
+        """Make a drain a pause if all that was begun is committed; return whether this has happened now."""
+        is_over = self.standing.hold is Hold.DRAINING and not self.attempt_ids
+        if is_over:
+            self.standing = evolve(self.standing, hold=Hold.PAUSED)
+        return is_over
+
     def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
-        admitted = [] if self.paused else list(self._startable(ready))
+        if self._end_drain():  # all of it turned out to be committed at a takeover
+            yield self._store()
+        admitted = list(self._startable(ready))
         for attempt in admitted:
             self.attempt_ids[attempt.txid] = attempt.attempt_id
             self._active[attempt.txid] = ActiveTransaction(attempt)
@@ -156,7 +200,7 @@ class MasterBatchCoordinator:
 
     def _startable(self, ready: frozenset[int]) -> Iterator[TransactionAttempt]:
         # The active transactions are a run from current_txid on, so what can start is the rest of the window.
-        for txid in self.window[len(self._active) :]:
+        for txid in self.admissible[len(self._active) :]:
             if txid not in ready:
                 return
             yield TransactionAttempt(txid, self.attempt_ids.get(txid, FIRST_ATTEMPT_ID - 1) + 1)
@@ -184,6 +228,7 @@ class MasterBatchCoordinator:
         self.attempt_ids.pop(attempt.txid)
         self.committing = tuple(pinned for pinned in self.committing if pinned.txid > attempt.txid)
         self.current_txid = attempt.txid + 1
+        self._end_drain()
         yield self._store()  # Store, then announce: Storm announces first, and a crash between the two loses the batch.
         yield EmitSuccess(attempt)
 
@@ -209,7 +254,7 @@ class MasterBatchCoordinator:
             yield CancelAttempt(self._active.pop(txid).attempt)
 
     def _store(self) -> StoreRecord:
-        return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing)
+        return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing, self.standing)
 
     # --- what must hold after every event -----------------------------------------------------------------------------
 
@@ -218,7 +263,10 @@ class MasterBatchCoordinator:
         match event:
             case Ticked(ready):
                 idle = self.current_txid + len(self._active)
-                return not self.paused and idle in ready and idle in self.window
+                is_drained = self.standing.hold is Hold.DRAINING and not self.attempt_ids
+                return is_drained or (idle in ready and idle in self.admissible)
+            case Wished():
+                return True
             case PhaseAcked(attempt, StreamId.BATCH):
                 return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
             case PhaseAcked(attempt, StreamId.COMMIT):
@@ -255,6 +303,9 @@ class MasterBatchCoordinator:
                 case CancelAttempt(attempt):
                     assert isinstance(event, AttemptFailed), self._bug(event, f"{attempt} is cancelled, none failed")
                     active -= 1
+        told = [outcome.wish for each in commands if isinstance(each, StoreRecord) for outcome in each.outcomes]
+        wished = [event.wish.id] if isinstance(event, Wished) else []
+        assert told == wished, self._bug(event, f"{wished} is wished, and {told} is carried out")
         self._check_commits(event, [command.attempt for command in commands if isinstance(command, EmitCommit)])
         if commands and isinstance(event, AttemptFailed):
             self._check_cancelled(event)
@@ -264,14 +315,24 @@ class MasterBatchCoordinator:
         pins = {pin.txid for pin in self._stored.committing if pin.txid >= record.current_txid}
         assert record.current_txid >= self._stored.current_txid, self._bug(event, "the position goes back")
         assert pins <= {pin.txid for pin in record.committing}, self._bug(event, "a pin goes before its commit closes")
-        self._stored = record
+        self._check_standing(event, record)
+        self._stored = evolve(record, outcomes=())
+
+    def _check_standing(self, event: Event, record: StoreRecord) -> None:
+        before, now, is_left = self._stored.standing, record.standing, bool(record.attempt_ids)
+        drained = evolve(before, hold=Hold.PAUSED) if before.hold is Hold.DRAINING and not is_left else before
+        assert isinstance(event, Wished) or now == drained, self._bug(event, f"{before} turns into {now}")
+        assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
-        may = isinstance(event, Ticked) and attempt.txid in event.ready and not self.paused
-        last = tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
+        stands, last = self._stored.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
+        may_be_new = stands.hold is Hold.NOTHING
+        is_held = self.paused or stands.hold is Hold.PAUSED or not (may_be_new or last >= FIRST_ATTEMPT_ID)
+        may = isinstance(event, Ticked) and attempt.txid in event.ready and not is_held
+        limit = min(self.max_spout_pending, stands.rate.pending or self.max_spout_pending)
         stored = self._stored.attempt_ids.get(attempt.txid)
         assert may, self._bug(event, f"{attempt} starts and may not")
-        assert len(self._active) <= self.max_spout_pending, self._bug(event, f"{attempt} starts beyond the window")
+        assert len(self._active) <= limit, self._bug(event, f"{attempt} starts beyond the window")
         assert attempt.attempt_id > last, self._bug(event, f"{attempt} starts after attempt {last}")
         assert attempt.attempt_id == stored, self._bug(event, f"{attempt} starts before it is stored")
 
@@ -298,12 +359,12 @@ class MasterBatchCoordinator:
         current, txids = self.current_txid, self._active
         ends = next(iter(txids), current), next(reversed(txids), current - 1)
         lowest = self._active[current].status if current in txids else AttemptStatus.PROCESSING
-        position = StoreRecord(current, self.attempt_ids, self.committing)
+        position = StoreRecord(current, self.attempt_ids, self.committing, self.standing)
         assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
         assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
         assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")
         assert position == self._stored, self._bug(event, "what is durable has changed, and is not stored")
-        assert not self._is_due(event), self._bug(event, "not all was done that follows")
+        assert isinstance(event, Wished) or not self._is_due(event), self._bug(event, "not all was done that follows")
 
     def _bug(self, event: Event, what: str) -> str:
         return our_bug(f"{what}, after {event} with {self}")

@@ -174,6 +174,11 @@ class ResumeRequested:
 
 
 @frozen
+class WishesChanged:
+    """An operator may have left a wish."""
+
+
+@frozen
 class StopRequested:
     """The user wants an end: after what is active has committed (``drain``), or now."""
 
@@ -201,4 +206,5 @@ Notice = (
     | ResumeRequested
     | StopRequested
     | SuccessDelivered
+    | WishesChanged
 )

@@ -8,6 +8,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.wishes import NOTHING_STANDS, Outcome, Standing, Wish
 
 
 class StreamId(StrEnum):
@@ -54,10 +55,17 @@ class Paused:
 
 @frozen
 class Resumed:
-    """The end of a pause."""
+    """The end of a pause, but for what stands by the wish of an operator."""
 
 
-Event = Ticked | PhaseAcked | AttemptFailed | Paused | Resumed
+@frozen
+class Wished:
+    """An operator wants ``wish``, and nobody has carried it out yet."""
+
+    wish: Wish
+
+
+Event = Ticked | PhaseAcked | AttemptFailed | Paused | Resumed | Wished
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -71,11 +79,15 @@ class StoreRecord:
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of each transaction from ``current_txid`` on that was ever tried.
         committing: attempts whose commit may have begun and is not closed (only where commits are pinned).
+        standing: what stands by the wishes of operators.
+        outcomes: of the wishes that this very write carries out, and removes.
     """
 
     current_txid: int
     attempt_ids: dict[int, int]
     committing: tuple[TransactionAttempt, ...] = ()
+    standing: Standing = NOTHING_STANDS
+    outcomes: tuple[Outcome, ...] = ()
 
 
 @frozen

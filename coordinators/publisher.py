@@ -180,13 +180,14 @@ class Publisher:
     # --- the status ---------------------------------------------------------------------------------------------------
 
     def publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
-        """Publish where it is now. A wish of an operator's that stands has its place beside ``is_paused``."""
+        """Publish where it is now."""
         machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
         current_txid = machine.current_txid
         self.status = evolve(
             self.status,
             at=wall,
-            is_paused=machine.paused and not is_stopping,
+            is_paused=machine.is_paused and not is_stopping,
+            standing=machine.standing,
             is_draining=is_stopping,
             current_txid=current_txid,
             transactions=tuple(flight.status for flight in self._flights.values()),

@@ -20,11 +20,13 @@ from coordinators.cursors import Cursors, CursorShard
 from coordinators.errors import MetadataError
 from coordinators.fingerprint import Fingerprint
 from coordinators.numbers import SpoutNumbers
+from coordinators.wishes import NOTHING_STANDS, Outcome, Standing
 
-RECORD_VERSION = 2
-READABLE_VERSIONS = (1, 2)
+RECORD_VERSION = 3
+READABLE_VERSIONS = (1, 2, RECORD_VERSION)
 """Version 1 lacks ``failures`` and all fields behind it, and its blobs keep their names while their text changes.
-Releases that know it alone refuse 2."""
+Releases that know it alone refuse 2. A record is of version 3 while something stands by the wish of an operator: older
+releases would go on as if it didn't, so they refuse it. Otherwise it stays at 2, which they read."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """Metadata up to this size stand in the head,"""
@@ -89,6 +91,8 @@ class CoordinatorRecord:
         resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
         gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
         numbers: by what number spouts know a transaction; says of those that were attempted whether they are empty.
+        standing: what stands by the wishes of operators.
+        outcomes: what came of the last wishes, oldest first.
     """
 
     epoch: int
@@ -108,6 +112,8 @@ class CoordinatorRecord:
     resting: Mapping[str, Json] = field(factory=dict)
     gaps: Mapping[str, range] = field(factory=dict)
     numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    standing: Standing = NOTHING_STANDS
+    outcomes: tuple[Outcome, ...] = ()
 
     def definition(self, txid: int) -> Mapping[str, Json]:
         """What ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
@@ -131,7 +137,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     """
     blobs: dict[str, str] = {}
     body: dict[str, Json] = {
-        "version": RECORD_VERSION,
+        "version": 2 if record.standing == NOTHING_STANDS else RECORD_VERSION,
         "epoch": record.epoch,
         "seq": record.seq,
         "current_txid": record.current_txid,
@@ -157,11 +163,22 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         },
         "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
     }
-    if record.numbers != SpoutNumbers():
-        body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
+    body |= _seldom(record, blobs)
     body["blobs"] = list(blobs)
     body["crc"] = content_hash(canonical_json(body))
     return EncodedRecord(canonical_json(body), blobs)
+
+
+def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
+    """What is left out where there is nothing to say."""
+    body: dict[str, Json] = {}
+    if record.numbers != SpoutNumbers():
+        body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
+    if record.standing != NOTHING_STANDS:
+        body["standing"] = record.standing.to_json()
+    if record.outcomes:
+        body["outcomes"] = _inline_or_blob("outcomes", [each.to_json() for each in record.outcomes], 0, blobs)
+    return body
 
 
 def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
@@ -267,6 +284,8 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
         gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
         numbers=_numbers(**body.get("numbers", {})),
+        standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
+        outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
     )
 
 

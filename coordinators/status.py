@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.record import Failure
+from coordinators.wishes import NOTHING_STANDS, Hold, Standing
 
 
 @frozen(kw_only=True)
@@ -76,6 +77,7 @@ class TopologyStatus(Mapping[str, Any]):
         is_active: whether it runs in this process, or stands by to.
         is_leading: whether this process leads it.
         is_paused: whether no new batches and no replays start, since somebody has paused it.
+        standing: what stands by the wishes of operators, whoever leads.
         is_draining: whether it ends when what is in flight has committed.
         leader: whom it waits for while it stands by; None where that isn't known, or it doesn't wait.
         leads_since: since when this process leads, in seconds since 1970.
@@ -102,6 +104,7 @@ class TopologyStatus(Mapping[str, Any]):
     is_active: bool = True
     is_leading: bool = False
     is_paused: bool = False
+    standing: Standing = NOTHING_STANDS
     is_draining: bool = False
     leader: str | None = None
     leads_since: float | None = None
@@ -143,6 +146,8 @@ class TopologyStatus(Mapping[str, Any]):
     def _doing(self) -> str:
         if self.is_draining:
             return "stopping: committing what is being processed"
+        if self.standing.hold is not Hold.NOTHING:
+            return f"{self.standing.hold}, as an operator wishes; `trident resume {self.topology}` lifts that"
         if self.is_paused:
             return "paused"
         if self.sources:

@@ -6,6 +6,7 @@ suite as the ZooKeeper one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from attrs import define, field, frozen
 
 from coordinators.errors import CoordinationLost, FencedError, TridentError
 from coordinators.record import CoordinatorRecord, EncodedRecord, decode, encode
+from coordinators.wishes import Wish
 
 
 @frozen
@@ -63,12 +65,23 @@ class RecordStore(Protocol):
         ...
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record; durable when this returns.
+        """Replace the record; durable when this returns. Wishes whose outcomes it adds are removed with it.
 
         Raises:
             FencedError: a newer leadership exists; nothing was written.
             CoordinationLost: the store is out of reach.
             MetadataError: it is too large or not JSON; nothing was written.
+        """
+        ...
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        """What operators have wished and nobody carried out, in the order in which it came.
+
+        Args:
+            changed: called once, on any thread, when there may be other wishes than these.
+
+        Raises:
+            CoordinationLost: the store is out of reach.
         """
         ...
 
@@ -96,15 +109,30 @@ class RecordStore(Protocol):
 
 @define
 class InMemoryCoordination:
-    """What outlives a crash: identity, epoch and record of one topology, as a server would keep them."""
+    """What outlives a crash: identity, epoch, record and wishes of one topology, as a server would keep them.
+
+    Attributes:
+        wishes: by id, in the order in which they came.
+        changed: whom to tell of the next change of ``wishes``.
+    """
 
     identity: TopologyIdentity = field(factory=lambda: TopologyIdentity("in-memory", str(uuid4()), 1))
     epoch: int = 0
     stored: EncodedRecord | None = None
+    wishes: dict[str, Wish] = field(factory=dict)
+    changed: Callable[[object], None] | None = None
+
+    def wish(self, wish: Wish) -> None:
+        """An operator leaves ``wish`` for whoever leads."""
+        self.wishes.setdefault(wish.id, wish)
+        changed, self.changed = self.changed, None
+        if changed is not None:
+            changed(wish)
 
     def acquire(self) -> InMemoryRecordStore:
         """Lead from now on; every earlier leadership is fenced."""
         self.epoch += 1
+        self.changed = None
         return InMemoryRecordStore(self, self.epoch)
 
 
@@ -131,7 +159,14 @@ class InMemoryRecordStore:
         """Replace the record, if we still lead."""
         self.ensure_leading()
         self.coordination.stored = encode(record)
+        for outcome in record.outcomes:
+            self.coordination.wishes.pop(outcome.wish, None)
         self.writes += 1
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        """What operators have wished and nobody carried out."""
+        self.coordination.changed = changed
+        return list(self.coordination.wishes.values())
 
     def heartbeat(self) -> None:
         """Nothing expires in memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import time
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -15,9 +16,12 @@ from coordinators.errors import located
 from coordinators.loop import DriverLoop
 from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.status import TopologyStatus, TransactionStatus
+from coordinators.wishes import Hold
 from trident_py.engine.listeners import Listeners
 from trident_py.engine.requests import Requests
 from trident_py.errors import FencedError, TridentError
+
+log = logging.getLogger(__name__)
 
 EXIT_SECS = 10.0
 """For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
@@ -108,9 +112,20 @@ class TridentQuery:
             if self._loop.inbox.post(IdleWanted(answer.put)):
                 answer.get()
 
-    def resume(self) -> None:
-        """Go on after a `pause`."""
+    def resume(self) -> bool:
+        """Go on after a `pause`; returns whether the topology is held back all the same.
+
+        It is while what an operator wished stands: ``trident pause`` or ``trident drain``. ``trident resume`` lifts
+        that, this method doesn't.
+        """
         self._loop.inbox.post(ResumeRequested())
+        driver = self._loop.driver
+        hold = Hold.NOTHING if driver is None else driver.machine.standing.hold
+        if hold is not Hold.NOTHING:
+            log.warning(
+                "topology %s: still %s, as an operator wishes: `trident resume %s` lifts it", self.name, hold, self.name
+            )
+        return hold is not Hold.NOTHING
 
     # --- asking -------------------------------------------------------------------------------------------------------
 

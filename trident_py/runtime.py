@@ -21,7 +21,7 @@ from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
 from coordinators.listener import EndedEvent
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, Diagnosis
+from coordinators.notices import Broken, Diagnosis, WishesChanged
 from coordinators.publisher import Publisher
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
@@ -278,7 +278,11 @@ class _Assembly:
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             source_patience=config.source_patience,
             publisher=publisher,
+            wished=self._wished,
         )
+
+    def _wished(self, _: object) -> None:
+        self.inbox.post(WishesChanged())
 
     def _exact(self) -> frozenset[str]:
         return frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT)

@@ -53,7 +53,8 @@ def guard(session: ZooKeeperSession, paths: TopologyPaths) -> None:
 def _nodes(session: ZooKeeperSession, paths: TopologyPaths) -> list[str]:
     root = paths.base.rpartition("/")[0]
     blobs = [f"{paths.blobs}/{name}" for name in session.children(paths.blobs)]
-    return [root, paths.base, paths.identity, paths.epoch, paths.record, paths.blobs, *blobs]
+    wishes = [paths.wish(name) for name in session.children(paths.wishes)]
+    return [root, paths.base, paths.identity, paths.epoch, paths.record, paths.blobs, *blobs, paths.wishes, *wishes]
 
 
 def _topmost(paths: dict[str, str]) -> str:

@@ -12,9 +12,10 @@ from coordinators.candidate import Leader
 from coordinators.coordination import TopologyDescription
 from coordinators.errors import ConfigError, FencedError, located
 from coordinators.store import TopologyIdentity
+from coordinators.wishes import Wish
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
 from coordinators.zookeeper.leadership import read_identity
-from coordinators.zookeeper.record_store import load
+from coordinators.zookeeper.record_store import load, wishes_of
 from coordinators.zookeeper.session import Conflict, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
     ANY_VERSION,
@@ -91,6 +92,41 @@ def reset(
         return after
 
 
+def leave_wish(
+    topology: str, wish: Wish, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
+) -> None:
+    """Leave ``wish`` for whoever leads ``topology``, now or next.
+
+    Raises:
+        ConfigError: there is no such topology.
+        CoordinationLost: no server answers.
+    """
+    with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
+        paths = _paths(session, topology, root)
+        session.settle(lambda: _known_identity(session, topology, root))
+        session.settle(lambda: session.ensure_path(paths.wishes))
+        tried: list[Wish] = []
+
+        def leave() -> None:
+            if tried and _came_through(session, paths, wish):
+                return
+            tried.append(wish)
+            session.commit([Create(paths.wish(wish.id), wish.text.encode())])
+
+        try:
+            session.settle(leave)
+        except Conflict as conflict:  # sent twice, and the first came through late
+            if conflict.path != paths.wish(wish.id):
+                raise
+
+
+def _came_through(session: ZooKeeperSession, paths: TopologyPaths, wish: Wish) -> bool:
+    if session.read(paths.wish(wish.id)) != [None]:
+        return True
+    stored = load(session, paths)
+    return stored is not None and any(outcome.wish == wish.id for outcome in stored.record.outcomes)
+
+
 @contextmanager
 def _session(hosts: str, access: ZooKeeperAccess, who: str) -> Iterator[ZooKeeperSession]:
     session = ZooKeeperSession.connect(hosts, who=who, session_timeout=SESSION_SECONDS, access=access)
@@ -122,12 +158,14 @@ def _describe(session: ZooKeeperSession, topology: str, root: str) -> TopologyDe
     paths = _paths(session, topology, root)
     identity = _known_identity(session, topology, root)
     claim, leader = session.read(paths.epoch, paths.leader)
+    wishes = wishes_of(session, paths, session.children(paths.wishes))  # before the record, which has outcomes
     stored = load(session, paths)
     return TopologyDescription(
         identity=identity,
         epoch=parse(EpochClaim, claim.text, paths.epoch).epoch if claim else 0,
         leader=parse(Leader, leader.text, paths.leader) if leader else None,
         record=stored.record if stored else None,
+        wishes=tuple(wishes),
     )
 
 
@@ -148,6 +186,7 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
         steps += _still_absent(paths.epoch)
     steps += [Remove(paths.record, record.version)] if record else _still_absent(paths.record)
     steps.extend(Remove(f"{paths.blobs}/{name}", ANY_VERSION) for name in session.children(paths.blobs))
+    steps.extend(Remove(paths.wish(wish), ANY_VERSION) for wish in session.children(paths.wishes))
     return steps
 
 

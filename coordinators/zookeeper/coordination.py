@@ -10,6 +10,7 @@ from attrs import frozen
 from coordinators.candidate import Candidate
 from coordinators.coordination import TopologyDescription
 from coordinators.store import RecordStore, TopologyIdentity
+from coordinators.wishes import Wish
 from coordinators.zookeeper import administration, leadership
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
 
@@ -56,6 +57,10 @@ class ZooKeeperCoordination:
     def describe(self, topology: str) -> TopologyDescription:
         """What is stored about ``topology``, as `administration.describe` finds it."""
         return administration.describe(topology, **self._where)
+
+    def wish(self, topology: str, wish: Wish) -> None:
+        """Leave ``wish`` for whoever leads ``topology``, as `administration.leave_wish` does."""
+        administration.leave_wish(topology, wish, **self._where)
 
     def reset(self, topology: str) -> TopologyIdentity:
         """Begin a new incarnation of ``topology``, as `administration.reset` does."""

@@ -164,6 +164,7 @@ def read_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str
 
 def _ensure_identity(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     session.ensure_path(paths.blobs)
+    session.ensure_path(paths.wishes)
     identity, epoch = session.read(paths.identity, paths.epoch)
     if identity is not None:
         return

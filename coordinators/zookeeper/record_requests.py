@@ -54,6 +54,7 @@ def requests_for(
     after: EncodedRecord,
     *,
     acl_bytes: int,
+    carried_out: Sequence[str] = (),
     bytes_max: int = REQUEST_BYTES_MAX,
 ) -> RecordRequests:
     """The requests by which ``after`` replaces ``before``; None: there is no record yet.
@@ -64,6 +65,7 @@ def requests_for(
         before: the record as it is stored.
         after: what is to be stored.
         acl_bytes: the size of the access control lists that a new node gets.
+        carried_out: the wishes of which ``after`` has the outcomes, and ``before`` hasn't; they go with it.
         bytes_max: what the server takes in one request.
     """
     named: Mapping[str, str] = before.encoded.blobs if before else {}
@@ -71,6 +73,7 @@ def requests_for(
     replace = Put(paths.record, head, before.version) if before else Create(paths.record, head)
     fresh = [Create(paths.blob(name), text.encode()) for name, text in after.blobs.items() if name not in named]
     gone = [Remove(paths.blob(name), ANY_VERSION) for name in named if name not in after.blobs]
+    gone += [Remove(paths.wish(wish), ANY_VERSION) for wish in carried_out]
     whole = [fence, replace, *fresh, *gone]
     if not fresh or bytes_of(whole, acl_bytes) <= bytes_max:
         return RecordRequests((), whole)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 
 from coordinators.errors import CoordinationLost, FencedError, TridentError
 from coordinators.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode, missing_blobs
 from coordinators.store import TopologyIdentity
+from coordinators.wishes import Wish
 from coordinators.zookeeper.record_requests import RecordRequests, StoredRecord, requests_for
 from coordinators.zookeeper.session import Conflict, Unanswered, ZooKeeperSession
 from coordinators.zookeeper.znodes import (
@@ -58,6 +59,13 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
     raise Unanswered(f"{paths.record} was written again each time it was read")
 
 
+def wishes_of(session: ZooKeeperSession, paths: TopologyPaths, ids: Sequence[str]) -> list[Wish]:
+    """The wishes of these ``ids``, in the order in which they came; without those that are gone."""
+    nodes = session.read(*map(paths.wish, ids)) if ids else []
+    found = sorted((node.created, wish, node.text) for wish, node in zip(ids, nodes, strict=True) if node)
+    return [Wish.parse(wish, text) for _, wish, text in found]
+
+
 def _stored(head: Znode, blobs: Mapping[str, str], where: str) -> StoredRecord:
     needed = {name: blobs[name] for name in blob_names(head.text, where=where) if name in blobs}
     return StoredRecord(decode(head.text, needed, where=where), EncodedRecord(head.text, needed), head.version)
@@ -101,7 +109,7 @@ class ZooKeeperRecordStore:
         if not self._has_read:
             self.read()
         encoded = encode(record)
-        requests = self._requests(encoded)
+        requests = self._requests(encoded, self._carried_out(record))
         if requests.ahead:  # else the only one is measured as it is sent
             for steps in (*requests.ahead, requests.last):
                 ensure_fits(self._session.who, steps, self._session.access.acl_bytes)
@@ -110,6 +118,23 @@ class ZooKeeperRecordStore:
         self._replace(encoded, requests.last)
         version = 0 if self._stored is None else self._stored.version + 1
         self._stored = StoredRecord(record, encoded, version)
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        """What operators have wished and nobody carried out, in the order in which it came; watched from now on."""
+        session, paths = self._session, self._paths
+
+        def read() -> list[Wish]:
+            return wishes_of(session, paths, session.watch_children(paths.wishes, changed))
+
+        return session.settle(read)
+
+    def _carried_out(self, record: CoordinatorRecord) -> list[str]:
+        """The wishes whose outcomes ``record`` adds to those that are stored."""
+        stored = self._stored.record.outcomes if self._stored else ()
+        if record.outcomes == stored:
+            return []
+        told = {outcome.wish for outcome in stored}
+        return [outcome.wish for outcome in record.outcomes if outcome.wish not in told]
 
     def _store_ahead(self, creates: Sequence[Create]) -> None:
         """Store blobs that no head names yet. Their names tell their content: what is there already is the same."""
@@ -208,9 +233,10 @@ class ZooKeeperRecordStore:
     def _fence_step(self) -> Check:
         return Check(self._paths.epoch, self._epoch_version)
 
-    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
+    def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
+        acl_bytes = self._session.access.acl_bytes
         return requests_for(
-            self._paths, self._fence_step, self._stored, encoded, acl_bytes=self._session.access.acl_bytes
+            self._paths, self._fence_step, self._stored, encoded, acl_bytes=acl_bytes, carried_out=carried_out
         )
 
     def _holds(self, encoded: EncodedRecord) -> bool:

@@ -193,6 +193,12 @@ class ZooKeeperSession:
         sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path))
         return sorted(self._round((path, sync), (path, ask))[1] or [])
 
+    def watch_children(self, path: str, changed: Callable[[object], None]) -> list[str]:
+        """The names of the nodes below ``path``, as `children`; ``changed`` is called as by `watch`."""
+        client = self._client
+        sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path, watch=changed))
+        return sorted(self._round((path, sync), (path, ask))[1] or [])
+
     def open_to_anyone(self, *paths: str) -> dict[str, str]:
         """Those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
         client = self._client
@@ -382,7 +388,7 @@ def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
 
 
 def _znode(data: bytes, stat: Any) -> Znode:
-    return Znode(data, stat.version, stat.mtime)
+    return Znode(data, stat.version, stat.mtime, stat.czxid)
 
 
 def _rights_of_anyone(acls: list[Any]) -> str:

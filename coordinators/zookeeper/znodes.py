@@ -7,6 +7,7 @@
     <root>/<topology>/leader     who leads at this moment; ephemeral
     <root>/<topology>/record     the head of the record
     <root>/<topology>/blobs/…    what the head names
+    <root>/<topology>/wishes/…   what operators wish and nobody has carried out
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ class Znode:
 
     Attributes:
         modified: by the servers' clock, in milliseconds since 1970.
+        created: the number of the write that created it; tells which of two nodes came first.
     """
 
     data: bytes
     version: int
     modified: int = 0
+    created: int = 0
 
     @property
     def text(self) -> str:
@@ -85,6 +88,15 @@ class TopologyPaths:
     def blob(self, name: str) -> str:
         """The node of one blob; names carry what users wrote, so everything special is escaped."""
         return f"{self.blobs}/{quote(name, safe='')}"
+
+    @property
+    def wishes(self) -> str:
+        """The parent of every wish."""
+        return f"{self.base}/wishes"
+
+    def wish(self, id: str) -> str:
+        """The node of one wish."""
+        return f"{self.wishes}/{id}"
 
 
 @frozen

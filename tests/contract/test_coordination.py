@@ -15,6 +15,7 @@ from coordinators.errors import ConfigError, CoordinationLost, FencedError
 from coordinators.local import LocalCoordination
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore
+from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
 from coordinators.zookeeper.coordination import ZooKeeperCoordination
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import ANY_VERSION, Remove, TopologyPaths
@@ -198,3 +199,33 @@ def test_a_reset_begins_a_new_incarnation_in_which_epochs_go_on(place: Place) ->
         zombie.write(CoordinatorRecord(1, seq=2))
     after = place.lead()
     assert (after.identity, after.epoch, after.read()) == (identity, 2, None)
+
+
+def test_a_wish_is_left_for_whoever_leads_and_seen_by_who_asks(place: Place) -> None:
+    store = place.lead()
+    wishes = [Wish("b", Action.DRAIN), Wish("a", Action.RATE, Rate(batches_per_second=0.5))]
+    for wish in wishes:
+        place.coordination.wish("wordcount", wish)
+    assert place.coordination.describe("wordcount").wishes == tuple(wishes)
+    assert list(store.wishes(lambda _: None)) == wishes
+    outcome = Outcome("b", Action.DRAIN, Standing(Hold.PAUSED), 0)
+    store.write(CoordinatorRecord(1, seq=1, standing=outcome.standing, outcomes=(outcome,)))
+    after = place.coordination.describe("wordcount")
+    assert after.wishes == (wishes[1],)
+    assert after.record is not None
+    assert after.record.outcomes == (outcome,)
+
+
+def test_a_wish_waits_for_the_next_leader_and_a_reset_forgets_it(place: Place) -> None:
+    place.lead().close()
+    place.coordination.wish("wordcount", Wish("a", Action.PAUSE))
+    second = place.lead()
+    assert list(second.wishes(lambda _: None)) == [Wish("a", Action.PAUSE)]
+    second.close()
+    place.coordination.reset("wordcount")
+    assert place.coordination.describe("wordcount").wishes == ()
+
+
+def test_nothing_is_wished_of_a_topology_that_does_not_exist(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r"no topology 'wordcoutn' .*; there is none at all"):
+        place.coordination.wish("wordcoutn", Wish("a", Action.PAUSE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import pytest
@@ -13,9 +14,10 @@ from coordinators.cursors import Cursors
 from coordinators.errors import FencedError, MetadataError
 from coordinators.record import CommitPin, CoordinatorRecord, EncodedRecord
 from coordinators.store import InMemoryCoordination, RecordStore
+from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
 from coordinators.zookeeper.leadership import lead
 from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import ANY_VERSION, Put, Remove, TopologyPaths
+from coordinators.zookeeper.znodes import ANY_VERSION, Create, Put, Remove, TopologyPaths
 
 
 class Topology(Protocol):
@@ -27,6 +29,10 @@ class Topology(Protocol):
 
     def replace_head(self, text: str) -> None:
         """Put this where the head of the record is."""
+        ...
+
+    def wish(self, wish: Wish) -> None:
+        """Leave this for whoever leads."""
         ...
 
 
@@ -41,6 +47,9 @@ class InMemoryTopology:
         stored = self.coordination.stored
         assert stored is not None
         self.coordination.stored = EncodedRecord(text, stored.blobs)
+
+    def wish(self, wish: Wish) -> None:
+        self.coordination.wish(wish)
 
 
 @define
@@ -60,6 +69,10 @@ class ZooKeeperTopology:
 
     def replace_head(self, text: str) -> None:
         self.admin.settle(lambda: self.admin.commit([Put(self.paths.record, text.encode(), ANY_VERSION)]))
+
+    def wish(self, wish: Wish) -> None:
+        self.admin.settle(lambda: self.admin.ensure_path(self.paths.wishes))
+        self.admin.settle(lambda: self.admin.commit([Create(self.paths.wish(wish.id), wish.text.encode())]))
 
 
 @pytest.fixture(params=["in memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
@@ -214,6 +227,53 @@ def test_a_record_that_cannot_be_read_is_an_error_with_a_way_out(topology: Topol
     topology.replace_head(head)
     with pytest.raises(MetadataError, match=r"(?s)cannot be read.*trident reset"):
         topology.acquire().read()
+
+
+def test_wishes_are_told_in_the_order_in_which_they_came(topology: Topology) -> None:
+    store = topology.acquire()
+    left = [Wish("b", Action.PAUSE), Wish("c", Action.RATE, Rate(pending=2)), Wish("a", Action.RESUME)]
+    for wish in left:
+        topology.wish(wish)
+    assert list(store.wishes(lambda _: None)) == left
+    assert list(topology.acquire().wishes(lambda _: None)) == left
+
+
+def test_the_leader_is_told_once_when_there_is_another_wish(topology: Topology) -> None:
+    store, told = topology.acquire(), SimpleQueue[object]()
+    store.wishes(told.put)
+    topology.wish(Wish("a", Action.PAUSE))
+    told.get(timeout=60)
+    topology.wish(Wish("b", Action.RESUME))
+    assert [wish.id for wish in store.wishes(told.put)] == ["a", "b"]
+    assert told.empty()
+
+
+def test_the_write_that_stores_an_outcome_removes_its_wish(topology: Topology) -> None:
+    store = topology.acquire()
+    for wish in ("a", "b"):
+        topology.wish(Wish(wish, Action.PAUSE))
+    outcome = Outcome("a", Action.PAUSE, Standing(Hold.PAUSED), 2)
+    record = CoordinatorRecord(1, seq=1, standing=outcome.standing, outcomes=(outcome,))
+    store.write(record)
+    store.write(evolve(record, seq=2))
+    assert [wish.id for wish in store.wishes(lambda _: None)] == ["b"]
+    assert store.read() == evolve(record, seq=2)
+
+
+def test_an_older_leader_carries_no_wish_out(topology: Topology) -> None:
+    older = topology.acquire()
+    older.write(CoordinatorRecord(1))
+    topology.wish(Wish("a", Action.PAUSE))
+    newer = topology.acquire()
+    with pytest.raises(FencedError):
+        older.write(CoordinatorRecord(1, seq=1, outcomes=(Outcome("a", Action.PAUSE, Standing(Hold.PAUSED), 0),)))
+    assert [wish.id for wish in newer.wishes(lambda _: None)] == ["a"]
+    assert newer.read() == CoordinatorRecord(1)
+
+
+def test_a_wish_that_this_release_does_not_know_is_told_all_the_same(topology: Topology) -> None:
+    topology.wish(Wish("a", None))
+    assert list(topology.acquire().wishes(lambda _: None)) == [Wish("a", None)]
 
 
 def test_closing_is_the_end_of_it_and_may_be_repeated(topology: Topology) -> None:

@@ -73,6 +73,9 @@ SCOPES = {
             stores=(UNDO, UNDO),
             processes=1,
         ),
+        Scope("a wish, and a silence", {"wish": 1, "timeout": 1}, rows=1, processes=1),
+        Scope("two wishes", {"wish": 2}, rows=1, max_spout_pending=1, processes=1),
+        Scope("a wish, and a crash at any step", {"wish": 1, "crash at a step": 1}, rows=1, processes=1),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -82,6 +85,7 @@ SEARCHED = {
     scope.name: scope
     for scope in (
         Scope("shared: a source more, and a crash", {"crash at a step": 1}, adds=True, processes=1, **THREE),
+        Scope("a wish while a third row waits", {"wish": 1}, rows=3, processes=1),
         Scope(
             "a store left out that comes back, and a crash",
             {"roll out": 2, "crash at a step": 1},
@@ -146,6 +150,12 @@ GATE = {
     "kept times": "a crash at any step",
     "windows on time": "windows: a crash at any step",
     "one for each window": "windows: a crash at any step",
+    "wishes with their write": "a wish, and a crash at any step",
+    "wishes that wait": "a wish, and a crash at any step",
+    "what stands, stands": "a wish, and a crash at any step",
+    "paused by operators": "a wish, and a silence",
+    "drains begin nothing": "a wish while a third row waits",
+    "drained, then paused": "a wish, and a silence",
     "bound for ever": "windows: a crash at any step",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""

@@ -18,6 +18,7 @@ from tests.simulation.process import Process
 from tests.simulation.schedule import matters
 from tests.simulation.scope import choices_of
 from tests.simulation.stores import Store
+from tests.simulation.wishes import pending
 from tests.simulation.world import Event, World
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.commit_lane import CommitGroup
@@ -37,7 +38,16 @@ def key_of(world: World) -> Any:
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
         oracle.gave_up,
+        _wishes(world),
     )
+
+
+def _wishes(world: World) -> Any:
+    """Which of what is wished waits, in turn; and who is told of the next wish."""
+    waiting = [world.oracle.wishes.made[wish].action for wish in pending(world.server.nodes)]
+    lives = {(process.number, process.life) for process in world.processes}
+    watched = sorted(number for _, number, life in world.server.watched if (number, life) in lives)
+    return (tuple(waiting), tuple(watched) if world.wished or choices_of(world).budgets.get("wish") else ())
 
 
 def _server(world: World) -> Any:
@@ -60,6 +70,7 @@ def _record(record: Any) -> Any:
         str(sorted(record.times.items())),
         tuple((t, f.count, f.spout) for t, f in sorted(record.failures.items()) if f.count or f.spout),
         str(record.numbers),
+        str(record.standing),
         str(record.declared and (sorted(record.states.items()), record.declared, record.accepted, record.gaps)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
@@ -110,6 +121,7 @@ def _driver(world: World, process: Process) -> Any:
         tuple(sorted(driver._owed.items())),
         driver._success_upto,
         _failures(driver.failures),
+        driver.wishes.is_due,
         str(driver._followups),
         tuple(_notice(notice, asked) for notice in process.inbox),
         tuple(getattr(c.coordinator, "handed_out", None) for c in process.coordinators.values()),

@@ -37,8 +37,8 @@ class UnguardedRecordStore(ZooKeeperRecordStore):
 
     __slots__ = ()
 
-    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
-        requests = super()._requests(encoded)
+    def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
+        requests = super()._requests(encoded, carried_out)
         steps = [step for step in requests.last if not isinstance(step, Check)]
         blind = [evolve(step, version=ANY_VERSION) if isinstance(step, Put) else step for step in steps]
         return RecordRequests(requests.ahead, blind)
@@ -49,8 +49,9 @@ class SplittingRecordStore(ZooKeeperRecordStore):
 
     __slots__ = ()
 
-    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
-        return requests_for(self._paths, self._fence_step, self._stored, encoded, acl_bytes=0, bytes_max=200)
+    def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
+        fence, before = self._fence_step, self._stored
+        return requests_for(self._paths, fence, before, encoded, acl_bytes=0, carried_out=carried_out, bytes_max=200)
 
 
 class HeadFirst(SplittingRecordStore):
@@ -58,11 +59,11 @@ class HeadFirst(SplittingRecordStore):
 
     __slots__ = ()
 
-    def _requests(self, encoded: EncodedRecord) -> RecordRequests:
-        return RecordRequests((), super()._requests(encoded).last)
+    def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
+        return RecordRequests((), super()._requests(encoded, carried_out).last)
 
     def _replace(self, encoded: EncodedRecord, steps: Sequence[Step]) -> None:
-        ahead = super()._requests(encoded).ahead
+        ahead = super()._requests(encoded, ()).ahead
         super()._replace(encoded, steps)
         for creates in ahead:
             self._store_ahead(creates)
@@ -83,7 +84,7 @@ class AnnouncingFirst(CoordinatorDriver):
                 self._announce(command)
         stores = [command for command in commands if isinstance(command, StoreRecord)]
         if stores:
-            self._write(stores[-1])
+            self._write(*stores)
 
 
 class Forgetful(CoordinatorDriver):
@@ -103,7 +104,7 @@ class GivingUpAtOnce(CoordinatorDriver):
 
     def _end_if_given_up(self) -> None:
         for verdict in self.failures._verdicts.values():
-            self._write(None)
+            self._write()
             raise verdict
 
 

@@ -13,6 +13,7 @@ from coordinators.errors import CoordinationLost, FencedError, MetadataError, Po
 from coordinators.record import CoordinatorRecord, decode
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Entry, Store, check_agreement
+from tests.simulation.wishes import WishRules
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -57,6 +58,11 @@ class Oracle:
     highest_attempt: dict[int, tuple[int, int]] = field(factory=dict)
     times: dict[int, int] = field(factory=dict)
     numbers: dict[int, int | None] = field(factory=dict)
+    wishes: WishRules = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """No wish was left yet."""
+        self.wishes = WishRules(self.require)
 
     @property
     def committed(self) -> int:
@@ -82,6 +88,8 @@ class Oracle:
             self.require(self.damaged == "record damaged" and self.record is None, "S13", story)
             return
         self.require(self.damaged != "record damaged" or self.record is not None, "S13", "it started over")
+        if self.damaged is None:
+            self.wishes.written(nodes, before, after)
         if after == before:
             return
         self.record = after
@@ -160,7 +168,9 @@ class Oracle:
         machine = driver.machine
         next_txid = machine.current_txid + len(machine.active)
         is_closing = any(time >= end for txid, time in self.times.items() if txid > self.committed)
-        is_full = len(machine.active) >= driver.max_spout_pending or next_txid in machine.attempt_ids
+        if not machine.takes_new:
+            return  # what is due waits
+        is_full = len(machine.active) >= len(machine.window) or next_txid in machine.attempt_ids
         if is_closing or is_full or self.damaged or self.world.poison:
             return
         secs = (end - driver.times.at(now)) / 1000
@@ -262,6 +272,8 @@ class Oracle:
             story = f"{source.name} heard of {source.succeeded} successes, {due} are due"
             self.require(source.succeeded == due, "L3", story)
         record = self.record
+        if self.damaged is None:
+            self.wishes.at_the_end(record)
         self.require(record is not None and len(record.metadata) <= world.max_spout_pending + 2, "L4", f"{record}")
 
     def _check_windows(self, store: Store) -> None:

@@ -13,7 +13,7 @@ from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
-from coordinators.notices import Notice, NotReady
+from coordinators.notices import Notice, NotReady, WishesChanged
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
@@ -27,6 +27,7 @@ from tests.simulation.plane import Plane
 from tests.simulation.rules import Violation
 from tests.simulation.sources import SourceCoordinator
 from tests.simulation.versions import adopted
+from tests.simulation.wishes import weaken_wishes
 from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
@@ -233,8 +234,10 @@ class Process:
             pin_commits=self.world.pins,
             run_max=self.world.run_max,
             retries=Retries(self.world.attempts, self.world.backoff, 2.0),
+            wished=self.wished,
         )
         weaken(self.driver, self.world.rules)
+        weaken_wishes(self.driver, self.world.rules)
         self.driver.start(self.world.now, self.wall)
         self.post("turn", TURN_SECS, self.turns)
 
@@ -299,6 +302,10 @@ class Process:
                 self.post("report", NOTHING_SECS, answer)
             else:
                 self.deliver(answer)
+
+    def wished(self, _: object) -> None:
+        """ZooKeeper tells whoever watches that there may be other wishes."""
+        self.post("report", 0.002, WishesChanged())
 
     def on_report(self, notice: Notice) -> None:
         """A report has arrived."""

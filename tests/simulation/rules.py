@@ -57,6 +57,12 @@ RULES = {
     "windows on time": "a transaction without input starts where a window ends before there is any",
     "one for each window": "none starts where one that is on its way closes the window",
     "bound for ever": "the number of a transaction, or that it has none, outlives a takeover",
+    "wishes with their write": "the write that carries a wish out removes it",
+    "wishes that wait": "a leader looks for the wishes that were left before it led",
+    "what stands, stands": "what was wished stands until it is lifted, whoever leads",
+    "paused by operators": "while an operator's pause stands, nothing starts, not even a replay",
+    "drains begin nothing": "a drain admits replays of what was begun, and nothing new",
+    "drained, then paused": "a drain becomes a pause in the write that closes the last of what was begun",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -8,6 +8,7 @@ import random
 
 from attrs import define
 
+from coordinators.wishes import Action
 from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
 from tests.simulation.process import RESTART_SECS, Process
@@ -15,6 +16,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.sources import BATCH_ROWS, Source
 from tests.simulation.stores import Store, StoreKind
 from tests.simulation.windows import Windows
+from tests.simulation.wishes import plan_wishes
 from tests.simulation.world import World
 from tests.simulation.zookeeper import SESSION_SECS
 
@@ -110,6 +112,7 @@ def plan_faults(world: World, dice: Dice) -> None:
         versions = random.Random(f"{dice.seed} versions")
         for _ in range(4):
             world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECS))
+    plan_wishes(world, dice.seed, FAULTY_SECS)
     plan_reads(world, dice)
     plan_loss(world, dice)
     plan_growth(world, dice)
@@ -154,6 +157,8 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *
         run_until(world, FAULTY_SECS)
         dice.quiet = True
         end_faults(world)
+        if world.wished:
+            world.on_wish(Action.RESUME)
         run_until(world, world.now + LEADER_SECS)
         world.oracle.somebody_leads()
         while world.now < FAULTY_SECS + QUIET_SECS and not world.oracle.is_done():

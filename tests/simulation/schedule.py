@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from coordinators.notices import Failed, FailureKind
+from coordinators.wishes import Action
 from tests.simulation.oracle import BASE
 from tests.simulation.process import Process
 from tests.simulation.scope import Scope, choices_of
+from tests.simulation.wishes import ACTIONS
 from tests.simulation.world import Event, World
 
 QUIET_STEPS = 5000
@@ -53,6 +55,8 @@ def _mishaps(world: World) -> Iterator[Event]:
         yield Event("expire", None, 0, (session,), "")
     if budgets.get("roll out", 0) and world.may_roll_out() and not any(map(_has_rows, world.processes)):
         yield Event("roll out", None, 0, (), "")
+    if budgets.get("wish", 0):
+        yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
     yield from _mishaps_of_leaders(world, budgets)
 
 
@@ -93,7 +97,7 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
-        case "ask" | "kill" | "roll out":
+        case "ask" | "kill" | "roll out" | "wish":
             budgets[event.kind] -= 1
             world.happen(event)
         case "expire":
@@ -119,6 +123,8 @@ def finish(world: World) -> None:
     """Peace: everything arrives in order, whoever is silent times out, and somebody leads. All must come to its end."""
     peace = Scope("peace", {}, lives=10**9)
     choices_of(world).budgets = {}
+    if world.wished:
+        world.on_wish(Action.RESUME)
     for _ in range(QUIET_STEPS):
         if world.oracle.is_done():
             return

@@ -8,8 +8,9 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from coordinators.declarations import Declared
+from coordinators.wishes import Action
 from coordinators.zookeeper.session import Conflict
-from coordinators.zookeeper.znodes import Step
+from coordinators.zookeeper.znodes import Create, Step
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
 from tests.simulation.oracle import RECORD, Oracle
@@ -19,6 +20,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
 from tests.simulation.stores import Run, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
+from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
 
@@ -55,6 +57,7 @@ class World:
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
         frozen: what a paused process will find when it goes on.
+        wished: how often an operator has wished something.
     """
 
     chance: Chance
@@ -83,6 +86,7 @@ class World:
     oracle: Oracle = field(init=False)
     log: list[str] | None = None
     steps: int = 0
+    wished: int = 0
     backup: tuple[dict[str, Node], str, Store] | None = None
     _made: int = 0
     _lanes: dict[tuple[int | None, int, str], float] = field(factory=dict)
@@ -197,6 +201,15 @@ class World:
         process = self.processes[number]
         if process.is_alive and process.driver is not None:
             process.plane.ask_states()
+
+    def on_wish(self, action: Action) -> None:
+        """An operator wishes something, whoever leads."""
+        self.wished += 1
+        wish = wish_of(self.wished, action)
+        self.say(f"an operator wishes {wish.id}: {action}")
+        self.oracle.wishes.made[wish.id] = wish
+        self.apply([Create(f"{PARENT}/{wish.id}", wish.text.encode())], 0)
+        self.oracle.wishes.waiting = pending(self.server.nodes)
 
     # --- versions -----------------------------------------------------------------------------------------------------
 
@@ -320,8 +333,14 @@ class World:
 
     def apply(self, steps: list[Step], session: int) -> None:
         """A write that has come to the servers."""
+        names = self.server.names(PARENT)
         self.server.apply(steps, session)
         self.oracle.record_written()
+        if self.server.names(PARENT) != names:
+            watched, self.server.watched = self.server.watched, set()
+            for _, number, life in sorted(watched):
+                if self.processes[number].life == life:
+                    self.processes[number].wished(None)
 
     def on_late_write(self, steps: list[Step], session: int) -> None:
         """A write that nobody waits for any more; its session may have ended."""

@@ -27,11 +27,12 @@ ACCESS = ZooKeeperAccess(login="the:simulation")
 
 @frozen
 class Node:
-    """One node: what it holds, how often it was written, and whose it is if it is ephemeral."""
+    """One node: what it holds, how often it was written, whose it is if it is ephemeral, and which write made it."""
 
     data: bytes
     version: int = 0
     owner: int | None = None
+    created: int = 0
 
 
 @define
@@ -42,6 +43,8 @@ class Server:
         nodes: the newest state.
         past: a few states before it, where reads may be stale.
         sessions: when each session that lives was last heard of.
+        writes: how many there have been.
+        watched: which life of which process is to be told when what is below a node changes.
     """
 
     nodes: dict[str, Node] = field(factory=dict)
@@ -49,6 +52,12 @@ class Server:
     sessions: dict[int, float] = field(factory=dict)
     last_session: int = 0
     keeps_past: bool = False
+    writes: int = 0
+    watched: set[tuple[str, int, int]] = field(factory=set)
+
+    def names(self, path: str) -> list[str]:
+        """The names below ``path`` in the newest state."""
+        return _names(self.nodes, path)
 
     def open(self, now: float) -> int:
         """A new session."""
@@ -68,6 +77,7 @@ class Server:
             Conflict: none.
         """
         nodes = dict(self.nodes)
+        self.writes += 1
         for step in steps:
             self._step(nodes, step, session)
         self._replace(nodes)
@@ -77,7 +87,7 @@ class Server:
         if isinstance(step, Create):
             if node is not None:
                 raise Conflict(step.path, "NodeExistsError")
-            nodes[step.path] = Node(step.data, owner=session if step.ephemeral else None)
+            nodes[step.path] = Node(step.data, owner=session if step.ephemeral else None, created=self.writes)
             return
         if node is None:
             raise Conflict(step.path, "NoNodeError")
@@ -138,7 +148,16 @@ class Session:
 
     def children(self, path: str) -> list[str]:
         """The names below ``path``."""
-        return sorted(name[len(path) + 1 :] for name in self._round() if name.startswith(f"{path}/"))
+        return _names(self._round(), path)
+
+    def watch_children(self, path: str, changed: Callable[[object], None]) -> list[str]:
+        """The names below ``path``; the process is told when there are others, at once if the answer is old."""
+        names = self.children(path)
+        if names == self.world.server.names(path):
+            self.world.server.watched.add((path, self.process.number, self.process.life))
+        else:
+            changed(path)
+        return names
 
     def open_to_anyone(self, *_paths: str) -> dict[str, str]:
         """Nobody else can change anything."""
@@ -210,4 +229,8 @@ class Session:
 
 
 def _znode(node: Node | None) -> Znode | None:
-    return Znode(node.data, node.version) if node else None
+    return Znode(node.data, node.version, created=node.created) if node else None
+
+
+def _names(nodes: dict[str, Node], path: str) -> list[str]:
+    return sorted(name[len(path) + 1 :] for name in nodes if name.startswith(f"{path}/"))

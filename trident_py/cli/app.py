@@ -28,9 +28,17 @@ COMMANDS = {
     "script": "play a protocol trace",
     "doctor": "check whether everything that is needed is here",
     "explain": "show the plan of a topology",
+    "pause": "start no more batches of a topology until `trident resume`",
+    "resume": "lift what `trident pause`, `drain` and `rate` have wished of a topology",
+    "drain": "commit what a topology has begun, then pause it",
+    "rate": "slow a topology down until `trident resume`",
     "reset": "forget a topology's position, so that it starts over",
 }
-"""What each does; the module of its name does it."""
+"""What each does; the module of its name does it, and `wish` what is wished of whoever leads."""
+
+WISHES = ("pause", "resume", "drain", "rate")
+ANSWER_SECS = 30.0
+"""Longer than it takes until a leader that was killed is replaced, with the settings as they are."""
 
 STATUS_WORDS = (
     "The epoch counts the leaderships of a topology; whoever has an older one can write no more. Last attempts are "
@@ -119,8 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-v", "--debug", action="store_true", help="log what happens, and show tracebacks")
     where = _where()
-    report = argparse.ArgumentParser(add_help=False)
-    report.add_argument("--json", action="store_true", help="print JSON")
+    report = _report()
     pending = argparse.ArgumentParser(add_help=False)
     pending.add_argument("--max-spout-pending", type=int, metavar="N", help="transactions processed at once")
 
@@ -142,10 +149,27 @@ def _parser() -> argparse.ArgumentParser:
     script.add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", where, report)
     add("explain").add_argument("target", metavar="TARGET", help=target)
+    for name in WISHES:
+        _add_wish_options(name, add(name, where, report))
     reset = add("reset", where)
     reset.add_argument("name", metavar="NAME", help="of the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask")
     return parser
+
+
+def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
+    wish.set_defaults(module="wish", action=name)
+    wish.add_argument("name", metavar="NAME", help="of the topology")
+    wish.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=ANSWER_SECS,
+        help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECS:g})",
+    )
+    if name == "rate":
+        wish.add_argument("--batches-per-second", metavar="X", type=float, help="new batches; replays don't wait")
+        wish.add_argument("--pending", metavar="N", type=int, help="transactions processed at once, or fewer")
 
 
 def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
@@ -160,6 +184,12 @@ def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
         action="append",
         help="a change that is meant, as the refusal of a start prints it",
     )
+
+
+def _report() -> argparse.ArgumentParser:
+    report = argparse.ArgumentParser(add_help=False)
+    report.add_argument("--json", action="store_true", help="print JSON")
+    return report
 
 
 def _where() -> argparse.ArgumentParser:

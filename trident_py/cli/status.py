@@ -15,10 +15,12 @@ from coordinators.coordination import Coordination, TopologyDescription
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
 from coordinators.transaction_time import MILLIS
+from coordinators.wishes import Hold, Standing
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
 from trident_py.cli.usage import config_of
+from trident_py.cli.wish import limits
 
 
 def run(arguments: Namespace) -> int:
@@ -65,6 +67,8 @@ def _facts(description: TopologyDescription) -> dict[str, Any]:
         "states": dict(record.states),
         "spouts": sorted({spout for definitions in record.metadata.values() for spout in definitions}),
         "failing": failing(record),
+        "standing": record.standing.to_json(),
+        "wishes": [str(wish.action or "unknown") for wish in description.wishes],
         "seconds_ahead": max(0.0, max(record.times.values(), default=0) / MILLIS - time.time()),
         "record_writes": record.seq,
     }
@@ -75,7 +79,20 @@ def _leader(facts: dict[str, Any]) -> str:
     return f"pid {leader['pid']} on {leader['host']}" if leader else "not running"
 
 
+def _held(facts: dict[str, Any]) -> str:
+    """What stands and what waits by the wishes of operators; empty if nothing does."""
+    stands = Standing.from_json(facts["standing"])
+    hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
+    said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
+    held = f"{said}; `trident resume {facts['name']}` lifts that" if said else ""
+    waits = f"to be carried out: {', '.join(facts['wishes'])}" if facts["wishes"] else ""
+    return "; ".join(text for text in (held, waits) if text)
+
+
 def _state(facts: dict[str, Any]) -> str:
+    hold = Hold(facts["standing"]["hold"])
+    if not facts["failing"] and facts["leader"] and hold is not Hold.NOTHING:
+        return str(hold)
     if not facts["failing"]:
         return "running" if facts["leader"] else "not running"
     return headline(facts["failing"][0], is_led=facts["leader"] is not None, now=datetime.now(UTC))
@@ -98,6 +115,8 @@ def _print_one(facts: dict[str, Any]) -> None:
         "spouts": ", ".join(facts["spouts"]) or "none yet",
         "states": ", ".join(f"{name} (since transaction {txid})" for name, txid in facts["states"].items()) or "none",
     }
+    if held := _held(facts):
+        lines["operators"] = held
     if facts["seconds_ahead"] >= 1:
         lines["time"] = f"of transactions is {facts['seconds_ahead']:,.0f} s ahead of this machine's clock"
     for title, text in lines.items():

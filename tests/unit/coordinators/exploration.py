@@ -3,7 +3,8 @@
 A `World` is the machine, what is durable, and what was announced, as seen from outside. In every world all events are
 tried: ticks with every set of ready txids, pause and resume, acks and failures of every attempt in scope, be it live,
 stale or never emitted; and each of them with a crash after every command, and a restart from what was stored by then,
-or from behind any of the commits that had begun: a takeover closes what every state turns out to have.
+or from behind any of the commits that had begun: a takeover closes what every state turns out to have. An operator may
+leave a wish at any moment; it stays until the write that carries it out.
 The oracle keeps its own ledgers of what was announced and acked; it never asks the machine what ought to happen.
 """
 
@@ -31,7 +32,9 @@ from coordinators.protocol import (
     StoreRecord,
     StreamId,
     Ticked,
+    Wished,
 )
+from coordinators.wishes import NOTHING_STANDS, Action, Hold, Rate, Standing, Wish
 
 INVARIANTS = {
     "contiguous": "the active transactions are a run from the lowest uncommitted one, no longer than the window",
@@ -51,6 +54,10 @@ INVARIANTS = {
     "whole run": "a transaction that fails while it commits takes with it all that commit",
     "stale": "what is about an attempt or a phase that is not pending changes nothing",
     "pinned": "a pinned commit is stored before it is announced, and its pin stays until it is closed",
+    "wish": "the write that carries a wish out stores what came of it and removes it, and no other write does",
+    "stands": "what stands is what was wished last, also after a restart; only a drain changes, once, into a pause",
+    "held": "an operator's pause starts nothing, a drain nothing that was never begun, a limit none above it",
+    "drained": "a drain is a pause as soon as all that was begun is committed",
 }
 
 
@@ -78,6 +85,8 @@ class World:
         phases: what is out there: attempt id and phase (`PROCESSING` while ``$batch`` is unacked, and so on) by txid.
         last_attempts: the highest attempt id ever announced, of every txid whose success was not announced yet.
         success_upto: the last txid whose success was announced.
+        wishes: those that nobody has carried out.
+        wished: how many there have been.
     """
 
     current_txid: int = 1
@@ -85,22 +94,33 @@ class World:
     attempt_ids: tuple[tuple[int, int], ...] = ()
     active: tuple[tuple[int, int, AttemptStatus], ...] = ()
     committing: tuple[TransactionAttempt, ...] = ()
-    stored: tuple[int, tuple[tuple[int, int], ...], tuple[TransactionAttempt, ...]] = (1, (), ())
+    stored: tuple[int, tuple[tuple[int, int], ...], tuple[TransactionAttempt, ...], Standing] = (
+        1,
+        (),
+        (),
+        NOTHING_STANDS,
+    )
     phases: tuple[tuple[int, int, AttemptStatus], ...] = ()
     last_attempts: tuple[tuple[int, int], ...] = ()
     success_upto: int = 0
+    standing: Standing = NOTHING_STANDS
+    wishes: tuple[Wish, ...] = ()
+    wished: int = 0
 
 
 @frozen
 class Scope:
-    """How far to go."""
+    """How far to go; an operator has so many of ``wishes_max`` wishes, any of them."""
 
     max_spout_pending: int
     txid_max: int
     attempt_max: int
     pin_commits: bool = False
     run_max: int = 1
+    wishes_max: int = 0
 
+
+WISHES = [(Action.PAUSE, Rate()), (Action.DRAIN, Rate()), (Action.RATE, Rate(pending=1)), (Action.RESUME, Rate())]
 
 Restore = Callable[[type[MasterBatchCoordinator], Scope, StoreRecord], MasterBatchCoordinator]
 
@@ -114,6 +134,7 @@ def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRe
         current_txid=stored.current_txid,
         attempt_ids=dict(stored.attempt_ids),
         committing=stored.committing,
+        standing=stored.standing,
     )
 
 
@@ -129,6 +150,9 @@ class Step:
     phases: dict[int, tuple[int, AttemptStatus]]
     last_attempts: dict[int, int]
     success_upto: int
+    wishes: tuple[Wish, ...]
+    wished: int
+    before: StoreRecord
     cancelled: list[int] = field(factory=list)
     run: list[int] = field(factory=list)
     failed_in_commit: bool = False
@@ -166,7 +190,8 @@ class Step:
             case StoreRecord():
                 pins = {pin.txid for pin in self.stored.committing if pin.txid >= command.current_txid}
                 self.require(pins <= {pin.txid for pin in command.committing}, "pinned")
-                self.stored = command
+                self._wishes(command)
+                self.stored = evolve(command, outcomes=())
             case EmitBatch(attempt):
                 self._batch(attempt)
             case EmitCommit(attempt):
@@ -178,6 +203,20 @@ class Step:
                 self.require(live and isinstance(self.event, AttemptFailed), "cancelled")
                 self.cancelled.append(attempt.txid)
 
+    def _wishes(self, command: StoreRecord) -> None:
+        wished = self.wishes[:1] if isinstance(self.event, Wished) else ()
+        told = tuple((outcome.wish, outcome.action, outcome.standing) for outcome in command.outcomes)
+        self.require(told == tuple((wish.id, wish.action, command.standing) for wish in wished), "wish")
+        self.wishes = self.wishes[len(told) :]
+        self.require(command.standing in self._may_stand(command), "stands")
+
+    def _may_stand(self, command: StoreRecord) -> list[Standing]:
+        before = self.stored.standing
+        if isinstance(self.event, Wished):
+            before = before.after(self.event.wish)
+        is_over = before.hold is Hold.DRAINING and not command.attempt_ids
+        return [before, *([evolve(before, hold=Hold.PAUSED)] if is_over else [])]
+
     def _batch(self, attempt: TransactionAttempt) -> None:
         txid = attempt.txid
         self.require(self.stored.attempt_ids.get(txid) == attempt.attempt_id, "store first")
@@ -186,6 +225,9 @@ class Step:
         self.require(isinstance(self.event, Ticked) and txid in self.event.ready, "admission")
         self.require(not self.machine.paused and txid == self._first_idle(), "admission")
         self.require(len(self.phases) < self.scope.max_spout_pending, "admission")
+        stands = self.before.standing
+        is_held = stands.hold is Hold.PAUSED or (stands.hold is Hold.DRAINING and txid not in self.before.attempt_ids)
+        self.require(not is_held and len(self.phases) < (stands.rate.pending or txid), "held")
         self.phases[txid] = (attempt.attempt_id, AttemptStatus.PROCESSING)
         self.last_attempts[txid] = attempt.attempt_id
 
@@ -225,10 +267,19 @@ class Step:
         if self.run and len(self.run) < self.scope.run_max:
             self.require(self.phases.get(self.run[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
         self.require(active == self.phases, "as announced")
-        known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing)
+        known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing, machine.standing)
         self.require(known == self.stored, "durable")
-        if isinstance(self.event, Ticked) and not machine.paused and len(active) < self.scope.max_spout_pending:
+        self.require(not (isinstance(self.event, Wished) and self.event.wish in self.wishes), "wish")
+        if isinstance(self.event, Ticked | Wished | PhaseAcked):
+            is_over = self.stored.standing.hold is Hold.DRAINING and not self.stored.attempt_ids
+            self.require(not is_over, "drained")
+        if isinstance(self.event, Ticked) and not machine.paused and self._may_start(self._first_idle()):
             self.require(self._first_idle() not in self.event.ready, "full window")
+
+    def _may_start(self, txid: int) -> bool:
+        stands = self.stored.standing
+        is_open = stands.hold is Hold.NOTHING or (stands.hold is Hold.DRAINING and txid in self.before.attempt_ids)
+        return is_open and len(self.phases) < min(self.scope.max_spout_pending, stands.rate.pending or txid)
 
     def _check_cancelled(self) -> None:
         if isinstance(self.event, AttemptFailed):
@@ -261,11 +312,12 @@ class Explorer:
                         queue.append(world)
 
     def _in_scope(self, world: World) -> bool:
-        _, stored_attempts, _ = world.stored
+        _, stored_attempts, *_ = world.stored
         return max((attempt_id for _, attempt_id in stored_attempts), default=0) <= self.scope.attempt_max
 
     def successors(self, world: World) -> Iterator[World]:
         yield from self._restarted(world)
+        yield from self._wishing(world)
         for event in self._events(world):
             step = self._begun(world, event)
             self.steps += 1
@@ -280,6 +332,12 @@ class Explorer:
             step.check_end()
             yield self._after(step)
 
+    def _wishing(self, world: World) -> Iterator[World]:
+        """An operator leaves a wish."""
+        for action, rate in WISHES if world.wished < self.scope.wishes_max else []:
+            wish = Wish(str(world.wished + 1), action, rate)
+            yield evolve(world, wishes=(*world.wishes, wish), wished=world.wished + 1)
+
     def _events(self, world: World) -> Iterator[Event]:
         txids = range(1, self.scope.txid_max + 1)
         window = [t for t in txids if world.current_txid <= t < world.current_txid + self.scope.max_spout_pending]
@@ -287,6 +345,8 @@ class Explorer:
             yield Ticked(frozenset(ready))
         yield Ticked(frozenset(txids))
         yield Resumed() if world.paused else Paused()
+        for wish in world.wishes[:1]:
+            yield Wished(wish)
         for txid in txids:
             for attempt_id in range(self.scope.attempt_max + 1):
                 attempt = TransactionAttempt(txid, attempt_id)
@@ -305,21 +365,26 @@ class Explorer:
             attempt_ids=dict(world.attempt_ids),
             committing=world.committing,
             paused=world.paused,
+            standing=world.standing,
         )
         for txid, attempt_id, status in world.active:
             machine._active[txid] = ActiveTransaction(TransactionAttempt(txid, attempt_id), status)
             if status in IN_COMMIT:
                 machine._begun_upto = txid
-        current, attempt_ids, committing = world.stored
+        current, attempt_ids, committing, standing = world.stored
+        stored = StoreRecord(current, dict(attempt_ids), committing, standing)
         return Step(
             self.scope,
             self.watched,
             machine,
             event,
-            StoreRecord(current, dict(attempt_ids), committing),
+            stored,
             {txid: (attempt_id, phase) for txid, attempt_id, phase in world.phases},
             dict(world.last_attempts),
             world.success_upto,
+            world.wishes,
+            world.wished,
+            stored,
         )
 
     def _after(self, step: Step) -> World:
@@ -330,25 +395,34 @@ class Explorer:
             attempt_ids=tuple(sorted(machine.attempt_ids.items())),
             active=tuple((txid, e.attempt.attempt_id, e.status) for txid, e in sorted(machine.active.items())),
             committing=machine.committing,
-            stored=(stored.current_txid, tuple(sorted(stored.attempt_ids.items())), stored.committing),
+            stored=(
+                stored.current_txid,
+                tuple(sorted(stored.attempt_ids.items())),
+                stored.committing,
+                stored.standing,
+            ),
             phases=tuple((txid, *phase) for txid, phase in sorted(step.phases.items())),
             last_attempts=_above(step.success_upto, sorted(step.last_attempts.items())),
             success_upto=step.success_upto,
+            standing=machine.standing,
+            wishes=step.wishes,
+            wished=step.wished,
         )
 
     def _restarted(self, world: World) -> Iterator[World]:
         """A crash; and a new process, which closes none, some or all of what was committing."""
-        current, attempt_ids, committing = world.stored
+        current, attempt_ids, committing, standing = world.stored
         for txid in [current, *(txid + 1 for txid, _, phase in world.phases if phase in IN_COMMIT)]:
             if txid >= current:
                 left = tuple((each, attempt_id) for each, attempt_id in attempt_ids if each >= txid)
                 pins = tuple(pin for pin in committing if pin.txid >= txid)
-                yield self._restarted_from(evolve(world, stored=(txid, left, pins)))
+                yield self._restarted_from(evolve(world, stored=(txid, left, pins, standing)))
 
     def _restarted_from(self, world: World) -> World:
         """A new process that first announces the successes that are owed."""
-        current, attempt_ids, committing = world.stored
-        machine = self.restore(self.machine_type, self.scope, StoreRecord(current, dict(attempt_ids), committing))
+        current, attempt_ids, committing, standing = world.stored
+        stored = StoreRecord(current, dict(attempt_ids), committing, standing)
+        machine = self.restore(self.machine_type, self.scope, stored)
         return evolve(
             world,
             current_txid=machine.current_txid,
@@ -359,6 +433,7 @@ class Explorer:
             phases=(),
             last_attempts=_above(current - 1, world.last_attempts),
             success_upto=max(world.success_upto, current - 1),
+            standing=machine.standing,
         )
 
 

@@ -25,10 +25,12 @@ from coordinators.protocol import (
     Event,
     Paused,
     PhaseAcked,
+    Resumed,
     StoreRecord,
     StreamId,
     Ticked,
 )
+from coordinators.wishes import NOTHING_STANDS, Hold, Wish
 from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, restore
 
 COMMITTING = AttemptStatus.COMMITTING
@@ -43,6 +45,7 @@ SCOPES = [
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2, run_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=3, pin_commits=True),
+    Scope(max_spout_pending=2, txid_max=2, attempt_max=1, wishes_max=2),
 ]
 
 
@@ -334,6 +337,65 @@ class CommitsMoreThanARunMayHave(MasterBatchCoordinator):
         yield from commands
 
 
+class KeepsAWish(MasterBatchCoordinator):
+    def _carried_out(self, wish: Wish) -> StoreRecord:
+        return evolve(super()._carried_out(wish), outcomes=())
+
+
+class TellsTwiceWhatCameOfAWish(MasterBatchCoordinator):
+    def _carried_out(self, wish: Wish) -> StoreRecord:
+        stored = super()._carried_out(wish)
+        return evolve(stored, outcomes=stored.outcomes * 2)
+
+
+class LiftsWhatStandsWhenItCloses(MasterBatchCoordinator):
+    def _close(self, attempt: TransactionAttempt) -> Iterator[Command]:
+        self.standing = NOTHING_STANDS
+        yield from super()._close(attempt)
+
+
+class ResumesByItself(MasterBatchCoordinator):
+    """As the user of the process does, who knows nothing of operators."""
+
+    def _answer(self, event: Event) -> list[Command]:
+        if event == Resumed():
+            self.standing = NOTHING_STANDS
+        return super()._answer(event)
+
+
+class ReplaysInAnOperatorsPause(MasterBatchCoordinator):
+    @property
+    def is_paused(self) -> bool:
+        return self.paused
+
+    @property
+    def takes_new(self) -> bool:
+        return not self.paused and self.standing.hold is Hold.NOTHING
+
+
+class StartsNewOnesInADrain(MasterBatchCoordinator):
+    @property
+    def takes_new(self) -> bool:
+        return not self.is_paused
+
+
+class DrainsWithoutAnEnd(MasterBatchCoordinator):
+    def _end_drain(self) -> bool:
+        return False
+
+
+class HeedsNoLimit(MasterBatchCoordinator):
+    @property
+    def window(self) -> range:
+        return range(self.current_txid, self.current_txid + self.max_spout_pending)
+
+
+def restore_without_what_stands(
+    machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord
+) -> MasterBatchCoordinator:
+    return restore(machine, scope, evolve(stored, standing=NOTHING_STANDS))
+
+
 def restore_without_attempt_ids(
     machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord
 ) -> MasterBatchCoordinator:
@@ -401,6 +463,15 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     CancelsAtATick: "cancelled",
     AnnouncesACommitTwice: "commit order",
     CommitsMoreThanARunMayHave: "full run",
+    KeepsAWish: "wish",
+    TellsTwiceWhatCameOfAWish: "wish",
+    LiftsWhatStandsWhenItCloses: "stands",
+    ResumesByItself: "stands",
+    ReplaysInAnOperatorsPause: "held",
+    StartsNewOnesInADrain: "held",
+    HeedsNoLimit: "held",
+    DrainsWithoutAnEnd: "drained",
+    restore_without_what_stands: "stands",
     restore_without_attempt_ids: "new attempt",
     restore_storms_window: "new attempt",
     restore_without_pins: "pinned",
@@ -408,7 +479,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 }
 
 
-GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True, run_max=2)
+GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True, run_max=2, wishes_max=1)
 
 
 def unchecked(mutation: type[MasterBatchCoordinator]) -> type[MasterBatchCoordinator]:

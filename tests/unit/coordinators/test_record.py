@@ -24,6 +24,7 @@ from coordinators.record import (
     decode,
     encode,
 )
+from coordinators.wishes import Action, Hold, Outcome, Rate, Standing
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.integers(0, 2**63)
@@ -32,6 +33,10 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 LARGE = st.just("x" * INLINE_BYTES_MAX)
 JSON = st.recursive(SCALARS | LARGE, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=5)
 CURSORS = st.dictionaries(TEXT, SCALARS | LARGE, min_size=1, max_size=30).map(lambda values: Cursors().updated(values))
+RATES = st.builds(
+    Rate, batches_per_second=st.none() | st.floats(0.001, 1000.0), pending=st.none() | st.integers(1, 256)
+)
+STANDING = st.builds(Standing, st.sampled_from(Hold), RATES)
 RECORDS = st.builds(
     CoordinatorRecord,
     epoch=COUNTS,
@@ -54,6 +59,10 @@ RECORDS = st.builds(
     accepted=st.lists(TEXT, max_size=2).map(tuple),
     gaps=st.dictionaries(TEXT, st.builds(range, COUNTS, COUNTS), max_size=2),
     numbers=st.builds(SpoutNumbers, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
+    standing=STANDING,
+    outcomes=st.lists(st.builds(Outcome, TEXT, st.none() | st.sampled_from(Action), STANDING, COUNTS), max_size=2).map(
+        tuple
+    ),
 )
 
 
@@ -71,6 +80,16 @@ def _decoded_or_refused(encoded: EncodedRecord) -> CoordinatorRecord | None:
 @given(RECORDS)
 def test_a_record_comes_back_equal(record: CoordinatorRecord) -> None:
     assert _decoded(encode(record)) == record
+
+
+def test_a_record_is_of_the_version_that_older_releases_read_unless_something_stands() -> None:
+    def version(record: CoordinatorRecord) -> int:
+        return int(json.loads(encode(record).head)["version"])
+
+    outcome = Outcome("a", Action.RESUME, Standing(), 0)
+    assert version(CoordinatorRecord(1, outcomes=(outcome,))) == 2
+    for standing in (Standing(Hold.PAUSED), Standing(Hold.DRAINING), Standing(rate=Rate(pending=1))):
+        assert version(CoordinatorRecord(1, standing=standing)) == 3
 
 
 @given(RECORDS)
@@ -123,7 +142,7 @@ def test_a_part_that_is_missing_or_of_another_kind_is_found(record: CoordinatorR
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it is not a coordinator record"),
         ("{}", "it is not a coordinator record"),
-        ('{"version":3}', "it has version 3, this release reads version 2 and older; a newer release wrote it"),
+        ('{"version":4}', "it has version 4, this release reads version 3 and older; a newer release wrote it"),
         ('{"version":2}', "its checksum does not match"),
     ],
 )

@@ -12,7 +12,15 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.canonical import Json
 from coordinators.driver import CoordinatorDriver
-from coordinators.notices import Acked, Defined, DefinitionFailed, Notice, NotReady, SuccessDelivered
+from coordinators.notices import (
+    Acked,
+    Defined,
+    DefinitionFailed,
+    Notice,
+    NotReady,
+    SuccessDelivered,
+    WishesChanged,
+)
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.store import InMemoryCoordination
@@ -86,6 +94,7 @@ class World:
             exact=frozenset(self.spouts if self.exact else ()),
             clock=LeaderClock(round(self.wall * 1000), self.now),
             draw_edge=lambda: next(numbers),
+            wished=lambda _: self.inbox.append(WishesChanged()),
             **{**defaults, **settings},
         )
         self.inbox.clear()

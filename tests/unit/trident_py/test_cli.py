@@ -20,7 +20,7 @@ from trident_py.cli.target import load
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import TopologyError
 
-COMMANDS = ["run", "demo", "status", "script", "doctor", "explain", "reset"]
+COMMANDS = ["run", "demo", "status", "script", "doctor", "explain", "pause", "resume", "drain", "rate", "reset"]
 
 
 @pytest.fixture
@@ -270,7 +270,9 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: 
 # --- status and reset where nothing ran -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [["status"], ["status", "wordcount"], ["reset", "wordcount", "--yes"]])
+@pytest.mark.parametrize(
+    "words", [["status"], ["status", "wordcount"], ["pause", "wordcount"], ["reset", "wordcount", "--yes"]]
+)
 def test_where_no_topology_ran_there_is_nothing_to_show(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,8 @@ def facts() -> dict[str, Any]:
         "committed": 6,
         "attempt_ids": {"7": 2},
         "failing": [],
+        "standing": {"hold": "nothing"},
+        "wishes": [],
     }
 
 

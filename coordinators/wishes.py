@@ -1,0 +1,196 @@
+"""Wishes: what an operator wants of a running topology, what stands because of them, and what came of each. Pure.
+
+A wish is left where the record is, by anybody who may write there. Whoever leads carries it out: the write that changes
+what stands removes the wish, and stores its outcome. So it is carried out once, whoever crashes when; where nobody
+leads it waits for the next leader, who carries it out before it starts anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import asdict, evolve, frozen
+
+from coordinators.canonical import Json
+from coordinators.errors import ConfigError
+
+OUTCOMES_KEPT = 16
+"""So many outcomes are in a record, the last ones; no turn carries out more wishes."""
+
+
+class Action(StrEnum):
+    """What an operator may wish."""
+
+    PAUSE = "pause"
+    """Start no batch and no replay until `RESUME`; what is under way goes on and commits."""
+
+    RESUME = "resume"
+    """Go on, at full speed: lifts whatever stands."""
+
+    DRAIN = "drain"
+    """Start nothing new, but replay what was begun until all of it is committed; then pause."""
+
+    RATE = "rate"
+    """Go on more slowly."""
+
+
+class Hold(StrEnum):
+    """What may start, as far as operators are concerned."""
+
+    NOTHING = "nothing"
+    """Nothing is held back."""
+
+    DRAINING = "draining"
+    """Only replays start."""
+
+    PAUSED = "paused"
+    """Nothing starts."""
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _is_positive(value: object) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf  # type: ignore[operator]  # it is a number
+
+
+@frozen(kw_only=True)
+class Rate:
+    """How fast batches may start at most. None: no slower than the topology's own settings say.
+
+    Attributes:
+        batches_per_second: new batches; replays don't count.
+        pending: transactions under way at once; above ``max_spout_pending`` it changes nothing.
+    """
+
+    batches_per_second: float | None = None
+    pending: int | None = None
+
+    def check(self) -> None:
+        """Return if each limit is one.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        if self.batches_per_second is not None and not _is_positive(self.batches_per_second):
+            raise ConfigError(f"batches per second must be a number above 0, not {self.batches_per_second!r}")
+        if self.pending is not None and not _is_whole(self.pending):
+            raise ConfigError(f"pending must be a whole number of at least 1, not {self.pending!r}")
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two new batches, at least."""
+        return 0.0 if self.batches_per_second is None else 1 / self.batches_per_second
+
+
+@frozen
+class Wish:
+    """Something that an operator wants.
+
+    Attributes:
+        id: unique; by which its outcome is found.
+        action: what it is; None: this release doesn't know it.
+        rate: for `Action.RATE`, the limits to set; the others stay.
+    """
+
+    id: str
+    action: Action | None
+    rate: Rate = Rate()
+
+    @property
+    def text(self) -> str:
+        """The stored form, without the id: a JSON object."""
+        return json.dumps({"action": self.action, **_given(self.rate)})
+
+    @classmethod
+    def parse(cls, id: str, text: str) -> Wish:
+        """The wish that was stored as ``text``; its action is None if this release can't carry it out."""
+        try:
+            body = json.loads(text)
+            wish = cls(id, Action(body.pop("action")), Rate(**body))
+            wish.rate.check()
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
+            return cls(id, None)
+        return wish
+
+
+@frozen
+class Standing:
+    """What stands by the wishes of operators, whoever leads, until it is lifted."""
+
+    hold: Hold = Hold.NOTHING
+    rate: Rate = Rate()
+
+    def after(self, wish: Wish) -> Standing:
+        """What stands once ``wish`` is carried out."""
+        match wish.action:
+            case Action.PAUSE:
+                return evolve(self, hold=Hold.PAUSED)
+            case Action.DRAIN:
+                return evolve(self, hold=Hold.DRAINING)
+            case Action.RESUME:
+                return Standing()
+            case Action.RATE:
+                return evolve(self, rate=evolve(self.rate, **_given(wish.rate)))
+        return self
+
+    def to_json(self) -> dict[str, Json]:
+        """The stored form."""
+        return {"hold": str(self.hold), **_given(self.rate)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Standing:
+        """What was stored as ``body``.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(Hold(body["hold"]), Rate(**{name: value for name, value in body.items() if name != "hold"}))
+
+
+NOTHING_STANDS = Standing()
+
+
+@frozen
+class Outcome:
+    """What came of a wish.
+
+    Attributes:
+        wish: its id.
+        action: what was wished; None: the leader's release doesn't know it, and nothing was changed.
+        standing: what stood after it.
+        under_way: how many transactions were begun and not committed then.
+    """
+
+    wish: str
+    action: Action | None
+    standing: Standing
+    under_way: int
+
+    def to_json(self) -> dict[str, Json]:
+        """The stored form."""
+        return {
+            "wish": self.wish,
+            "action": self.action and str(self.action),
+            "standing": self.standing.to_json(),
+            "under_way": self.under_way,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Outcome:
+        """What was stored as ``body``.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        action = None if body["action"] is None else Action(body["action"])
+        return cls(body["wish"], action, Standing.from_json(body["standing"]), body["under_way"])
+
+
+def _given(rate: Rate) -> dict[str, Any]:
+    return {name: value for name, value in asdict(rate).items() if value is not None}

@@ -1,0 +1,175 @@
+"""What an operator is told about a wish: over a topology in memory that a driver leads, on a thread of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from attrs import define, field
+
+from coordinators.local import LocalCoordination
+from coordinators.record import CoordinatorRecord
+from coordinators.store import RecordStore
+from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing, Wish
+from trident_py.cli import wish as command
+from trident_py.cli.app import main
+from trident_py.cli.status import _facts, _held, _state
+
+
+@define
+class Leader:
+    """Carries out what is wished, as long as it is told to, by the rules of `Standing`."""
+
+    coordination: LocalCoordination
+    begun: int = 0
+    store: RecordStore = field(init=False)
+    seq: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        self.store = self.coordination.lead("wordcount")
+        self.write()
+
+    def write(self, standing: Standing = NOTHING_STANDS, outcomes: tuple[Outcome, ...] = ()) -> None:
+        self.seq += 1
+        attempts = {txid: 0 for txid in range(1, self.begun + 1)}
+        self.store.write(CoordinatorRecord(1, seq=self.seq, attempt_ids=attempts, standing=standing, outcomes=outcomes))
+
+    def serve(self) -> None:
+        """From now on, each wish as soon as it comes."""
+        record = self.store.read() or CoordinatorRecord(1)
+        for each in self.store.wishes(lambda _: self.serve()):
+            standing = record.standing.after(each)
+            if standing.hold is Hold.DRAINING and not self.begun:
+                standing = Standing(Hold.PAUSED, standing.rate)
+            outcome = Outcome(each.id, each.action, standing, self.begun)
+            record = CoordinatorRecord(1, standing=standing, outcomes=(*record.outcomes, outcome))
+            self.write(standing, record.outcomes)
+
+
+@pytest.fixture
+def coordination(monkeypatch: pytest.MonkeyPatch) -> LocalCoordination:
+    local = LocalCoordination()
+
+    @contextmanager
+    def existing(_config: object) -> Iterator[LocalCoordination]:
+        yield local
+
+    monkeypatch.setattr(command, "existing", existing)
+    return local
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    assert main([*words]) == status
+    return capsys.readouterr().out.strip()
+
+
+def test_each_wish_is_waited_for_and_told(coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]) -> None:
+    Leader(coordination, begun=2).serve()
+    lifts = "`trident resume wordcount` lifts that"
+    paused = told(capsys, "pause", "wordcount")
+    assert paused == f"topology 'wordcount' is paused, with 2 transactions under way, and commit; {lifts}"
+    limited = told(capsys, "rate", "wordcount", "--batches-per-second", "0.5", "--pending", "1")
+    assert limited.startswith("topology 'wordcount' starts at most 0.5 new batches per second and has at most 1 trans")
+    assert told(capsys, "resume", "wordcount") == "topology 'wordcount' goes on, and nothing is held back"
+
+
+def test_a_drain_is_waited_for_until_it_is_done(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = Leader(coordination)
+    leader.serve()
+    drained = told(capsys, "drain", "wordcount")
+    assert drained == "topology 'wordcount' is drained, and paused; `trident resume wordcount` lifts that"
+    leader.begun = 1
+    drains = told(capsys, "drain", "wordcount", "--timeout", "0", status=1)
+    assert drains == "topology 'wordcount' drains, with 1 transaction to be committed; then it is paused"
+
+
+def test_where_nobody_leads_the_wish_stands(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Leader(coordination).store.close()
+    assert told(capsys, "pause", "wordcount").startswith("nobody leads topology 'wordcount': the wish stands, and the")
+    assert [wish.action for wish in coordination.describe("wordcount").wishes] == [Action.PAUSE]
+    told(capsys, "drain", "wordcount", status=1)
+
+
+def test_a_leader_that_does_not_answer_is_named(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Leader(coordination)
+    silent = told(capsys, "pause", "wordcount", "--timeout", "0", status=1)
+    assert "leads topology 'wordcount', and has not carried out the wish within 0 s; the wish stands" in silent
+
+
+def test_a_leader_that_does_not_know_the_wish_has_changed_nothing(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = Leader(coordination)
+
+    def refuse(wish: object) -> None:
+        assert isinstance(wish, Wish)
+        leader.write(outcomes=(Outcome(wish.id, None, NOTHING_STANDS, 0),))
+
+    leader.store.wishes(refuse)
+    assert told(capsys, "pause", "wordcount", status=1).endswith("doesn't know this wish; nothing was changed")
+
+
+def test_a_wish_that_a_reset_has_forgotten_is_not_waited_for(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Leader(coordination).store.close()
+    monkeypatch.setattr(LocalCoordination, "wish", lambda self, name, _: self.reset(name))
+    assert told(capsys, "pause", "wordcount", status=1).endswith("was reset meanwhile, which forgot the wish")
+
+
+def test_all_of_it_is_there_as_json(coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]) -> None:
+    Leader(coordination, begun=1).serve()
+    facts = json.loads(told(capsys, "rate", "wordcount", "--pending", "3", "--json"))
+    assert facts.pop("wish")
+    assert facts.pop("leader")["pid"]
+    assert facts == {
+        "topology": "wordcount",
+        "action": "rate",
+        "carried_out": True,
+        "waits": False,
+        "standing": {"hold": "nothing", "pending": 3},
+        "under_way": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "a rate needs a limit"),
+        (["--pending", "0"], "pending must be a whole number of at least 1, not 0"),
+        (["--batches-per-second", "nan"], "batches per second must be a number above 0, not nan"),
+        (["--pending", "many"], "invalid int value"),
+    ],
+)
+def test_a_rate_that_limits_nothing_is_refused_before_anything_is_wished(
+    words: list[str], why: str, coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Leader(coordination)
+    assert main(["rate", "wordcount", *words]) == 2
+    assert why in capsys.readouterr().err
+    assert coordination.describe("wordcount").wishes == ()
+
+
+def test_the_status_shows_what_stands_and_what_waits(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = Leader(coordination)
+    leader.serve()
+    told(capsys, "rate", "wordcount", "--pending", "1")
+    told(capsys, "pause", "wordcount")
+    facts = _facts(coordination.describe("wordcount"))
+    assert (facts["standing"], facts["wishes"]) == ({"hold": "paused", "pending": 1}, [])
+    stands = "paused and has at most 1 transaction pending; `trident resume wordcount` lifts that"
+    assert (_state(facts), _held(facts)) == ("paused", stands)
+    leader.store.close()
+    told(capsys, "resume", "wordcount")
+    facts = _facts(coordination.describe("wordcount"))
+    assert (_state(facts), _held(facts)) == ("not running", f"{stands}; to be carried out: resume")
