@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypedDict
 
 from attrs import define, evolve, field
@@ -95,7 +95,7 @@ class Publisher:
         """A live attempt has failed; the machine is about to be told."""
         self._failed[failed.attempt] = failed
 
-    def handled(self, event: Event, commands: Iterable[Command], now: float, wall: float) -> None:
+    def handled(self, event: Event, commands: Sequence[Command], now: float, wall: float) -> None:
         """The machine has taken ``event``."""
         match event:
             case PhaseAcked(attempt):
@@ -103,8 +103,8 @@ class Publisher:
                 for command in commands:
                     if isinstance(command, EmitCommit):
                         self._look_at(command.attempt, now, wall)
-            case AttemptFailed(attempt) if failed := self._failed.pop(attempt, None):
-                # Those behind it are given up with it.
+            case AttemptFailed(attempt) if commands:  # none: it was given up meanwhile, with another one
+                failed = self._failed[attempt]
                 self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
 
     def announced(self, commands: Collection[Command], now: float, wall: float, *, is_stopping: bool) -> None:

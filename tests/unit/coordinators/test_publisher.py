@@ -230,3 +230,12 @@ def test_a_group_that_fails_half_way_is_told_of_each_of_its_members() -> None:
     world.events.clear()
     world.settle(Failed(attempt("2:0"), SpoutError("gone"), FailureKind.INTERRUPTED))
     assert world.heard == ["failed 2:0"]  # the first is committed
+
+
+def test_attempts_that_fall_silent_together_fail_once_each() -> None:
+    world = Watched().start(max_spout_pending=3, message_timeout=10.0)
+    world.settle()
+    assert world.heard == ["leading", "emitted 1:0", "emitted 2:0", "emitted 3:0"]
+    for _ in range(4):
+        world.after(5)
+    assert world.heard == ["failed 1:0", "failed 2:0", "failed 3:0", "emitted 1:1", "emitted 2:1", "emitted 3:1"]
