@@ -7,6 +7,7 @@ ZooKeeper implements it (`coordinators.zookeeper.coordination`), and so does thi
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from attrs import frozen
@@ -48,6 +49,16 @@ class Coordination(Protocol):
     @property
     def place(self) -> str:
         """Where it is, for people; a topology of the same name at another place is another topology."""
+        ...
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is for topologies of this process alone, and ends with it."""
+        ...
+
+    @property
+    def state_dir(self) -> Path | None:
+        """Where topologies keep their files if nobody names a directory; None: in the directory for all of them."""
         ...
 
     def ensure_answering(self, topology: str) -> None:

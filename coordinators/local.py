@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -31,13 +35,20 @@ LOOK_AGAIN_SECS = 1.0
 class LocalCoordination:
     """Coordinates topologies in memory: what they store is kept for as long as this object is.
 
-    A topology that is started with the same object again goes on where it was, as it would with ZooKeeper. Any thread
-    may use it; it takes no part in what other processes do.
+    A topology that is started with the same object again goes on where it was, as it would with ZooKeeper; so do its
+    windows, whose rows wait in files of this object's where ``state_dir`` names no other place. Any thread may use it;
+    it takes no part in what other processes do.
     """
 
     place: str = field(factory=lambda: f"memory {uuid4().hex[:8]}", init=False)
+    state_dir: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="trident-local-")), init=False)
+    is_in_memory: bool = field(default=True, init=False)
     _topologies: dict[str, _Topology] = field(factory=dict, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """The directory goes with this object."""
+        weakref.finalize(self, shutil.rmtree, self.state_dir, ignore_errors=True)
 
     def ensure_answering(self, topology: str) -> None:
         """Return: memory answers."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, evolve, field
 from pyspark.sql import SparkSession
 
 from coordinators.acker import EDGE_MAX
@@ -32,21 +32,22 @@ from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
 from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto_of
+from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
 from trident_py.engine.listeners import Listeners
 from trident_py.engine.participants import Participant
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads
-from trident_py.engine.request_job import RequestJobs
 from trident_py.engine.requests import Requests
-from trident_py.engine.shared_job import SharedJobs, small_session
-from trident_py.engine.spark_job import MicroBatches
+from trident_py.engine.row_engine import RowEngine
+from trident_py.engine.shared_job import small_session
+from trident_py.engine.spark_engine import SparkEngine
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
 from trident_py.engine.workers import Workers
-from trident_py.errors import FailedException, StateError
+from trident_py.errors import ConfigError, FailedException, StateError
 from trident_py.graph.queries import requests, state_queries
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
@@ -54,12 +55,12 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
+from trident_py.planner.on_rows import spark_needed
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
-from trident_py.spark.asking import life_of
 from trident_py.spark.failures import Place, diagnosed
 from trident_py.spark.probe import ensure_workers
-from trident_py.spark.session import ensure_session_possible, ship, topology_session, watched
+from trident_py.spark.session import ensure_session_possible, ship, topology_session
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 log = logging.getLogger(__name__)
@@ -99,19 +100,18 @@ def start_topology(
     """
     place = coordination.place if coordination else place_of(config)
     # First what takes no time to fail: Spark takes seconds to start.
-    ensure_session_possible(spark)
+    needs_spark = _needs_spark(plan, spark, coordination)
     if not standby:  # which has time, if a leader or a store is in its way just now
         ensure_not_leading_here(name, place)
         ensure_stores(plan.graph)
     with ExitStack() as resources:
         coordination = coordination or _zookeeper(name, config, resources)
         coordination.ensure_answering(name)
-        session, small = _sessions(name, spark, code, resources)
-        plan = _checked(plan, session)
+        engine = _spark(plan, spark, code, resources) if needs_spark else RowEngine(plan=plan, resources=resources)
+        for warning in warnings(engine.plan.graph):
+            log.warning("%s", warning)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
-        assembly = _Assembly(
-            plan=plan, config=config, session=session, small=small, coordination=coordination, listeners=listeners
-        )
+        assembly = _Assembly(engine=engine, config=config, coordination=coordination, listeners=listeners)
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
     return assembly.run(owned, driver, place)
@@ -122,34 +122,44 @@ def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> Coordi
     return resources.enter_context(coordination_of(config))
 
 
-def _sessions(
-    name: str, spark: SparkSession | None, code: Path | None, resources: ExitStack
-) -> tuple[SparkSession, SparkSession]:
-    """The topology's own, and one beside it for jobs over little."""
+def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordination | None) -> bool:
+    """Whether Spark is to run it: always, but where one process tests it that gave no session, and nothing needs one.
+
+    Raises:
+        ConfigError: it is, and can't be had.
+    """
+    is_test = spark is None and coordination is not None and coordination.is_in_memory
+    needed_for = spark_needed(plan) if is_test else ""
+    if needed_for is None:
+        return False
+    try:
+        ensure_session_possible(spark)
+    except ConfigError as error:
+        if needed_for:
+            error.add_note(f"Spark is needed for {needed_for}")
+        raise
+    return True
+
+
+def _spark(plan: Plan, spark: SparkSession | None, code: Path | None, resources: ExitStack) -> SparkEngine:
+    """In a session of the topology's own, and one beside it for jobs over little."""
+    name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
     session = resources.enter_context(topology_session(name, spark))
     small = small_session(session)
     if code is not None:
         ship(code, session, small)
-    return session, small
-
-
-def _checked(plan: Plan, session: SparkSession) -> Plan:
     checked = check(plan, session)
-    for warning in warnings(checked.graph):
-        log.warning("%s", warning)
-    ensure_workers(session, checked.graph.topology)
-    return checked
+    ensure_workers(session, name)
+    return SparkEngine(plan=checked, session=session, small=small)
 
 
 @define(kw_only=True, eq=False)
 class _Assembly:
     """The parts of one running topology, being put together."""
 
-    plan: Plan
+    engine: BatchEngine
     config: TridentConfig
-    session: SparkSession
-    small: SparkSession
     coordination: Coordination
     listeners: Listeners
     metrics: Metrics = field(factory=Metrics, init=False)
@@ -163,6 +173,11 @@ class _Assembly:
         """Nobody to ask yet."""
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
         self.shutdown = Shutdown(min(SHUTDOWN_SECS_MAX, self.config.session_timeout / 3))
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.engine.plan
 
     @property
     def name(self) -> str:
@@ -218,11 +233,11 @@ class _Assembly:
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
         streams.take_over(torn_upto_of(participants, record))
-        self.requests.serve(reads, RequestJobs(self.session, f"trident:{self.name}:requests"), self._diagnosed)
+        self.requests.serve(reads, self.engine.request_jobs, self._diagnosed)
         for threads in spouts:
             threads.restore(record)
         self.listeners.progress.follow(lambda: store.writes, self.metrics.values)
-        resources.enter_context(watched(self.session, self.name, lambda error: self.inbox.post(Broken(error))))
+        resources.enter_context(self.engine.watched(lambda error: self.inbox.post(Broken(error))))
         publisher = Publisher(tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late)
         return self._driver(record, streams, participants, publisher)
 
@@ -289,8 +304,10 @@ class _Assembly:
 
     def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
         tx_id, spout = plan.tx_id, plan.spout
-        coordinator = spout.get_coordinator(tx_id, self.config, TopologyContext(self.name, tx_id, None, self.metrics))
-        emitter = spout.get_emitter(tx_id, self.config, TopologyContext(self.name, tx_id, self.session, self.metrics))
+        context = TopologyContext(self.name, tx_id, None, self.metrics)
+        coordinator = spout.get_coordinator(tx_id, self.config, context)
+        emitting = evolve(context, spark=self.engine.session, parallelism=self.engine.parallelism)
+        emitter = spout.get_emitter(tx_id, self.config, emitting)
         exact = spout.replay is Replay.EXACT
         return (
             TridentSpoutCoordinator(self.name, tx_id, coordinator, exact),
@@ -301,9 +318,7 @@ class _Assembly:
         self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
     ) -> TopologyStreams:
         branches = [frozenset(branch.spouts) for branch in self.plan.branches]
-        tag_prefix = f"trident:{self.name}:{self.store.epoch}"
-        together = SharedJobs.of(self.small, self._exact(), tag_prefix, self.plan.branches)
-        alone = self._micro_batches(tag_prefix, participants, reads)
+        jobs = self.engine.jobs(self._work(participants, reads))
         workers = Workers(
             topology=self.name,
             spouts=spouts,
@@ -311,18 +326,13 @@ class _Assembly:
             rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
             commits=self._commits(spouts, participants, reads),
             reads=reads,
-            process=lambda job, members: (
-                together.process(members, job.branch) if job.is_shared else [alone.process(members[0], job.branch)]
-            ),
-            checkpoint=alone.checkpoint,
-            cancel_job=lambda job: together.cancel(job.attempts),
-            cancel_attempt=alone.cancel,
+            jobs=jobs,
             diagnose=self._diagnosed,
             draw_edge=draw_edge,
             # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
             job_threads=(2 * len(branches) + 1) * self.config.max_spout_pending,
         )
-        shape = shape_of(workers.commits.spouts, branches, participants, together.branches)
+        shape = shape_of(workers.commits.spouts, branches, participants, jobs.shareable)
         return TopologyStreams(
             topology=self.name,
             plane=DataPlane(shape=shape),
@@ -331,11 +341,10 @@ class _Assembly:
             shutdown=self.shutdown,
         )
 
-    def _micro_batches(self, tag_prefix: str, participants: list[Participant], reads: StateReads) -> MicroBatches:
-        return MicroBatches(
-            session=self.session,
+    def _work(self, participants: list[Participant], reads: StateReads) -> BatchWork:
+        return BatchWork(
             exact=self._exact(),
-            tag_prefix=tag_prefix,
+            tag_prefix=f"trident:{self.name}:{self.store.epoch}",
             branches=self.plan.branches,
             participants=participants,
             transaction=self._transaction,
@@ -357,7 +366,7 @@ class _Assembly:
         )
 
     def _diagnosed(self, error: BaseException, place: Place, doing: str) -> Diagnosis:
-        return diagnosed(error, place, doing, lambda: life_of(self.session))
+        return diagnosed(error, place, doing, self.engine.life)
 
     def _transaction(self, attempt: TransactionAttempt, time: int) -> SinkTransaction:
         identity = self.store.identity

@@ -258,7 +258,9 @@ class TridentTopology:
         with located(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-            planned, config, told = plan(self._graph), config or TridentConfig(), listening(self.name, listeners)
+            planned, told = plan(self._graph), listening(self.name, listeners)
+            config = config or TridentConfig()
+            config = config.placed(coordination.state_dir) if coordination else config
             return start_topology(
                 self.name, planned, config, spark, told, code=code, coordination=coordination, standby=standby
             )

@@ -38,6 +38,16 @@ class ZooKeeperCoordination:
         """Where it is, for people."""
         return f"ZooKeeper {self.hosts}{self.root}"
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Servers outlive those who lead."""
+        return False
+
+    @property
+    def state_dir(self) -> None:
+        """None of its own."""
+        return
+
     def ensure_answering(self, topology: str) -> None:
         """Return if a server answers and lets us in, on behalf of ``topology``."""
         leadership.ensure_answering(topology, self.hosts, self.session_timeout, self.access)

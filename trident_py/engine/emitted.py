@@ -129,8 +129,10 @@ class EmittedBatch:
     @property
     def known_rows(self) -> int:
         """How many rows it has as far as is known before the job that reads it."""
+        if self.noted:
+            return self.noted.rows
         given: int = sum(part.num_rows for part in self.sources if isinstance(part, pa.Table))
-        return given + (self.noted.rows if self.noted else 0)
+        return given
 
     @property
     def tasks(self) -> int:

@@ -21,8 +21,8 @@ from trident_py.worker.failures import TaskFailed
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import Values
 
-BySpark: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
-"""Runs one operation as a Spark job over the rows of its inputs."""
+ByJob: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
+"""Runs one operation, which is no row operation, over the rows of its inputs."""
 
 Made: TypeAlias = dict[Node, Sequence[Values]]
 """The rows of the nodes that are done."""
@@ -32,7 +32,7 @@ Made: TypeAlias = dict[Node, Sequence[Values]]
 class Requests:
     """Answers requests, from any number of threads.
 
-    Row operations run on the caller's thread; queries of states on the commit thread; everything else is a Spark job.
+    Row operations run on the caller's thread; queries of states on the commit thread; all else are jobs.
 
     Attributes:
         topology: for messages.
@@ -42,12 +42,12 @@ class Requests:
     topology: str
     plans: Mapping[str, RequestPlan]
     _reads: StateReads | None = field(default=None, init=False)
-    _by_spark: BySpark = field(init=False)
+    _jobs: ByJob = field(init=False)
     _diagnose: Diagnose = field(init=False)
 
-    def serve(self, reads: StateReads, by_spark: BySpark, diagnose: Diagnose) -> None:
+    def serve(self, reads: StateReads, jobs: ByJob, diagnose: Diagnose) -> None:
         """The topology runs from now on; ``diagnose`` tells what an exception of Spark says underneath."""
-        self._by_spark, self._diagnose, self._reads = by_spark, diagnose, reads
+        self._jobs, self._diagnose, self._reads = jobs, diagnose, reads
 
     def execute(self, function: str, args: str, timeout: float | None) -> list[list[Any]]:
         """The rows of the answer.
@@ -114,7 +114,7 @@ class Requests:
 
     def _by_job(self, node: Node, made: Made) -> Sequence[Values]:
         job = RequestJob.of(node)
-        return self._by_spark(job, [(made[each], _fields(each)) for each in job.given])
+        return self._jobs(job, [(made[each], _fields(each)) for each in job.given])
 
 
 def _fields(node: Node) -> StructType:

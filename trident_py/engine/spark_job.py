@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pyarrow as pa
 from attrs import define
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
+from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.input_frames import frame_of, input_of
 from trident_py.engine.instructions import Emit
-from trident_py.engine.participants import Participant
 from trident_py.engine.task_reports import Reports
 from trident_py.engine.work import JobMember, Processed
 from trident_py.graph.flow import Flow
 from trident_py.graph.queries import StateQuery
-from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.planner.plan import Branch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.frames import frame_of_rows
 from trident_py.worker.failures import task_failures_told
-from trident_py.worker.steps import Values
 
 
 @define(kw_only=True, eq=False)
@@ -36,30 +31,23 @@ class MicroBatches:
 
     Attributes:
         session: the topology's own session.
-        exact: the spouts whose batches have to be the same each time.
-        tag_prefix: ``trident:<topology>:<epoch>``; the tag of an attempt's jobs is this, ``:``, and the attempt.
-        query: asks a state for the rows with these fields; blocks until it may be read.
+        work: what there is to do; the tag of an attempt's jobs is its prefix, ``:``, and the attempt.
     """
 
     session: SparkSession
-    exact: frozenset[str]
-    tag_prefix: str
-    branches: Sequence[Branch]
-    participants: Sequence[Participant]
-    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
-    draw_edge: Callable[[], int]
-    query: Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
+    work: BatchWork
 
     def process(self, member: JobMember, index: int) -> Processed:
         """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
-        branch, participant, attempt = self.branches[index], self.participants[index], member.attempt
+        work, attempt = self.work, member.attempt
+        branch, participant = work.branches[index], work.participants[index]
         heard: dict[str, Reports] = {}
-        done = self.draw_edge()
+        done = work.draw_edge()
         told: list[Notice] = []
         for spout, given in member.inputs.items():
             tasks = given.batch.tasks if participant.reads_all else 0
-            edges = [self.draw_edge() for _ in range(tasks)]
-            heard[spout] = Reports(edges, spout in self.exact)
+            edges = [work.draw_edge() for _ in range(tasks)]
+            heard[spout] = Reports(edges, spout in work.exact)
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
             made = [*edges, *([] if told else [done])]
             told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
@@ -69,11 +57,11 @@ class MicroBatches:
                 for spout, given in member.inputs.items()
             }
             receipt = participant.prepare(
-                self.transaction(attempt, member.time), branch.build(frames, attempt, self._ask), self._collect
+                work.transaction(attempt, member.time), branch.build(frames, attempt, self._ask), self._collect
             )
         for spout, reports in heard.items():
             told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
-            fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in self.exact else None
+            fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in work.exact else None
             if fingerprint is not None:
                 told.append(Fingerprinted(attempt, spout, fingerprint))
         rows = {spout: reports.rows for spout, reports in heard.items()}
@@ -99,11 +87,11 @@ class MicroBatches:
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
         # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
         rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
-        answered = arrow_table(self.query(query, rows, flow.schema), target)
+        answered = arrow_table(self.work.query(query, rows, flow.schema), target)
         return Flow.of(frame_of_rows(self.session, answered, target), target)
 
     def _tag(self, attempt: TransactionAttempt) -> str:
-        return f"{self.tag_prefix}:{attempt}"
+        return f"{self.work.tag_prefix}:{attempt}"
 
     def _collect(self, frame: DataFrame) -> pa.Table:
         return frame.toArrow()

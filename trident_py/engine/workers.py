@@ -17,8 +17,8 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Diagnosis, FailureKind, Notice
 from coordinators.spout_coordinator import Ask
+from trident_py.engine.batch_engine import Jobs
 from trident_py.engine.commits import Commits
-from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.emitting import Running, SpoutEmission, Unwanted
 from trident_py.engine.instructions import (
     Abort,
@@ -38,7 +38,7 @@ from trident_py.engine.reads import Read, StateReads
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.stimuli import Broke, JobDone, JobFailed, ReadDone, SpoutClosed, SpoutSucceeded, Stimulus
 from trident_py.engine.threads import Threads
-from trident_py.engine.work import Half, Job, JobMember, Processed
+from trident_py.engine.work import Half, Job, JobMember
 from trident_py.errors import SinkError, SpoutError, StateError
 from trident_py.spark.failures import Diagnose, Place
 
@@ -56,11 +56,8 @@ class Workers:
         rereads: the spouts that one branch reads more than once.
         commits: what is done on the commit thread.
         reads: whoever reads states there.
-        process: runs a Spark job; returns what it has made of each of its attempts. Called on job threads.
-        checkpoint: reads a batch once: where it might be another one when it is read again, and where only reading it
-            tells what it consists of; told is whether its rows are to be verified.
-        cancel_job: cancels a Spark job that attempts share.
-        cancel_attempt: cancels all Spark jobs that an attempt has for itself.
+        jobs: what is done on job threads; on an emitter's to checkpoint a batch, where it might be another one when it
+            is read again, and where only reading it tells what it consists of.
         diagnose: what an exception means.
         job_threads: how many jobs may run side by side, those included that are being cancelled.
         given_up: threads that are still busy are waited for no longer.
@@ -72,23 +69,20 @@ class Workers:
     rereads: frozenset[str]
     commits: Commits
     reads: StateReads
-    process: Callable[[Job, Sequence[JobMember]], Sequence[Processed]]
-    checkpoint: Callable[[Emit, EmittedBatch, bool], EmittedBatch]
-    cancel_job: Callable[[Job], None]
-    cancel_attempt: Callable[[TransactionAttempt], None]
+    jobs: Jobs
     diagnose: Diagnose
     draw_edge: Callable[[], int]
     job_threads: int
     committing: Threads = field(init=False)
     given_up: threading.Event = field(factory=threading.Event, init=False)
-    _jobs: Threads = field(init=False)
+    _threads: Threads = field(init=False)
     _running: dict[Job | tuple[TransactionAttempt, str], Running] = field(factory=dict, init=False)
     _report: Callable[[Stimulus], object] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Have threads for commits and jobs; they begin to run when there is work."""
         self.committing = Threads(f"trident-{self.topology}-commit")
-        self._jobs = Threads(f"trident-{self.topology}-job", self.job_threads)
+        self._threads = Threads(f"trident-{self.topology}-job", self.job_threads)
 
     def open(self, report: Callable[[Stimulus], object]) -> None:
         """From now on ``report`` takes what comes of the work, from any thread."""
@@ -114,7 +108,7 @@ class Workers:
                 self._emit(instruction)
             case RunJob(job, members):
                 running = self._running[job] = Running()
-                self._submit(self._jobs, partial(self._run, job, members, running))
+                self._submit(self._threads, partial(self._run, job, members, running))
             case CancelEmit() | CancelJob():
                 self._cancel(instruction)
             case DeliverSuccess(attempt, number, spout):
@@ -136,7 +130,7 @@ class Workers:
     def leave(self, until: float) -> list[str]:
         """Take no more work; names the threads that are still busy at this monotonic moment, and where they are."""
         pools = [*(pool for each in self.spouts for pool in (each.coordinating, each.emitting))]
-        pools += [self._jobs, self.committing]
+        pools += [self._threads, self.committing]
         for pool in pools:
             pool.close()
         for pool in pools:
@@ -151,7 +145,7 @@ class Workers:
             spout=threads,
             readers=[number for number, reads in enumerate(self.branches) if emit.spout in reads],
             is_reread=emit.spout in self.rereads,
-            checkpoint=self.checkpoint,
+            checkpoint=self.jobs.checkpoint,
             diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),
             draw_edge=self.draw_edge,
         )
@@ -164,13 +158,13 @@ class Workers:
     def _cancel(self, what: CancelEmit | CancelJob) -> None:
         match what:
             case CancelEmit(attempt, spout):
-                running, cancel = self._running.get((attempt, spout)), partial(self.cancel_attempt, attempt)
+                running, cancel = self._running.get((attempt, spout)), partial(self.jobs.cancel_attempt, attempt)
             case CancelJob(Job(attempts=(attempt, *_), is_shared=False) as job):
-                running, cancel = self._running.get(job), partial(self.cancel_attempt, attempt)
+                running, cancel = self._running.get(job), partial(self.jobs.cancel_attempt, attempt)
             case CancelJob(job):
-                running, cancel = self._running.get(job), partial(self.cancel_job, job)
+                running, cancel = self._running.get(job), partial(self.jobs.cancel_job, job)
         if running is not None and running.cancel():  # else it has just ended, or will end without Spark
-            self._submit(self._jobs, partial(self._cancel_until_ended, running, cancel))
+            self._submit(self._threads, partial(self._cancel_until_ended, running, cancel))
 
     def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
         for half, pool, success in (
@@ -208,7 +202,7 @@ class Workers:
     def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
         try:
             running.enter_spark()
-            report: Stimulus = JobDone(job, self.process(job, members))
+            report: Stimulus = JobDone(job, self.jobs.process(job, members))
         except Unwanted as error:  # the session need not be asked why
             report = JobFailed(job, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code, or Spark

@@ -15,6 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, SparkAggregator
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
@@ -184,6 +185,13 @@ class Aggregation(Operation):
             folds, fields = [MergeFold(combiner) for combiner in combiners], fields.combined()
         gathered = self._gathered(flow.select(fields.needed))
         return gathered.staged(self._stage(gathered.rows, fields, folds), fields.target)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """One pass over all rows; how many partitions there are, only Spark says."""
+        if self.scope is Scope.PARTITION:
+            raise NeedsSpark(self.title)
+        (flow,) = inputs
+        return flow.staged(self.on_driver(flow.rows, batch_id), self.fields(flow.schema).target)
 
     def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> GroupStage:
         """The same in one pass over all rows of a batch, for the commit phase; there it is one partition."""

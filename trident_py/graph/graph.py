@@ -12,6 +12,7 @@ from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.errors import StateError, TopologyError
+from trident_py.graph.row_flow import NeedsSpark, RowFlow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -82,6 +83,14 @@ class Operation(ABC):
     @abstractmethod
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """What it does to a batch, as DataFrame expressions; no action."""
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """What it does to a batch without Spark; runs nothing.
+
+        Raises:
+            NeedsSpark: only Spark can do it.
+        """
+        raise NeedsSpark(self.title)
 
 
 @frozen(eq=False)

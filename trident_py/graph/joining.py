@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import chain
 from operator import and_
 
+import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -15,7 +17,8 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation
-from trident_py.rows.schema import check_comparable, names_of, same_fields, schema_of, select, shown
+from trident_py.graph.row_flow import RowFlow
+from trident_py.rows.schema import arrow_schema, check_comparable, names_of, same_fields, schema_of, select, shown
 
 
 @frozen
@@ -43,6 +46,24 @@ class Merge(Operation):
         schema = self.output([flow.schema for flow in inputs])
         frames = [_plain(flow.native(), "_") for flow in inputs]
         return Flow.of(reduce(DataFrame.unionAll, frames).toDF(*schema.names), schema)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """One stream behind the other."""
+        schema = self.output([flow.schema for flow in inputs])
+        return RowFlow.of(Chained([flow.made() for flow in inputs], arrow_schema(schema)), schema)
+
+
+@frozen
+class Chained:
+    """The rows of several streams under the same names, one behind the other."""
+
+    streams: Sequence[Iterable[pa.RecordBatch]]
+    schema: pa.Schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        for batch in chain.from_iterable(self.streams):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
 
 @frozen

@@ -12,9 +12,10 @@ from pyspark.sql.types import StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
-from trident_py.graph.flow import Flow
+from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Graph, Node, Operation, Phase, RowWise
 from trident_py.graph.queries import StaticState
+from trident_py.graph.row_flow import RowFlow
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
@@ -22,6 +23,7 @@ from trident_py.interfaces.states import StateFactory, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.rows.schema import select, shown
 from trident_py.spark.frames import column
+from trident_py.worker.steps import ProjectStep, Step
 
 
 @frozen(kw_only=True)
@@ -76,6 +78,23 @@ class AggregateState(Operation):
         schema = StructType([*keys.fields, *fields.seen.fields])
         return narrowed.replaced(lambda frame: frame.select(*columns), schema)
 
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """A partial value per key, or the rows to reduce."""
+        if isinstance(self.aggregator, CombinerAggregator):
+            return self.aggregation.on_rows(inputs, batch_id)
+        (flow,) = inputs
+        return flow.then(self.reduced(flow.schema))
+
+    def reduced(self, source: StructType) -> Step:
+        """Gives the keys, then what the reducer sees."""
+        fields = self.aggregation.fields(source)
+        return ProjectStep(
+            title=self.title,
+            source=tuple(source.names),
+            in_fields=(*fields.keys.names, *fields.seen.names),
+            target=StructType([*renamed_keys(fields).fields, *fields.seen.fields]),
+        )
+
 
 def renamed_keys(fields: AggregatedFields) -> StructType:
     """The keys, under names that the inputs don't have."""
@@ -120,6 +139,11 @@ class UpdatedState(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The rows for the updater."""
         return inputs[0].select(self.in_fields)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """The rows for the updater."""
+        (flow,) = inputs
+        return flow.then(project_step(flow.schema, self.in_fields))
 
 
 @frozen(kw_only=True)

@@ -16,6 +16,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, Operation
 from trident_py.graph.resources import Resources
+from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.graph.rowwise import ColumnFilter, RowOperation, Transform
 from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
@@ -82,6 +83,12 @@ class Repartition(Operation):
         placed = numbered.parted(self._spread)
         return evolve(placed, given=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
 
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """The rows as they are: nothing that runs without Spark sees partitions."""
+        if self.kind in {Partitioning.BROADCAST, Partitioning.BY_NUMBER}:  # copies, and an expression of Spark's
+            raise NeedsSpark(self.title)
+        return inputs[0]
+
     def _spread(self, frame: DataFrame) -> DataFrame:
         match self.kind:
             case Partitioning.GLOBAL:
@@ -111,6 +118,10 @@ class ParallelismHint(Operation):
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """Nothing: `hinted` has told the repartitioning."""
+        return inputs[0]
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """Nothing, either."""
         return inputs[0]
 
 

@@ -13,6 +13,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Graph, Node, Operation, Phase, RequestSource
 from trident_py.graph.partitioning import hinted, is_placed
+from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.states import QueryFunction, State, StateFactory
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
@@ -89,6 +90,10 @@ class StateQuery(Operation):
         """No rows, for Spark to analyse what follows; those of a batch are asked for while its job is built."""
         target = self.output([inputs[0].schema])
         return inputs[0].replaced(lambda frame: empty_frame(frame.sparkSession, target), target)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """No rows, either: those of a batch are asked for while it is made."""
+        return RowFlow.of((), self.output([inputs[0].schema]))
 
     def answered(self, state: State, rows: Sequence[Values], source: StructType) -> list[Values]:
         """What becomes of ``rows``, which have the fields of ``source``; called where ``state`` may be read."""
@@ -218,6 +223,15 @@ class RequestJob(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """All of it."""
         return self._built(self.end, inputs, batch_id)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """All of it."""
+        return self._on_rows(self.end, inputs, batch_id)
+
+    def _on_rows(self, node: Node, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        if isinstance(node.operation, _Given):
+            return inputs[node.operation.number]
+        return node.operation.on_rows([self._on_rows(each, inputs, batch_id) for each in node.inputs], batch_id)
 
     def _built(self, node: Node, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         if isinstance(node.operation, _Given):

@@ -13,6 +13,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.rows.row import Row
@@ -61,6 +62,10 @@ class RowOperation(Operation):
         native, names = self.native, flow.schema.names
         carried = names[:1] if self.carried else []
         return flow.replaced(lambda frame: native(frame, names[len(carried) :], carried), step.target)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """Let the step wait with those before it."""
+        return inputs[0].then(self.step(inputs[0].schema))
 
 
 def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:

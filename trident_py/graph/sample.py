@@ -15,6 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.row_flow import RowFlow
 from trident_py.rows.row_hash import hashes_of_rows, mixed
 from trident_py.rows.schema import arrow_schema, shown
 from trident_py.worker.pipeline import RowPipeline, chunks
@@ -54,6 +55,11 @@ class Sample(Operation):
         schema = StructType([*flow.schema.fields, StructField(_HASH, LongType(), False)])
         hashed = flow.staged(HashStage(flow.rows, self.carried), schema)
         return hashed.grouped([_HASH]).staged(self._drawing(batch_id), flow.schema)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """One pass over all rows."""
+        (flow,) = inputs
+        return flow.staged(self.on_driver(flow.rows, batch_id), flow.schema)
 
     def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> SampleStage:
         """The same in one pass over all rows of a batch, for the commit phase."""

@@ -14,9 +14,10 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Part, part_of
-from trident_py.graph.flow import Flow
+from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Operation
 from trident_py.graph.partitioning import Repartition
+from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
 from trident_py.rows.row import Row, row_class
@@ -126,6 +127,11 @@ class WindowState(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The fields that are kept."""
         return inputs[0].select(self.kept(inputs[0].schema).names)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        """The fields that are kept."""
+        (flow,) = inputs
+        return flow.then(project_step(flow.schema, self.kept(flow.schema).names))
 
     def kept(self, source: StructType) -> StructType:
         """The fields of the rows that wait."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, fields, frozen
 from attrs.converters import optional
 
 from coordinators.secret import Secret
@@ -117,7 +117,8 @@ class TridentConfig:
         zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
         zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
         root: the znode under which every topology has its own.
-        state_dir: where the embedded server keeps its data.
+        state_dir: where the embedded server and windows keep their data; with a `LocalCoordination` the default is a
+            directory of its own.
     """
 
     max_spout_pending: int = field(default=4, validator=_whole(1))
@@ -133,6 +134,11 @@ class TridentConfig:
     zookeeper_tls: ZooKeeperTLS | None = field(default=None, validator=_of_servers)
     root: str = field(default="/trident", validator=_absolute_znode)
     state_dir: Path = field(default=Path(".trident"), converter=Path)
+
+    def placed(self, state_dir: Path | None) -> TridentConfig:
+        """The same with this ``state_dir``, where none was given here."""
+        is_default = self.state_dir == fields(TridentConfig).state_dir.default
+        return evolve(self, state_dir=state_dir) if state_dir is not None and is_default else self
 
     @property
     def embedded_dir(self) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -42,11 +42,20 @@ class TopologyContext:
     Attributes:
         topology: the topology's name.
         tx_state_id: the ``tx_id`` given to ``new_stream``.
-        spark: the session to build DataFrames with; None for coordinators, which never see rows.
         metrics: where to count.
+        parallelism: how many tasks run at once, so into how many extents an emitter may cut a batch.
     """
 
     topology: str
     tx_state_id: str
-    spark: SparkSession | None = None
+    _spark: SparkSession | Callable[[], SparkSession] | None = None
     metrics: Metrics = field(factory=Metrics)
+    parallelism: int = 1
+
+    @property
+    def spark(self) -> SparkSession | None:
+        """The session to build DataFrames with; None for coordinators, which never see rows.
+
+        Where the topology runs without Spark, one is built when it is first asked for.
+        """
+        return self._spark() if callable(self._spark) else self._spark

@@ -23,7 +23,6 @@ from trident_py.interfaces.states import StateFactory, StateKind, StateUpdater
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_table, select
 from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import ProjectStep
 
 
 @frozen(kw_only=True)
@@ -229,10 +228,4 @@ def _aggregated(graph: Graph, node: Node, operation: AggregateState, pipeline: R
     persist = _in_parts(graph, node, _persistent_aggregate(operation, pipeline.target, _new_values(graph, node)))
     if isinstance(operation.aggregator, CombinerAggregator):
         return CommitStream(pipeline=pipeline, aggregation=operation.aggregation, persist=persist)
-    step = ProjectStep(
-        title=operation.title,
-        source=tuple(pipeline.target.names),
-        in_fields=(*persist.keys.names, *persist.inputs.names),
-        target=persist.fields,
-    )
-    return CommitStream(pipeline=pipeline.then(step), persist=persist)
+    return CommitStream(pipeline=pipeline.then(operation.reduced(pipeline.target)), persist=persist)

@@ -71,3 +71,8 @@ def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> 
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
     """A frame without rows, to let Spark analyse what is built on it."""
     return session.createDataFrame(arrow_schema(schema).empty_table(), schema)
+
+
+def rows_of_frame(frame: DataFrame) -> pa.Table:
+    """The rows of ``frame``, by one job."""
+    return frame.toArrow()

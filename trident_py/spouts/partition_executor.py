@@ -51,7 +51,6 @@ class PartitionedSpoutAdapter(ITridentSpout[Definition]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionTasksEmitter:
         """Has the spout's emitters, in tasks, emit."""
-        tasks = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1) if context.spark else 1
         source = PartitionedSource(
             topology=context.topology,
             tx_id=tx_state_id,
@@ -60,7 +59,7 @@ class PartitionedSpoutAdapter(ITridentSpout[Definition]):
             schema=schema_of(self.output_schema),
             run=secrets.token_hex(8),
         )
-        return PartitionTasksEmitter(source, self.replay is Replay.EXACT, tasks, self._news)
+        return PartitionTasksEmitter(source, self.replay is Replay.EXACT, context.parallelism, self._news)
 
 
 @define

@@ -20,13 +20,15 @@ from coordinators.fingerprint import Fingerprint
 from coordinators.notices import Fingerprinted, Notice
 from coordinators.store import TopologyIdentity
 from trident_py.engine import input_frames
-from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.batch_engine import BatchWork
+from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.instructions import Emit
 from trident_py.engine.participants import Leaf, Participant, SinkParticipant
+from trident_py.engine.row_engine import RowJobs
 from trident_py.engine.shared_job import SharedJobs, small_session
 from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.spout_executor import SpoutCollector
-from trident_py.engine.work import BranchInput, JobMember
+from trident_py.engine.work import BranchInput, Job, JobMember
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.operations.builtin import Count
@@ -165,16 +167,30 @@ class Roads:
 
     def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:
         """By a job that keeps the rows."""
-        jobs = self._jobs(TridentTopology("t"), Leaf("s"))
-        noted = jobs.checkpoint(Emit(ATTEMPT, 3, "s", None), batch, True).noted
+        noted = self.noted(batch, is_driver=False)
         return [noted.fingerprint] if noted and noted.fingerprint else []
 
+    def noted(self, batch: EmittedBatch, *, is_driver: bool) -> Noted | None:
+        """What is known of it when it was read once."""
+        work = self._work(TridentTopology("t"), Leaf("s"))
+        jobs = RowJobs(work) if is_driver else MicroBatches(session=self.spark, work=work)
+        return jobs.checkpoint(Emit(ATTEMPT, 3, "s", None), batch, True).noted
+
+    def on_driver(self, batch: EmittedBatch) -> list[Fingerprint]:
+        """Without Spark."""
+        topology = TridentTopology("t")
+        topology.new_stream("s", FixedBatchSpout(batch.schema, 1))
+        jobs = RowJobs(self._work(topology, Leaf("s")))
+        return told(jobs.process(Job(0, (ATTEMPT,)), [member(batch)])[0].reports)
+
     def _jobs(self, topology: TridentTopology, end: Participant) -> MicroBatches:
+        return MicroBatches(session=self.spark, work=self._work(topology, end))
+
+    def _work(self, topology: TridentTopology, end: Participant) -> BatchWork:
         def no_query(*_: Any) -> Any:
             raise AssertionError
 
-        return MicroBatches(
-            session=self.spark,
+        return BatchWork(
             exact=frozenset({"s"}),
             tag_prefix="t",
             branches=branches(topology),
@@ -221,6 +237,7 @@ def test_each_road_gives_the_fingerprint_that_each_other_gives(
     assert kind == "read" or expected == hash_rows(TABLE)
     for batch in batches:
         assert roads.alone(batch) == [expected]
+        assert roads.on_driver(batch) == [expected]
         if batch.is_small:
             assert roads.shared(batch) == [expected]
     assert roads.alone(batches[1], meeting=True) == [expected]
@@ -229,3 +246,9 @@ def test_each_road_gives_the_fingerprint_that_each_other_gives(
 
 def test_what_tasks_note_has_the_fingerprint_of_the_same_rows(roads: Roads, tmp_path: Path) -> None:
     assert [roads.checkpointed(batch) for batch in emitted_notes(tmp_path)] == [[hash_rows(TABLE)]] * 2
+
+
+def test_what_is_noted_without_spark_has_it_too(roads: Roads, tmp_path: Path) -> None:
+    for batch in emitted_notes(tmp_path):
+        by_spark, here = (roads.noted(batch, is_driver=is_driver) for is_driver in (False, True))
+        assert here == by_spark

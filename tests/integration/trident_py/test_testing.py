@@ -3,20 +3,92 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 from pyspark.sql import SparkSession
 
 from coordinators.errors import FencedError
-from trident_py import Count, FixedBatchSpout, SQLiteState, TridentTopology
+from tests.unit.trident_py.testing.topologies import ALL, Declared
+from trident_py import (
+    BatchCoordinator,
+    Count,
+    Emitter,
+    FixedBatchSpout,
+    ITridentSpout,
+    SQLiteState,
+    TopologyContext,
+    TransactionAttempt,
+    TridentCollector,
+    TridentConfig,
+    TridentTopology,
+)
 from trident_py.states import MemoryMapState
 from trident_py.testing import LocalCoordination, run_batches
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("declare", ALL)
+def test_spark_and_plain_python_leave_the_same(
+    declare: Callable[[Path], Declared], spark: SparkSession, tmp_path: Path
+) -> None:
+    left = []
+    for session in (None, spark):
+        directory = tmp_path / str(session is None)
+        directory.mkdir()
+        topology, read = declare(directory)
+        progress = run_batches(topology, spark=session)
+        left.append(([each["num_input_rows"] for each in progress], read()))
+    assert left[0] == left[1]
+
+
+def test_an_emitter_that_asks_for_a_session_has_one_and_the_rest_runs_without(spark: SparkSession) -> None:
+    counts = MemoryMapState.factory()
+    topology = TridentTopology("frames")
+    stream = topology.new_stream("numbers", Frames())
+    stream.map(lambda row: (row.n % 2,), "odd bigint").group_by("odd").persistent_aggregate(counts, Count(), "n")
+    assert len(run_batches(topology)) == 2
+    assert counts.values() == {(0,): 10, (1,): 10}
+
+
+class Twice(BatchCoordinator[int]):
+    def initialize_transaction(self, txid: int, prev_metadata: int | None, curr_metadata: int | None) -> int:
+        return txid
+
+    def is_ready(self, txid: int) -> bool:
+        return txid <= 2
+
+
+@define
+class Ten(Emitter[int]):
+    context: TopologyContext
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+        assert self.context.spark is not None
+        collector.emit_dataframe(self.context.spark.range(10).toDF("n"))
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Frames(ITridentSpout[int]):
+    """Two DataFrames."""
+
+    output_schema = "n bigint"
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Twice:
+        return Twice()
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Ten:
+        return Ten(context)
 
 
 def word_count(words: Sequence[str], state: Any) -> TridentTopology:

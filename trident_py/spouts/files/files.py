@@ -108,9 +108,7 @@ class FileSpout(ITridentSpout[list[StoredExtent]]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileEmitter:
         """Has Spark tasks read."""
-        # What the session was given as its parallelism: defaultParallelism is not in Spark Connect.
-        tasks = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1) if context.spark else 1
-        return FileEmitter(self._reader, tasks)
+        return FileEmitter(self._reader, context.parallelism)
 
 
 def _encoding(name: str) -> str:

@@ -18,8 +18,11 @@ from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from trident_py.engine.assembly import shape_of
+from trident_py.engine.batch_engine import Jobs
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.instructions import Emit
 from trident_py.engine.participants import Participant
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads, States
@@ -60,6 +63,19 @@ def spout_of(emitter: Emitter[Any], fields: str, name: str = "s") -> SpoutThread
 def processed(job: Job, members: Sequence[JobMember]) -> list[Processed]:
     """What a job makes of attempts, if nothing is to be made: their receipts are their txids."""
     return [Processed(each.attempt.txid, [Acked(each.attempt, StreamId.BATCH, JOB_EDGE)]) for each in members]
+
+
+@define
+class Making(Jobs):
+    """Jobs that a function makes up."""
+
+    make: Callable[[Job, Sequence[JobMember]], Sequence[Processed]]
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        return self.make(job, members)
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        return batch
 
 
 @define(eq=False)
@@ -174,10 +190,7 @@ def driven(
             thread=reads.thread,
         ),
         reads=reads,
-        process=process,
-        checkpoint=lambda _, batch, __: batch,
-        cancel_job=lambda _: None,
-        cancel_attempt=lambda _: None,
+        jobs=Making(process),
         diagnose=diagnose,
         draw_edge=lambda: 1,
         job_threads=2,

@@ -286,16 +286,9 @@ def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.Monkey
     assert collector.rows == lines_of(a, b)
 
 
-class Session:
-    """The part of a session that the emitter asks."""
-
-    def __init__(self, partitions: str) -> None:
-        self.conf = {"spark.sql.shuffle.partitions": partitions}
-
-
-def test_the_sessions_shuffle_partitions_say_how_many_tasks_run_at_once(tmp_path: Path) -> None:
-    session: Any = Session("6")
-    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, evolve(CONTEXT, spark=session))._tasks == 6
+def test_a_batch_is_cut_for_as_many_tasks_as_run_at_once(tmp_path: Path) -> None:
+    six = evolve(CONTEXT, parallelism=6)
+    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, six)._tasks == 6
     assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, CONTEXT)._tasks == 1
 
 

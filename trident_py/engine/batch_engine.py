@@ -1,0 +1,102 @@
+"""What runs batches: Spark (`spark_engine`), or Python on the driver (`row_engine`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeAlias
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.instructions import Emit
+from trident_py.engine.participants import Participant
+from trident_py.engine.requests import ByJob
+from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.graph.queries import StateQuery
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.planner.plan import Branch, Plan
+from trident_py.spark.asking import Life
+from trident_py.worker.steps import Values
+
+AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
+"""Asks a state for rows with these fields; blocks until it may be read."""
+
+
+@frozen(kw_only=True)
+class BatchWork:
+    """What one leadership has to do with batches.
+
+    Attributes:
+        exact: the spouts whose batches have to be the same each time.
+        tag_prefix: ``trident:<topology>:<epoch>``, for the tags of jobs.
+        branches: what is done to a batch.
+        participants: the output of each branch.
+        transaction: what an output is told of an attempt, at a time in milliseconds.
+        draw_edge: draws an acker edge.
+        query: asks a state.
+    """
+
+    exact: frozenset[str]
+    tag_prefix: str
+    branches: Sequence[Branch]
+    participants: Sequence[Participant]
+    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
+    draw_edge: Callable[[], int]
+    query: AskState
+
+
+class Jobs(ABC):
+    """Runs the jobs of one leadership; called on job threads, and on an emitter's to checkpoint."""
+
+    shareable: Collection[int] = ()
+    """The branches of which several small attempts can be one job."""
+
+    @abstractmethod
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        """What the job has made of each of its attempts."""
+
+    @abstractmethod
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """The same rows, read once and kept; ``verify``: with a fingerprint."""
+
+    def cancel_job(self, job: Job) -> None:
+        """Cancel a job that attempts share, if it can be."""
+
+    def cancel_attempt(self, attempt: TransactionAttempt) -> None:
+        """Cancel all jobs that an attempt has for itself, if they can be."""
+
+
+class BatchEngine(ABC):
+    """What runs the batches and requests of one topology, as long as it runs or stands by here.
+
+    Attributes:
+        plan: what it runs.
+        session: what emitters build DataFrames with.
+        parallelism: how many tasks run at once.
+    """
+
+    plan: Plan
+    session: SparkSession | Callable[[], SparkSession]
+    parallelism: int = 1
+
+    @abstractmethod
+    def jobs(self, work: BatchWork) -> Jobs:
+        """For one leadership."""
+
+    @property
+    @abstractmethod
+    def request_jobs(self) -> ByJob:
+        """Runs operations of requests that aren't row operations."""
+
+    @abstractmethod
+    def life(self) -> Life:
+        """Whether it can still run anything."""
+
+    @abstractmethod
+    def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
+        """In the block, ``lost`` is told when it is gone."""

@@ -1,0 +1,139 @@
+"""`BatchEngine` by Python on the driver: for topologies in which nothing needs Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
+import pyarrow as pa
+from attrs import define, evolve, field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from coordinators.notices import Acked, Fingerprinted, Notice
+from coordinators.protocol import StreamId
+from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows
+from trident_py.engine.instructions import Emit
+from trident_py.engine.reading import Reading
+from trident_py.engine.requests import ByJob
+from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.graph.graph import Operation
+from trident_py.graph.queries import StateQuery
+from trident_py.graph.row_flow import RowFlow, travelled
+from trident_py.planner.on_rows import rows_of_branch
+from trident_py.planner.plan import Plan
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table
+from trident_py.spark.asking import Life
+from trident_py.spark.frames import rows_of_frame
+from trident_py.spark.session import topology_session
+from trident_py.worker.failures import by_spout, judged
+from trident_py.worker.steps import Values
+
+
+@define(kw_only=True, eq=False)
+class RowEngine(BatchEngine):
+    """Runs a topology without Spark, over plain rows in one partition; what has no tasks needs no tasks.
+
+    Attributes:
+        resources: closed when the topology ends.
+    """
+
+    plan: Plan
+    resources: ExitStack
+    _built: SparkSession | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def session(self) -> SparkSession:
+        """A session after all, for an emitter that asks for one: built now, and stopped with the topology."""
+        with self._lock:
+            if self._built is None:
+                self._built = self.resources.enter_context(topology_session(self.plan.graph.topology, None))
+            return self._built
+
+    def jobs(self, work: BatchWork) -> Jobs:
+        """For one leadership."""
+        return RowJobs(work)
+
+    @property
+    def request_jobs(self) -> ByJob:
+        """On the caller's thread."""
+        return request_on_rows
+
+    def life(self) -> Life:
+        """Python is there."""
+        return Life.ALIVE
+
+    def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
+        """Nothing can be lost."""
+        return nullcontext()
+
+
+@define
+class RowJobs(Jobs):
+    """What one leadership does with batches, on job threads. A cancelled job goes on, and nobody waits for it."""
+
+    work: BatchWork
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        """One after the other."""
+        return [self._processed(member, job.branch) for member in members]
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """In memory."""
+        read, notes = in_memory(batch)
+        if not batch.is_noting:
+            return read
+        return evolve(read, noted=Noted(notes, read.known_rows, read.fingerprint() if verify else None))
+
+    def _processed(self, member: JobMember, index: int) -> Processed:
+        branch, attempt = self.work.branches[index], member.attempt
+        batches = {spout: in_memory(given.batch)[0] for spout, given in member.inputs.items()}
+        rows = {spout: batch.table.to_batches() for spout, batch in batches.items()}
+        made = rows_of_branch(branch, rows, attempt, self._ask).table()
+        told: list[Notice] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
+        for spout in batches.keys() & self.work.exact:
+            fingerprint = batches[spout].fingerprint()
+            told += [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
+        read = {spout: batch.known_rows - member.inputs[spout].batch.known_rows for spout, batch in batches.items()}
+        return Processed(made if branch.committer else None, told, read)
+
+    def _ask(self, query: StateQuery, flow: RowFlow) -> RowFlow:
+        target = query.output([flow.schema])
+        answered = self.work.query(query, rows_of(flow.table()), flow.schema)
+        return RowFlow.of(arrow_table(answered, target).to_batches(), target)
+
+
+def request_on_rows(operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
+    """The rows that ``operation`` of a request gives, where its inputs have these rows and fields."""
+    flows = [RowFlow.of(arrow_table(rows, schema).to_batches(), schema) for rows, schema in inputs]
+    return rows_of(operation.on_rows(flows, None).table())
+
+
+def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
+    """``batch`` with all that tasks would read read here, and what its extents told when they were read.
+
+    Raises:
+        TaskFailed: a reader raised.
+    """
+    schema = arrow_schema(batch.schema)
+    parts: list[pa.Table | ReadRows] = []
+    notes: list[str] = []
+    for part in batch.parts:
+        if isinstance(part, Extents):
+            read = travelled(part)
+            readings = [Reading(read.read(extent)) for extent in read.extents]
+            rows = (_typed(rows, schema) for reading in readings for rows in judged(iter(reading), by_spout))
+            table = pa.Table.from_batches(rows, schema)
+            notes.extend(str(reading.returned) for reading in readings)
+            hashed = sum(reading.hash for reading in readings) % 2**64 if part.fingerprinting else 0
+            parts.append(ReadRows(table, hashed) if part.fingerprinting else table)
+        else:
+            parts.append(rows_of_frame(part).cast(schema) if isinstance(part, DataFrame) else part)
+    return evolve(batch, parts=tuple(parts)), tuple(notes)
+
+
+def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return rows.select(schema.names).cast(schema)

@@ -1,0 +1,90 @@
+"""`BatchEngine` by Spark: large batches as jobs of their own, small ones as jobs that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from attrs import define, frozen
+from pyspark.sql import SparkSession
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.emitted import EmittedBatch
+from trident_py.engine.instructions import Emit
+from trident_py.engine.request_job import RequestJobs
+from trident_py.engine.requests import ByJob
+from trident_py.engine.shared_job import SharedJobs
+from trident_py.engine.spark_job import MicroBatches
+from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.planner.plan import Plan
+from trident_py.spark.asking import Life, life_of
+from trident_py.spark.session import watched
+
+
+@frozen(kw_only=True)
+class SparkEngine(BatchEngine):
+    """Runs a topology in a Spark session.
+
+    Attributes:
+        session: the topology's own.
+        small: one beside it, for jobs over little.
+    """
+
+    plan: Plan
+    session: SparkSession
+    small: SparkSession
+
+    @property
+    def parallelism(self) -> int:  # type: ignore[override]
+        """What the session was given as its parallelism: defaultParallelism is not in Spark Connect."""
+        return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
+
+    def jobs(self, work: BatchWork) -> Jobs:
+        """For one leadership."""
+        return SparkJobs(
+            together=SharedJobs.of(self.small, work.exact, work.tag_prefix, work.branches),
+            alone=MicroBatches(session=self.session, work=work),
+        )
+
+    @property
+    def request_jobs(self) -> ByJob:
+        """As Spark jobs."""
+        return RequestJobs(self.session, f"trident:{self.plan.graph.topology}:requests")
+
+    def life(self) -> Life:
+        """As the session says."""
+        return life_of(self.session)
+
+    def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
+        """Ask the session every few seconds."""
+        return watched(self.session, self.plan.graph.topology, lost)
+
+
+@define(kw_only=True, eq=False)
+class SparkJobs(Jobs):
+    """The Spark jobs of one leadership."""
+
+    together: SharedJobs
+    alone: MicroBatches
+
+    def __attrs_post_init__(self) -> None:
+        self.shareable = self.together.branches.keys()
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        """As one Spark job."""
+        if job.is_shared:
+            return self.together.process(members, job.branch)
+        return [self.alone.process(members[0], job.branch)]
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """As a DataFrame whose rows are in the executors."""
+        return self.alone.checkpoint(emit, batch, verify)
+
+    def cancel_job(self, job: Job) -> None:
+        """Have Spark cancel it."""
+        self.together.cancel(job.attempts)
+
+    def cancel_attempt(self, attempt: TransactionAttempt) -> None:
+        """Have Spark cancel them."""
+        self.alone.cancel(attempt)
