@@ -28,6 +28,7 @@ COMMANDS = {
     "script": "play a protocol trace",
     "doctor": "check whether everything that is needed is here",
     "explain": "show the plan of a topology",
+    "compact": "copy what a FileSink has committed into few files",
     "pause": "start no more batches of a topology until `trident resume`",
     "resume": "lift what `trident pause`, `drain` and `rate` have wished of a topology",
     "drain": "commit what a topology has begun, then pause it",
@@ -149,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     script.add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", where, report)
     add("explain").add_argument("target", metavar="TARGET", help=target)
+    _add_compact_options(add("compact"))
     for name in WISHES:
         _add_wish_options(name, add(name, where, report))
     reset = add("reset", where)
@@ -190,6 +192,12 @@ def _report() -> argparse.ArgumentParser:
     report = argparse.ArgumentParser(add_help=False)
     report.add_argument("--json", action="store_true", help="print JSON")
     return report
+
+
+def _add_compact_options(compact: argparse.ArgumentParser) -> None:
+    compact.add_argument("path", metavar="PATH", help="what a FileSink writes to, which may go on meanwhile")
+    compact.add_argument("target", metavar="TARGET", help="a new directory, which appears when all of it is there")
+    compact.add_argument("--up-to", type=int, metavar="TXID", help="the last transaction; without it, the last of all")
 
 
 def _where() -> argparse.ArgumentParser:

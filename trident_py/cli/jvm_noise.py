@@ -1,11 +1,13 @@
-"""Keeps out of standard error what each JVM of Spark writes there at its start and no setting turns off."""
+"""Keeps out of standard error what Spark's JVM logs, and what it writes there at its start and no setting turns off."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 """Of Spark's own start script, which has the JVM load that module."""
@@ -13,6 +15,15 @@ NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 STANDARD_ERROR = 2
 READ_BYTES = 64 * 1024
 LAST_WORDS_SECS = 1.0
+
+
+@contextmanager
+def quiet_spark() -> Iterator[None]:
+    """Have the JVM that is started inside log nothing but what is fatal: our errors tell the rest, once."""
+    quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
+    with filtered():
+        yield
 
 
 @contextmanager

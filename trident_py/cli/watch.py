@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trident_py.cli.jvm_noise import filtered
+from trident_py.cli.jvm_noise import quiet_spark
 from trident_py.cli.progress_line import RecentRate, fitted, parts
 from trident_py.errors import TridentError
 from trident_py.query import TridentQuery
@@ -32,12 +29,6 @@ LINE_SECS = 5.0
 
 QUIET_LINE_SECS = 60.0
 """Until the next line where nothing has changed since the last."""
-
-
-def _quiet_spark() -> None:
-    """Have the JVM that is started next log nothing but what is fatal: our errors tell the rest, once."""
-    quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
 
 
 class _Steps(logging.Handler):
@@ -95,8 +86,7 @@ class Watch:
         console = Console(stderr=True, force_terminal=sys.stderr.isatty() or None)
         with ExitStack() as during:
             if not debug:
-                _quiet_spark()
-                during.enter_context(filtered())
+                during.enter_context(quiet_spark())
             during.enter_context(_showing_steps(console))
             query = start()
         return cls(query, console)

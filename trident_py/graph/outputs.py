@@ -13,12 +13,13 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Graph, Node, Operation, Phase, RowWise
+from trident_py.graph.graph import Graph, Node, Operation, Phase, RowWise, Source
 from trident_py.graph.queries import StaticState
 from trident_py.graph.row_flow import RowFlow
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
+from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.rows.schema import select, shown
@@ -158,6 +159,7 @@ class WrittenSink(Operation):
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """What is written."""
+        self.sink.check_fields(inputs[0])
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
@@ -247,6 +249,33 @@ def state_keys(state: Node) -> StructType | None:
     if source is None or not isinstance(state.operation, AggregateState):
         return None
     return select(source, state.operation.aggregation.keys)
+
+
+def check_sink(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
+    """No other stream is written to ``sink``, and the spouts of ``node`` give the same rows again, if it needs that.
+
+    What a state answers may be another thing when it is asked again: that is taken, as each row of a spout is still in
+    one transaction.
+
+    Raises:
+        TopologyError: one is, or a spout doesn't.
+    """
+    for written in (each.operation for each in graph.nodes):
+        if isinstance(written, WrittenSink) and written.sink is sink:
+            raise TopologyError(f"this sink is {written.name!r} already; a sink takes one stream")
+    if sink.needs_exact_replays:
+        _check_replays(node, type(sink).__name__)
+
+
+def _check_replays(node: Node, sink: str) -> None:
+    for each in node.inputs:
+        _check_replays(each, sink)
+    if isinstance(node.operation, Source) and node.operation.spout.replay is not Replay.EXACT:
+        raise TopologyError(
+            f"spout {node.operation.tx_id!r} is {node.operation.spout.replay.value}: a replay may give other rows, and "
+            f"{sink} keeps those that were committed first; use a spout with Replay.EXACT, or declare "
+            f"that of this one where it holds"
+        )
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:

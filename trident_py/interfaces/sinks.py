@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from attrs import field, frozen
 
@@ -14,6 +14,7 @@ from trident_py.interfaces.identity import Identified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 R = TypeVar("R")
 """A receipt: any value that tells ``commit`` what ``prepare`` left; lives in the leader's memory, never stored."""
@@ -73,7 +74,19 @@ class TransactionalSink(Identified, ABC, Generic[R]):
       states had it. It comes as another attempt, prepared anew, and ``commit`` must leave what is there alone if
       ``tx.txid`` is not above that of the stored token.
     - What a leader before this one has staged can't be committed any more once ``recover`` has returned.
+
+    `FileSink` is the one to copy: `trident_py/sinks/files`.
     """
+
+    needs_exact_replays: ClassVar[bool] = False
+    """Whether a transaction that comes again must have the same rows, as what was committed first stays."""
+
+    def check_fields(self, fields: StructType) -> None:
+        """Look at the fields of the rows when they are declared; where only Spark knows them, when it starts.
+
+        Raises:
+            TopologyError: the sink can't take such rows.
+        """
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:

@@ -1,4 +1,4 @@
-"""Where rows go in two phases: the interface."""
+"""Where rows go in two phases: the interface, and the sinks that are shipped."""
 
 from trident_py._lazy import lazy
 

@@ -19,6 +19,7 @@ from trident_py.graph.outputs import (
     NewValues,
     UpdatedState,
     WrittenSink,
+    check_sink,
     check_unshared,
     state_keys,
     state_name,
@@ -220,9 +221,7 @@ class Stream(RowStream):
         """Writes each batch to a two-phase sink."""
         with self._declaring("write_to", sink) as title:
             check_instance(sink, TransactionalSink, "a sink")
-            for node in self._graph.nodes:
-                if isinstance(node.operation, WrittenSink) and node.operation.sink is sink:
-                    raise TopologyError(f"this sink is {node.operation.name!r} already; a sink takes one stream")
+            check_sink(self._graph, self._node, sink)
             name = state_name(self._graph, self._node, self._label, "sink", sink)
             self._graph.add(WrittenSink(title=title, name=name, sink=sink), self._node, label=self._label)
 

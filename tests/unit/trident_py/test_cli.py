@@ -20,7 +20,20 @@ from trident_py.cli.target import load
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import TopologyError
 
-COMMANDS = ["run", "demo", "status", "script", "doctor", "explain", "pause", "resume", "drain", "rate", "reset"]
+COMMANDS = [
+    "run",
+    "demo",
+    "status",
+    "script",
+    "doctor",
+    "explain",
+    "compact",
+    "pause",
+    "resume",
+    "drain",
+    "rate",
+    "reset",
+]
 
 
 @pytest.fixture

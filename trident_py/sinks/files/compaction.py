@@ -1,0 +1,156 @@
+"""Copies what a `FileSink` has committed into few files, in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial, reduce
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from attrs import frozen
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from trident_py.errors import SinkError
+from trident_py.sinks.files.directory import check_owner, committed, token_of
+from trident_py.sinks.files.durable import make_directory, move, sync, sync_tree
+from trident_py.sinks.files.layout import visible_files
+from trident_py.sinks.files.token import FileToken
+from trident_py.spark.asking import answer_within
+
+FILE_BYTES = 128 << 20
+"""How much goes into one file, about; as large as what Spark reads in one task."""
+
+COMPACTED = "_compacted"
+OBSERVED_WITHIN_SECS = 30.0
+
+
+@frozen(kw_only=True)
+class Transactions:
+    """Some transactions that follow each other, of one topology.
+
+    Attributes:
+        path: where they are.
+        tokens: theirs, by their directories, in order.
+    """
+
+    path: Path
+    tokens: dict[Path, FileToken]
+
+    @classmethod
+    def of(cls, path: Path, up_to: int | None) -> Transactions:
+        """Those that are committed in ``path``, up to a txid.
+
+        Raises:
+            SinkError: there are none, that one isn't there, or they are not all of one topology.
+        """
+        there = committed(path) if path.is_dir() else {}
+        if not there:
+            raise SinkError(f"nothing is committed in {str(path)!r}; there is nothing to compact")
+        if up_to is not None and up_to not in there:
+            raise SinkError(
+                f"transaction {up_to} is not in {str(path)!r}, which has {min(there)} to {max(there)}; name one of them"
+            )
+        tokens = {directory: token_of(directory) for txid, directory in there.items() if up_to is None or txid <= up_to}
+        for token in tokens.values():
+            first = next(iter(tokens.values()))
+            check_owner(path, token, first.uuid, first.incarnation)
+        return cls(path=path, tokens=tokens)
+
+    @property
+    def first(self) -> int:
+        """The txid of the first one."""
+        return next(iter(self.tokens.values())).commit.txid
+
+    @property
+    def last(self) -> FileToken:
+        """The token of the last one."""
+        return next(reversed(self.tokens.values()))
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(token.rows for token in self.tokens.values())
+
+    @property
+    def size(self) -> int:
+        """The bytes of their files."""
+        return sum(file.stat().st_size for directory in self.tokens for file in visible_files(directory))
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """Their rows; fields that some of them lack are null there."""
+        parts = groupby(self.tokens.items(), key=lambda item: (item[1].layout, item[1].fields))
+        frames: list[DataFrame] = [
+            layout.read(session, self.path, [directory for directory, _ in part], fields)
+            for (layout, fields), part in parts
+        ]
+        together: DataFrame = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+        return together
+
+
+def compactable(path: Path, target: Path, up_to: int | None) -> Transactions:
+    """The transactions of ``path``, up to a txid, that can be copied to ``target``.
+
+    Args:
+        path: what a `FileSink` writes to; it may go on meanwhile.
+        target: nothing, yet.
+        up_to: the last transaction that is taken; None: the last that is committed now.
+
+    Raises:
+        SinkError: there are none, or ``target`` is there or below ``path``.
+    """
+    if os.path.lexists(target):
+        raise SinkError(f"{str(target)!r} is there already; name a new directory")
+    if target.parent.resolve().is_relative_to(path.resolve()):
+        raise SinkError(f"{str(target)!r} is below {str(path)!r}, whose readers would see rows twice; name another")
+    return Transactions.of(path.resolve(), up_to)
+
+
+def compact(taken: Transactions, target: Path, session: SparkSession) -> None:
+    """Write the rows of these transactions into a new directory, which appears by one rename, when all is on the disk.
+
+    Hidden in it is ``_compacted``, which says what it holds. What a killed process leaves is beside it, in a hidden
+    directory ``.<name>.compacting-…``.
+
+    Raises:
+        SinkError: rows don't come back as they were written.
+    """
+    make_directory(target.parent)
+    prefix = f".{target.name}.compacting-"
+    with TemporaryDirectory(prefix=prefix, dir=target.parent, ignore_cleanup_errors=True) as made:
+        draft, whole = Path(made, "draft"), Path(made, "whole")
+        _write(taken, session, draft)
+        move(visible_files(draft), draft, whole)
+        _describe(taken, whole)
+        sync_tree(whole)
+        whole.rename(target)
+    sync(target.parent)
+
+
+def _write(taken: Transactions, session: SparkSession, draft: Path) -> None:
+    seen, layout = Observation(), taken.last.layout
+    frame = taken.frame(session).observe(seen, F.count(F.lit(1)).alias("rows"))
+    files = ceil(taken.size / FILE_BYTES) or 1
+    merged = frame.repartition(*layout.partition_by) if layout.partition_by else frame.coalesce(files)
+    layout.write(merged, draft)
+    found = answer_within(lambda: seen.get, OBSERVED_WITHIN_SECS)["rows"]
+    if found != taken.rows:
+        raise SinkError(
+            f"{taken.rows} rows were committed in {str(taken.path)!r} and {found} are read there: {layout.format} "
+            f"can't hold them with these options, or files were changed; nothing was written"
+        )
+
+
+def _describe(taken: Transactions, whole: Path) -> None:
+    last = taken.last
+    facts = {
+        "uuid": last.uuid,
+        "incarnation": last.incarnation,
+        "from": taken.first,
+        "up_to": last.commit.txid,
+        "rows": taken.rows,
+    }
+    (whole / COMPACTED).write_text(json.dumps(facts) + "\n", encoding="utf-8")

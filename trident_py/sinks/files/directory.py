@@ -1,0 +1,246 @@
+"""The protocol of `FileSink` on the file system: no Spark, only directories and renames.
+
+::
+
+    words/                            what readers are pointed at
+        txid=1/                       a committed transaction; one rename has put it there
+            _token                    hidden: whose it is
+            part-00000-….parquet
+    .words.staging/<uuid>/            beside it, on the same file system; one for each topology that has written here
+        7/                            made by the leader of epoch 7, when it took over, and by nobody else ever
+            5-0/                      attempt 0 of transaction 5: whole, and ready to be renamed
+        drafts-7/5-0/                 where Spark's tasks write, which make directories that they don't find
+        swept-6-…/                    what was 6/: no path that the leader of epoch 6 knows leads there
+
+The root of an epoch is the fence. A leader that takes over renames those of the older ones, so whatever they rename
+from then on isn't found; only then does it look what is committed. Tasks that run on for a while can't bring such a
+root back, as they have never been told of it: it is their leader that renames what they wrote to there.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+from attrs import define, field
+
+from trident_py.errors import FencedError, SinkError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.sinks.files.durable import make_directory, move, sync, sync_tree
+from trident_py.sinks.files.layout import HIDDEN, TXID
+from trident_py.sinks.files.token import FileToken
+
+_COMMITTED = re.compile(rf"{TXID}=([1-9][0-9]*)")
+
+
+def committed(path: Path) -> dict[int, Path]:
+    """The directory of each transaction that is committed in ``path``, by txid, in this order.
+
+    Raises:
+        SinkError: there is something else, whose rows readers would see among ours.
+    """
+    found: dict[int, Path] = {}
+    for entry in path.iterdir():
+        name = _COMMITTED.fullmatch(entry.name)
+        if name and entry.is_dir():
+            found[int(name[1])] = entry
+        elif not entry.name.startswith(HIDDEN):
+            raise SinkError(
+                f"{str(path)!r} holds {entry.name!r}, which is no transaction, and readers would take it for rows; "
+                f"move it away, or give the sink a directory of its own"
+            )
+    return dict(sorted(found.items()))
+
+
+def token_of(directory: Path) -> FileToken:
+    """The token of a committed transaction.
+
+    Raises:
+        SinkError: there is none, or it can't be read.
+    """
+    token = FileToken.read(directory)
+    if token is None:
+        raise SinkError(f"{str(directory)!r} was written by somebody else, it has no token; move it away")
+    return token
+
+
+def check_owner(path: Path, token: FileToken, uuid: str, incarnation: int) -> None:
+    """See whether a transaction in ``path`` is of this topology.
+
+    Raises:
+        SinkError: it isn't.
+    """
+    if (token.uuid, token.incarnation) != (uuid, incarnation):
+        whose = "this topology before it was reset" if token.uuid == uuid else "another topology"
+        raise SinkError(
+            f"{str(path)!r} has transactions of {whose}: {token.commit.txid} is of topology {token.uuid}, incarnation "
+            f"{token.incarnation}, and ours is {uuid}, incarnation {incarnation}; move them away, or give the sink "
+            f"another directory"
+        )
+
+
+@define
+class TransactionDirectory:
+    """A directory in which transactions appear whole, in order, each once.
+
+    Attributes:
+        path: what readers are pointed at.
+    """
+
+    path: Path
+    _staging: Path = field(init=False)
+    _last_txid: int = field(init=False, default=0)
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Take over: put what older leaders have staged out of their reach; returns the token of the last commit.
+
+        Raises:
+            SinkError: transactions of somebody else are there, or a transaction can't be renamed to where it belongs.
+            FencedError: a newer leader has been here.
+        """
+        make_directory(self.path)
+        self.path = self.path.resolve()  # beside a link may be another file system
+        self._staging = self.path.parent / f".{self.path.name}.staging" / topology.uuid
+        make_directory(self._staging)
+        self._check_one_file_system(epoch)
+        self._fence(topology, epoch)
+        last = self._last_commit(topology, epoch)
+        sync(self.path)  # a leader may have died between its rename and this
+        self._last_txid = last.txid if last else 0
+        self._remove_what_is_swept(epoch)
+        return last
+
+    def _fence(self, topology: TopologyKey, epoch: int) -> None:
+        own = self._staging / str(epoch)
+        self._sweep(own)  # of a `recover` that failed
+        own.mkdir()
+        # Ours is there before we look: of two leaders that take over at once, the older sees the newer's root, or has
+        # its own swept.
+        roots = {int(each.name): each for each in self._staging.iterdir() if each.name.isdecimal()}
+        if (newest := max(roots)) > epoch:
+            self._sweep(own)
+            raise _fenced(self.path, f"topology {topology.name!r}, epoch {epoch}", f"a leader of epoch {newest}")
+        for number, root in roots.items():
+            if number < epoch:
+                self._sweep(root)
+        sync(self._staging)
+
+    def _sweep(self, root: Path) -> None:
+        with suppress(FileNotFoundError):  # another leader that takes over did it
+            root.rename(self._staging / f"swept-{root.name}-{uuid4().hex}")
+
+    def _remove_what_is_swept(self, epoch: int) -> None:
+        older = (each for each in self._staging.glob("drafts-*") if int(each.name.removeprefix("drafts-")) <= epoch)
+        for left in (*self._staging.glob("swept-*"), *older):
+            _remove(left)
+
+    def _check_one_file_system(self, epoch: int) -> None:
+        # A file can't be renamed to a directory, and the reason that is given tells whether a directory could.
+        probe = self._drafts(epoch) / "probe"
+        make_directory(probe.parent)
+        probe.touch()
+        try:
+            probe.rename(self.path)
+        except IsADirectoryError:
+            pass
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            raise SinkError(
+                f"{str(self.path)!r} is on another file system than the directory it is in, where transactions are "
+                f"staged: none could be renamed into it; give the sink a directory below it"
+            ) from error
+
+    def _last_commit(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        directory = next(reversed(committed(self.path).values()), None)
+        if directory is None:
+            return None
+        token = token_of(directory)
+        check_owner(self.path, token, topology.uuid, topology.incarnation)
+        if token.commit.epoch > epoch:
+            where = f"topology {topology.name!r}, epoch {epoch}"
+            raise _fenced(self.path, where, f"a leader of epoch {token.commit.epoch}")
+        return token.commit
+
+    def draft(self, tx: SinkTransaction) -> Path:
+        """Where tasks write the rows of an attempt; they make it."""
+        return self._drafts(tx.epoch) / _name(tx)
+
+    def stage(self, tx: SinkTransaction, files: Sequence[Path], token: FileToken) -> Path:
+        """Make a directory of these files of the draft and a token, all on the disk; returns where it is.
+
+        Raises:
+            FencedError: a newer leader has been here.
+        """
+        draft, whole, staged = self.draft(tx), self._whole(tx), self._staged(tx)
+        try:
+            move(files, draft, whole)
+            token.write(whole)
+            sync_tree(whole)
+            whole.rename(staged)
+        except FileNotFoundError as error:
+            raise _fenced(self.path, f"attempt {tx.attempt}, epoch {tx.epoch}") from error
+        _remove(draft)  # Spark's _SUCCESS and checksums
+        return staged
+
+    def commit(self, tx: SinkTransaction, staged: Path) -> None:
+        """Make an attempt visible that was staged here, unless another one of its transaction is.
+
+        Raises:
+            FencedError: a newer leader has been here.
+            SinkError: somebody else has written this transaction.
+        """
+        if tx.txid > self._last_txid:
+            self._publish(tx, staged)
+            sync(self.path)
+            self._last_txid = tx.txid
+        _remove(staged)
+
+    def _publish(self, tx: SinkTransaction, staged: Path) -> None:
+        target = self.path / f"{TXID}={tx.txid}"
+        try:
+            staged.rename(target)
+        except OSError as error:
+            # It is there, of another attempt, or of this one, where a network file system has lost an answer.
+            if not target.exists():
+                if staged.exists():
+                    raise
+                raise _fenced(self.path, f"attempt {tx.attempt}, epoch {tx.epoch}") from error
+            token = token_of(target)
+            check_owner(self.path, token, tx.key.uuid, tx.key.incarnation)
+            if token.commit.epoch > tx.epoch:
+                newer = f"a leader of epoch {token.commit.epoch}"
+                raise _fenced(self.path, f"attempt {tx.attempt}, epoch {tx.epoch}", newer) from error
+
+    def abort(self, tx: SinkTransaction) -> None:
+        """Remove what an attempt has staged, if anything."""
+        for left in (self.draft(tx), self._whole(tx), self._staged(tx)):
+            _remove(left)
+
+    def _drafts(self, epoch: int) -> Path:
+        return self._staging / f"drafts-{epoch}"
+
+    def _whole(self, tx: SinkTransaction) -> Path:
+        draft = self.draft(tx)
+        return draft.with_name(f"{draft.name}-whole")
+
+    def _staged(self, tx: SinkTransaction) -> Path:
+        return self._staging / str(tx.epoch) / _name(tx)
+
+
+def _name(tx: SinkTransaction) -> str:
+    return f"{tx.txid}-{tx.attempt.attempt_id}"
+
+
+def _remove(directory: Path) -> None:
+    # Tasks of a dead attempt may be writing there; what is left of it, the next leader removes.
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _fenced(path: Path, who: str, newer: str = "what was staged is gone: a newer leader") -> FencedError:
+    return FencedError(f"{who}: {newer} has been at {str(path)!r}; end this one")

@@ -1,0 +1,120 @@
+"""`FileSink`: each transaction a directory of files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StructType
+
+from coordinators.canonical import Json
+from trident_py.errors import SinkError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.sinks.files.directory import TransactionDirectory
+from trident_py.sinks.files.layout import Layout, Option, visible_files
+from trident_py.sinks.files.local_path import local_path
+from trident_py.sinks.files.token import FileToken
+from trident_py.spark.asking import answer_within
+
+OBSERVED_WITHIN_SECS = 30.0
+_TASK = re.compile(r"part-([0-9]+)-")
+"""How Spark begins the name of a file: with the number of the task that has written it."""
+
+
+class FileSink(TransactionalSink[Path]):
+    """Writes each transaction as files, which readers see all at once: as the directory ``path/txid=<n>``.
+
+    Point Spark, DuckDB or pyarrow at ``path``: they see whole transactions, each once, at any time. The page
+    `docs/files-as-sink.md` says how, and what else there is to know.
+
+    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
+
+    Args:
+        path: a directory, relative to that of the start, or a URL that begins with ``file:/``; made where there is
+            none. All machines that run tasks must see it, and the directory it is in, under the same path: what is
+            not committed is beside it, in ``.<name>.staging``.
+        format: ``parquet``, ``json``, ``csv``, ``orc`` or ``text``, which takes one string field.
+        partition_by: fields that become folders, ``field=value``, below that of the transaction.
+        options: those of Spark's writer for this format, such as ``compression``. They are stored beside the rows, for
+            `trident compact`: no secrets.
+
+    Raises:
+        TopologyError: an argument that cannot work, such as a path in an object store, which can't rename atomically.
+    """
+
+    needs_exact_replays = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        partition_by: str | Sequence[str] = (),
+        options: Mapping[str, Option] | None = None,
+    ) -> None:
+        self._layout = Layout(format, partition_by, options)
+        self._path = local_path(path)
+        self._directory = TransactionDirectory(self._path)
+
+    def __repr__(self) -> str:
+        return f"FileSink({str(self._path)!r}, format={self._layout.format!r})"
+
+    def identity(self) -> Mapping[str, Json]:
+        """Readers take all files of a directory for the same format and the same folders."""
+        return {"format": self._layout.format, "folders": ", ".join(self._layout.partition_by)}
+
+    def details(self) -> Mapping[str, Json]:
+        """Where it writes; that the transactions have moved there, too, is seen at the start."""
+        return {"path": str(self._path)}
+
+    def check_fields(self, fields: StructType) -> None:
+        """See whether rows of these fields can be written."""
+        self._layout.check(fields)
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Put what older leaders have staged out of their reach, then see what is committed."""
+        return self._directory.recover(topology, epoch)
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> Path:
+        """Have Spark write the rows; stage its files, and a token, as a directory that only has to be renamed."""
+        draft, seen, wrote = self._directory.draft(tx), Observation(), Observation()
+        task = "_task".ljust(1 + max(map(len, frame.columns)), "_")  # longer than each name that there is
+        # Counted first: right above rows that the driver holds, Spark would take the number of the task for a constant.
+        counted = frame.observe(seen, F.count(F.lit(1)).alias("rows")).withColumn(task, F.spark_partition_id())
+        self._layout.write(counted.observe(wrote, F.collect_set(task).alias("tasks")).drop(task), draft)
+        rows, tasks = _told(seen, "rows"), _told(wrote, "tasks")
+        token = FileToken.of(tx, rows, self._layout, frame.schema)
+        return self._directory.stage(tx, written(draft, tasks) if rows else [], token)
+
+    def commit(self, tx: SinkTransaction, receipt: Path) -> None:
+        """Rename the staged directory to ``path/txid=<n>``; one that is there already stays."""
+        self._directory.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: Path | None) -> None:
+        """Remove what was staged."""
+        self._directory.abort(tx)
+
+
+def written(draft: Path, tasks: Collection[int]) -> list[Path]:
+    """The files that Spark has written into ``draft``, without what it leaves there besides.
+
+    Raises:
+        SinkError: one of these tasks has had rows, and no file of it is here.
+    """
+    files = visible_files(draft)
+    here = {int(name[1]) for file in files if (name := _TASK.match(file.name))}
+    if missing := sorted(set(tasks) - here):
+        raise SinkError(
+            f"Spark's tasks {missing} have written rows below {str(draft)!r}, and there is no file of theirs here: its "
+            f"workers and this process see different file systems under this path; mount one that they share"
+        )
+    return files
+
+
+def _told(observation: Observation, name: str) -> Any:
+    return answer_within(lambda: observation.get, OBSERVED_WITHIN_SECS)[name]
