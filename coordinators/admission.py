@@ -88,7 +88,7 @@ class Admission:
         # With an interval, each new batch has a moment of its own.
         upto = frontier if self._interval else self.numbers.upto(self._definable_upto)
         for spout, ask in self.definitions.asks(now, upto):
-            yield spout, evolve(ask, numbers=self.numbers)
+            yield spout, evolve(ask, numbers=self.numbers, max_batch=self.machine.standing.rate.max_batch)
 
     def moments(self) -> Iterator[float]:
         """When something may start, or has to be asked for, by the monotonic clock."""

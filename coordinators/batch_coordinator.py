@@ -54,6 +54,14 @@ class BatchCoordinator(ABC, Generic[M]):
         """
         return False
 
+    def limit_batches(self, max_rows: int | None) -> None:
+        """Give batches that are defined from now on ``max_rows`` rows at most; None: as many as before any limit.
+
+        Called when an operator wishes it (``trident rate --max-batch``), also in a new process, before the first other
+        question. A spout that can't tell how many rows a batch will have leaves it as it is. What was defined stays:
+        `initialize_transaction` goes on returning ``curr_metadata``.
+        """
+
     def success(self, txid: int) -> None:
         """``txid`` is committed for good. Called at least once, in txid order."""
 

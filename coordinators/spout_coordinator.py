@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.canonical import Json, canonical_json, json_copy
@@ -26,6 +26,7 @@ class Ask:
             ones don't wait for a turn each.
         then: ``curr_metadata`` of the transactions right behind it that have been defined before, too.
         numbers: tells messages the transaction with a number: ``txid`` is a number, as spouts call it.
+        max_batch: rows of a new batch, at most; None: as many as the spout likes.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Ask:
     upto: int
     then: tuple[Json, ...] = ()
     numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    max_batch: int | None = None
 
 
 @define
@@ -53,6 +55,7 @@ class TridentSpoutCoordinator:
     tx_id: str
     coordinator: BatchCoordinator[Any]
     exact: bool
+    _max_batch: int | None = field(default=None, init=False)  # what the coordinator was told last
 
     def restore(self, cursors: Cursors) -> None:
         """Hand a `CursorCoordinator` its positions; called once, first."""
@@ -77,6 +80,9 @@ class TridentSpoutCoordinator:
 
     def _answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
         try:
+            if ask.max_batch != self._max_batch:
+                self.coordinator.limit_batches(ask.max_batch)
+                self._max_batch = ask.max_batch
             if not ask.definite and not self.coordinator.is_ready(ask.txid):
                 return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
             return self._define(ask)

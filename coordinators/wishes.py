@@ -66,10 +66,12 @@ class Rate:
     Attributes:
         batches_per_second: new batches; replays don't count.
         pending: transactions under way at once; above ``max_spout_pending`` it changes nothing.
+        max_batch: rows of a new batch from each spout, of those that can limit them.
     """
 
     batches_per_second: float | None = None
     pending: int | None = None
+    max_batch: int | None = None
 
     def check(self) -> None:
         """Return if each limit is one.
@@ -79,8 +81,9 @@ class Rate:
         """
         if self.batches_per_second is not None and not _is_positive(self.batches_per_second):
             raise ConfigError(f"batches per second must be a number above 0, not {self.batches_per_second!r}")
-        if self.pending is not None and not _is_whole(self.pending):
-            raise ConfigError(f"pending must be a whole number of at least 1, not {self.pending!r}")
+        for what, limit in (("pending", self.pending), ("max batch", self.max_batch)):
+            if limit is not None and not _is_whole(limit):
+                raise ConfigError(f"{what} must be a whole number of at least 1, not {limit!r}")
 
     @property
     def interval(self) -> float:

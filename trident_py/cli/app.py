@@ -172,6 +172,9 @@ def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
     if name == "rate":
         wish.add_argument("--batches-per-second", metavar="X", type=float, help="new batches; replays don't wait")
         wish.add_argument("--pending", metavar="N", type=int, help="transactions processed at once, or fewer")
+        wish.add_argument(
+            "--max-batch", metavar="N", type=int, help="rows in a new batch, of spouts that can limit them"
+        )
 
 
 def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:

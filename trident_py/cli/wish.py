@@ -78,9 +78,13 @@ def run(arguments: Namespace) -> int:
 def _rate(arguments: Namespace) -> Rate:
     if arguments.action != Action.RATE:
         return Rate()
-    rate = Rate(batches_per_second=arguments.batches_per_second, pending=arguments.pending)
+    rate = Rate(
+        batches_per_second=arguments.batches_per_second, pending=arguments.pending, max_batch=arguments.max_batch
+    )
     if rate == Rate():
-        raise UsageError("a rate needs a limit: --batches-per-second, --pending or both; `trident resume` lifts them")
+        raise UsageError(
+            "a rate needs a limit: --batches-per-second, --pending or --max-batch; `trident resume` lifts them"
+        )
     try:
         rate.check()
     except ConfigError as error:
@@ -156,4 +160,6 @@ def limits(rate: Rate) -> str:
         said.append(f"starts at most {rate.batches_per_second:g} new batches per second")
     if rate.pending is not None:
         said.append(f"has at most {counted(rate.pending, 'transaction')} pending")
+    if rate.max_batch is not None:
+        said.append(f"takes at most {counted(rate.max_batch, 'row')} in a batch from spouts that can limit it")
     return " and ".join(said)

@@ -89,10 +89,12 @@ class SpoutRows(SpoutOutputCollector):
 
     Attributes:
         most: rows in a batch.
+        limit: rows in a batch, as an operator wishes; None: ``most`` alone counts.
     """
 
     spout: IRichSpout
     most: int
+    limit: int | None = None
     lock: threading.RLock = field(factory=threading.RLock)
     _waiting: list[tuple[Sequence[Any], object]] = field(factory=list, init=False)
     _ids: dict[int, list[object]] = field(factory=dict, init=False)  # by txid
@@ -105,7 +107,7 @@ class SpoutRows(SpoutOutputCollector):
         """Ask for rows, as many as a batch may have; whether there are any."""
         with self.lock:
             before = -1
-            while before < len(self._waiting) < self.most:
+            while before < len(self._waiting) < self._batch_rows:
                 before = len(self._waiting)
                 self.spout.next_tuple()
             return bool(self._waiting)
@@ -115,7 +117,8 @@ class SpoutRows(SpoutOutputCollector):
         with self.lock:
             self._tell(self.spout.fail, self._ids.pop(txid, []))
             self.fetch()
-            taken, self._waiting = self._waiting[: self.most], self._waiting[self.most :]
+            most = self._batch_rows
+            taken, self._waiting = self._waiting[:most], self._waiting[most:]
             self._ids[txid] = [message_id for _, message_id in taken]
             return [row for row, _ in taken]
 
@@ -130,6 +133,10 @@ class SpoutRows(SpoutOutputCollector):
             rest = [message_id for txid in sorted(self._ids) for message_id in self._ids[txid]]
             self._tell(self.spout.fail, [*rest, *(message_id for _, message_id in self._waiting)])
             self.spout.close()
+
+    @property
+    def _batch_rows(self) -> int:
+        return self.most if self.limit is None else min(self.most, self.limit)
 
     def _tell(self, call: Any, ids: list[object]) -> None:
         for message_id in ids:
@@ -146,6 +153,10 @@ class RowsReady(BatchCoordinator[None]):
     def is_ready(self, txid: int) -> bool:
         """Whether there is a row."""
         return self.rows.fetch()
+
+    def limit_batches(self, max_rows: int | None) -> None:
+        """Give fewer rows at a time."""
+        self.rows.limit = max_rows
 
     def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
         """Nothing tells what a batch consists of."""

@@ -176,7 +176,7 @@ def test_nodes_that_anyone_may_change_are_refused_with_the_way_out(
     before.close()
     with pytest.raises(ConfigError) as refused:
         leading(hosts, ANNA)
-    assert f"anyone may change 7 of its nodes: /{chroot}/trident (cdwa), " in str(refused.value)
+    assert f"anyone may change 8 of its nodes: /{chroot}/trident (cdwa), " in str(refused.value)
     assert f"`setAcl -R /{chroot}/trident auth::cdrwa`" in str(refused.value)
     for path in _nodes(session, f"/{chroot}/trident"):
         session._client.set_acls(path, [make_acl("auth", "", all=True)])
@@ -184,7 +184,9 @@ def test_nodes_that_anyone_may_change_are_refused_with_the_way_out(
 
 
 @pytest.mark.parametrize("right", ["create", "delete", "write", "admin"])
-@pytest.mark.parametrize("node", ["", "/wordcount", "/wordcount/epoch", f"/wordcount/blobs/{BLOB}"])
+@pytest.mark.parametrize(
+    "node", ["", "/wordcount", "/wordcount/epoch", "/wordcount/wishes", f"/wordcount/blobs/{BLOB}"]
+)
 def test_each_right_of_anyone_on_each_node_is_one_too_many(
     session: ZooKeeperSession, hosts: str, leading: Lead, node: str, right: str
 ) -> None:

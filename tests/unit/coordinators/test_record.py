@@ -34,7 +34,10 @@ LARGE = st.just("x" * INLINE_BYTES_MAX)
 JSON = st.recursive(SCALARS | LARGE, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=5)
 CURSORS = st.dictionaries(TEXT, SCALARS | LARGE, min_size=1, max_size=30).map(lambda values: Cursors().updated(values))
 RATES = st.builds(
-    Rate, batches_per_second=st.none() | st.floats(0.001, 1000.0), pending=st.none() | st.integers(1, 256)
+    Rate,
+    batches_per_second=st.none() | st.floats(0.001, 1000.0),
+    pending=st.none() | st.integers(1, 256),
+    max_batch=st.none() | st.integers(1, 10**9),
 )
 STANDING = st.builds(Standing, st.sampled_from(Hold), RATES)
 RECORDS = st.builds(

@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.notices import Failed, FailureKind, IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.wishes import NOTHING_STANDS, OUTCOMES_KEPT, Action, Hold, Outcome, Rate, Standing, Wish
 from tests.unit.coordinators.world import Numbers, World, attempt
 
@@ -173,6 +174,24 @@ def test_a_limit_below_what_is_under_way_lets_that_commit_first() -> None:
         assert world.committed(f"{txid}:0") == [f"SUCCESS {txid}:0"]
     world.processed("3:0")
     assert world.committed("3:0") == ["SUCCESS 3:0", "BATCH 4:0"]
+
+
+def test_a_limit_of_rows_is_told_to_spouts_whoever_leads() -> None:
+    world = World(spouts={"lines": Numbers(upto=0)}).start()
+    wish(world, Wish("m", Action.RATE, Rate(max_batch=10)))
+    world.after(60)
+    assert set(world.spouts["lines"].limits) == {10}
+    again = taken_over(world)
+    again.settle()
+    assert set(again.spouts["lines"].limits) == {10}
+
+
+def test_a_coordinator_is_told_of_a_limit_once_and_when_it_is_lifted() -> None:
+    numbers = Numbers()
+    coordinator = TridentSpoutCoordinator("test", "lines", numbers, exact=True)
+    for max_batch in (None, 10, 10, None, None):
+        list(coordinator.answers(Ask(1, 1, None, None, definite=False, upto=1, max_batch=max_batch)))
+    assert numbers.limits == [10, None]
 
 
 def test_what_was_limited_before_stays_limited() -> None:

@@ -37,6 +37,10 @@ class Numbers(BatchCoordinator[Any]):
     tag: str = "first"
     calls: list[tuple[Any, ...]] = field(factory=list)
     fails: dict[int, int] = field(factory=dict)
+    limits: list[int | None] = field(factory=list)
+
+    def limit_batches(self, max_rows: int | None) -> None:
+        self.limits.append(max_rows)
 
     def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
         self.calls.append((txid, prev_metadata, curr_metadata))

@@ -13,7 +13,9 @@ import trident_py
 from coordinators.candidate import Candidate
 from coordinators.errors import FencedError, TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken
+from coordinators.notices import Broken, WishesChanged
+from coordinators.store import InMemoryRecordStore
+from coordinators.wishes import Action, Hold, Wish
 from tests.unit.coordinators.world import Numbers, World
 from trident_py.engine.listeners import Listeners
 from trident_py.engine.requests import Requests
@@ -44,6 +46,15 @@ def running(name: str, closing: Event, requests: Requests | None = None) -> Trid
     loop.start()
     query = TridentQuery(name, loop, Listeners(), Candidate(name), requests or Requests(name, {}), PLACE)
     return started(query)
+
+
+def operated(query: TridentQuery, action: Action) -> None:
+    """An operator wishes something of it."""
+    driver = query._loop.driver
+    assert driver is not None
+    assert isinstance(driver.store, InMemoryRecordStore)
+    driver.store.coordination.wish(Wish(action, action))
+    query._loop.inbox.post(WishesChanged())
 
 
 def test_active_lists_by_name_what_runs_in_this_process(closing: Event) -> None:
@@ -83,6 +94,26 @@ def test_a_pause_holds_when_it_returns(closing: Event) -> None:
     query.pause()
     assert query.status["is_paused"]
     assert query.status["message"] == "paused"
+    query.stop()
+
+
+def test_a_resume_says_if_an_operator_holds_the_topology_back_all_the_same(closing: Event) -> None:
+    query = running("test", closing)
+    query.pause()
+    assert query.resume() is False
+    operated(query, Action.PAUSE)
+    while query.status.standing.hold is not Hold.PAUSED:
+        query._loop.ended.wait(0.001)
+    query.pause()
+    assert query.resume() is True
+    assert query.status.is_paused
+    assert query.status.message == "paused, as an operator wishes; `trident resume test` lifts that"
+    with pytest.raises(TridentError, match="is paused, as an operator wishes; `trident resume test` first"):
+        query.process_all_available(WITHIN_SECS)
+    operated(query, Action.RESUME)
+    while query.status.is_paused:
+        query._loop.ended.wait(0.001)
+    assert query.resume() is False
     query.stop()
 
 

@@ -54,6 +54,17 @@ def test_b9_a_batch_is_what_the_spout_has_up_to_the_largest_size() -> None:
     assert emitted(emitter, TransactionAttempt(3, 0), None) == []
 
 
+def test_an_operator_limits_the_rows_of_the_batches_to_come_and_never_raises_the_largest_size() -> None:
+    coordinator, emitter = halves(Queue([1, 2, 3, 4, 5, 6, 7, 8, 9]), most=3)
+    coordinator.limit_batches(1)
+    assert emitted(emitter, TransactionAttempt(1, 0), None) == [(1,)]
+    coordinator.limit_batches(100)
+    assert emitted(emitter, TransactionAttempt(2, 0), None) == [(2,), (3,), (4,)]
+    coordinator.limit_batches(2)
+    coordinator.limit_batches(None)
+    assert emitted(emitter, TransactionAttempt(3, 0), None) == [(5,), (6,), (7,)]
+
+
 def test_b9_rows_are_acked_with_their_batch_and_failed_when_it_is_replayed() -> None:
     spout = Queue([1, 0, 2])
     _, emitter = halves(spout)
