@@ -18,6 +18,7 @@ from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.status import TopologyStatus, TransactionStatus
 from coordinators.wishes import Hold
 from trident_py.engine.listeners import Listeners
+from trident_py.engine.progress import TransactionProgress
 from trident_py.engine.requests import Requests
 from trident_py.errors import FencedError, TridentError
 
@@ -198,7 +199,7 @@ class TridentQuery:
         return recent[-1] if recent else None
 
     @property
-    def recent_progress(self) -> list[dict[str, Any]]:
+    def recent_progress(self) -> list[TransactionProgress]:
         """The last hundred transactions that this run committed, oldest first."""
         return self._listeners.progress.recent()
 

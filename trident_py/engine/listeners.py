@@ -137,6 +137,8 @@ class Listeners:
 def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
     """Progress, and each of ``listeners`` on a thread of its own, which begins to run with its first event.
 
+    One of them may be the `Progress` to keep, instead of one that keeps the last hundred.
+
     Raises:
         ConfigError: one is no listener.
     """
@@ -145,7 +147,9 @@ def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
             raise ConfigError(
                 f"topology {topology!r}: a listener is an instance of TridentListener, not {shown(other)}"
             )
-    return Listeners(others=[ListenerThread(topology, other) for other in listeners])
+    others = [ListenerThread(topology, other) for other in listeners if not isinstance(other, Progress)]
+    given = (other for other in listeners if isinstance(other, Progress))
+    return Listeners(progress=next(given, None) or Progress(), others=others)
 
 
 def told(listener: TridentListener, event: TopologyEvent) -> None:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import SparkSession
 
 from coordinators.coordination import Coordination
 from coordinators.local import LocalCoordination
+from trident_py.engine.progress import Progress, TransactionProgress
 from trident_py.topology import TridentTopology
 
 
 def run_batches(
     topology: TridentTopology, coordination: Coordination | None = None, spark: SparkSession | None = None
-) -> list[dict[str, Any]]:
+) -> list[TransactionProgress]:
     """Run ``topology`` until all that its spouts have is committed, then end it.
 
     Args:
         topology: what to run.
         coordination: keeps its record, so that the next run goes on from there; None: every run is the first.
-        spark: the session to run in; None: the active one, or a local one that stops with the run.
+        spark: the session to run in; None: none, where nothing that was declared needs Spark, else the active one, or
+            a local one that stops with the run.
 
     Returns:
-        The progress of each transaction that was committed, in order: what ``TridentQuery.last_progress`` shows.
+        The progress of each transaction that was committed, in order, as ``TridentQuery.last_progress`` shows it:
+        a dict with ``txid``, ``num_input_rows`` and so on, which are attributes, too.
 
     Raises:
         TridentError: what ended the topology.
     """
-    with topology.start(spark=spark, coordination=coordination or LocalCoordination()) as query:
+    progress = Progress(recent_max=None)
+    with topology.start(spark=spark, listeners=[progress], coordination=coordination or LocalCoordination()) as query:
         query.process_all_available()
-    return query.recent_progress
+    return progress.recent()

@@ -60,6 +60,15 @@ def test_a_topology_runs_without_spark(declare: Callable[[Path], Declared], tmp_
         assert read() == LEFT[declare.__name__]
 
 
+def test_the_progress_of_each_transaction_is_returned_however_many_there_are() -> None:
+    topology = TridentTopology("many")
+    topology.new_stream("numbers", FixedBatchSpout("n int", 1, *((number,) for number in range(130))))
+    progress = run_batches(topology)
+    assert [(each.txid, each["num_input_rows"]) for each in progress] == [(txid, 1) for txid in range(1, 131)]
+    with pytest.raises(AttributeError, match=r"no 'rows'; there are name, timestamp, txid"):
+        _ = progress[0].rows
+
+
 def test_a_restart_goes_on_where_the_last_run_ended(tmp_path: Path) -> None:
     coordination = LocalCoordination()
 
