@@ -251,7 +251,7 @@ def state_keys(state: Node) -> StructType | None:
     return select(source, state.operation.aggregation.keys)
 
 
-def check_sink(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
+def check_writing(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
     """No other stream is written to ``sink``, and the spouts of ``node`` give the same rows again, if it needs that.
 
     What a state answers may be another thing when it is asked again: that is taken, as each row of a spout is still in

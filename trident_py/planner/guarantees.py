@@ -98,6 +98,8 @@ _MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
     (Replay.OPAQUE, None): Guarantee("exactly-once", f"{_STAGED}; a replay with other rows is the sink's to undo"),
 }
 """By what the stream gives again and what the state keeps; None: a sink."""
+_KEPT = Guarantee("exactly-once", f"{_STAGED}; what was committed first stays, also if a replay has other rows")
+"""A sink that refuses opaque spouts, behind a state that may answer something else when it is asked again."""
 
 
 def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
@@ -122,6 +124,8 @@ def guarantee_of(node: Node) -> Guarantee:
 def _alone(node: Node) -> Guarantee:
     """What holds, if the states before it are right."""
     replay, operation = replay_of(node), node.operation
+    if isinstance(operation, WrittenSink) and operation.sink.needs_exact_replays and replay is Replay.OPAQUE:
+        return _KEPT
     if not isinstance(operation, Ending) or isinstance(operation, WrittenSink):
         return guarantee(replay, None)
     found, own = guarantee(replay, operation.factory.kind), operation.factory.guarantee

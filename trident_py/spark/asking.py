@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -45,6 +46,10 @@ class AskingThreads:
         questions.put((question, future))
         return future.result(seconds)
 
+    def forget(self) -> None:
+        """Ask none of the threads that there are: they stay behind in the process that this one was forked from."""
+        self._idle.clear()
+
     def _run(self, questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
         while True:
             question, future = questions.get()
@@ -56,6 +61,7 @@ class AskingThreads:
 
 
 _threads = AskingThreads()
+os.register_at_fork(after_in_child=_threads.forget)
 
 
 def answer_within(question: Callable[[], A], seconds: float) -> A:

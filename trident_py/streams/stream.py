@@ -19,8 +19,8 @@ from trident_py.graph.outputs import (
     NewValues,
     UpdatedState,
     WrittenSink,
-    check_sink,
     check_unshared,
+    check_writing,
     state_keys,
     state_name,
 )
@@ -221,7 +221,7 @@ class Stream(RowStream):
         """Writes each batch to a two-phase sink."""
         with self._declaring("write_to", sink) as title:
             check_instance(sink, TransactionalSink, "a sink")
-            check_sink(self._graph, self._node, sink)
+            check_writing(self._graph, self._node, sink)
             name = state_name(self._graph, self._node, self._label, "sink", sink)
             self._graph.add(WrittenSink(title=title, name=name, sink=sink), self._node, label=self._label)
 

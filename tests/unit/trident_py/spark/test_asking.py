@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
-from trident_py.spark.asking import AskingThreads
+from trident_py.spark.asking import AskingThreads, answer_within
 
 WITHIN_SECS = 60.0
 
@@ -26,6 +27,17 @@ def test_a_thread_asks_again_and_again() -> None:
     assert first.daemon
     again = [asking.answer(threading.current_thread, WITHIN_SECS) for _ in range(20)]
     assert len({first, *again}) < len(again)
+
+
+def test_a_forked_process_asks_threads_of_its_own() -> None:
+    assert answer_within(lambda: 1, WITHIN_SECS) == 1
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(answer_within(lambda: 7, WITHIN_SECS))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_whoever_asks_gets_what_was_raised() -> None:

@@ -48,6 +48,7 @@ def test_what_a_state_answers_may_change_and_be_written(topology: TridentTopolog
     words = topology.new_stream("words", FixedBatchSpout("word string", 2))
     counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
     words.state_query(counts, "word", MapGet(), "known bigint").write_to(FileSink("words"))
+    assert "what was committed first stays, also if a replay has other rows" in topology.explain()
 
 
 @pytest.mark.parametrize(
