@@ -21,7 +21,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.schedule import enabled, finish, take
 from tests.simulation.scope import Choices, Scope, choices_of
 from tests.simulation.sources import Source
-from tests.simulation.stores import Store
+from tests.simulation.stores import Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.world import Event, World
 
@@ -71,11 +71,11 @@ class Explorer:
         world = World(
             chance=Choices(dict(scope.budgets), scope.any_size or not scope.exact or scope.learns, scope.gathers),
             rules=self.rules,
-            stores={
-                f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks)
-                for n, kind in enumerate(scope.stores)
+            stores=self._stores(),
+            sources={
+                name: Source(name, scope.exact, scope.rows - n, learns=scope.learns)
+                for n, name in enumerate(scope.sources)
             },
-            sources={"spout": Source("spout", scope.exact, scope.rows, learns=scope.learns)},
             max_spout_pending=scope.max_spout_pending,
             backoff=0.0,
             attempts=2 if scope.poison else 1000,
@@ -96,6 +96,18 @@ class Explorer:
         take(world, first)
         choices_of(world).made = []
         return snapshot(world), None
+
+    def _stores(self) -> dict[str, Store]:
+        scope = self.scope
+        stores = {
+            f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks)
+            for n, kind in enumerate(scope.stores)
+        }
+        for name, read in scope.reads.items():
+            stores[name].reads = frozenset(read)
+        if scope.feeds:
+            stores["fed"] = Store("fed", StoreKind.UNDO, self.rules, inline=True, fed_by=scope.feeds)
+        return stores
 
     def _successors(self, before: bytes) -> Iterator[tuple[World, str]]:
         for number in range(len(enabled(restored(before), self.scope))):

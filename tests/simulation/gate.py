@@ -26,6 +26,15 @@ THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
 TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 """Two transactions meet."""
 
+JOIN: dict[str, Any] = {
+    "sources": ("left", "right"),
+    "stores": (UNDO, UNDO),
+    "reads": {"store0": ["right"]},
+    "max_spout_pending": 1,
+    "processes": 1,
+}
+"""Two sources and a branch that joins them; the other reads the second, which has nothing for the last transaction."""
+
 SCOPES = {
     scope.name: scope
     for scope in (
@@ -76,6 +85,13 @@ SCOPES = {
         Scope("a wish, and a silence", {"wish": 1, "timeout": 1}, rows=1, processes=1),
         Scope("two wishes", {"wish": 2}, rows=1, max_spout_pending=1, processes=1),
         Scope("a wish, and a crash at any step", {"wish": 1, "crash at a step": 1}, rows=1, processes=1),
+        Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
+        Scope("fed: a kill", {"kill": 1}, feeds="store0"),
+        Scope("fed, opaque: a kill", {"kill": 1}, feeds="store0", exact=False),
+        Scope("fed, opaque: a commit that lands late", {**LATE}, feeds="store0", exact=False, rows=1),
+        Scope("fed: a leader that is cut off", {"expiry": 1}, feeds="store0", rows=1),
+        Scope("fed, shared: a kill", {"kill": 1}, feeds="store0", processes=1, **TWO),
+        Scope("fed: a reader, and a silence", {"ask": 1, "timeout": 1}, feeds="store0", rows=1, max_spout_pending=1),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -84,6 +100,7 @@ SCOPES = {
 SEARCHED = {
     scope.name: scope
     for scope in (
+        Scope("branches: a crash at any step", {"crash at a step": 1}, **JOIN),
         Scope("shared: a source more, and a crash", {"crash at a step": 1}, adds=True, processes=1, **THREE),
         Scope("a wish while a third row waits", {"wish": 1}, rows=3, processes=1),
         Scope(
@@ -147,6 +164,11 @@ GATE = {
     "cause, then the end": "a batch that always fails, and a crash",
     "kept counts": "a batch that always fails, and a crash",
     "unknown is not done": "a commit that lands late, and a silence",
+    "joined inputs": "branches: a crash at any step",
+    "every spout hears": "branches: a crash at any step",
+    "values one by one": "fed, shared: a kill",
+    "values within the commit": "fed: a crash at any step",
+    "fed states asked": "fed: a kill",
     "kept times": "a crash at any step",
     "windows on time": "windows: a crash at any step",
     "one for each window": "windows: a crash at any step",

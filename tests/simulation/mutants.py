@@ -1,4 +1,4 @@
-"""The product's classes with one rule switched off: what the mutation gate needs to be caught."""
+"""The machine, driver and takeover with one rule switched off: what the mutation gate needs to be caught."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import Diagnosis, ExtentsLearned, Fingerprinted
+from coordinators.notices import ExtentsLearned, Fingerprinted
 from coordinators.numbers import SpoutNumbers
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
@@ -25,11 +25,6 @@ from coordinators.zookeeper.record_requests import RecordRequests, requests_for
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from tests.simulation.rules import Rules
-from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput
-from trident_py.engine.instructions import CommitStep, Instruction
-from trident_py.engine.plane import DataPlane
-from trident_py.engine.shape import TopologyShape
-from trident_py.engine.work import Job
 
 
 class UnguardedRecordStore(ZooKeeperRecordStore):
@@ -337,6 +332,17 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.phases.acker = Trusting()
 
 
+def _asked(rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any]) -> Sequence[Any]:
+    """The states that a takeover asks, each as it is asked."""
+    if not rules.has("gaps from where they begin"):
+        states = [FromItsToken(state) for state in states]
+    if not rules.has("fed states asked"):
+        for state in states:
+            state.recover(store.identity, store.epoch)
+        states = [state for state in states if not state.store.fed_by]
+    return states if rules.has("known groups") else [ByStep(state, store) for state in states]
+
+
 def recovered(
     rules: Rules, store: ZooKeeperRecordStore, states: Sequence[Any], *, moved: Moved, adopt: Adopt
 ) -> CoordinatorRecord:
@@ -347,14 +353,13 @@ def recovered(
         store.__class__ = UnguardedRecordStore
     if not rules.has("gaps in the record"):
         store.__class__ = ForgettingGaps
-    if not rules.has("gaps from where they begin"):
-        states = [FromItsToken(state) for state in states]
+    states = _asked(rules, store, states)
     if rules.has("reconciliation"):
         adopting = adopt if rules.has("accepted, then passed over") else _passing_over_first(store, states, adopt)
         closes, tells = rules.has("closed at a takeover"), rules.has("torn as declared")
         return recover(
             store,
-            states if rules.has("known groups") else [ByStep(state, store) for state in states],
+            states,
             has_committer_spouts=not closes,
             moved=moved,
             adopt=lambda record, torn: adopting(record, torn if closes and tells else None),
@@ -362,59 +367,3 @@ def recovered(
     for state in states:
         state.recover(store.identity, store.epoch)
     return recover(store, [])
-
-
-class CommittingBackwards(CommitLane):
-    """Commits the members of a group in the wrong order."""
-
-    __slots__ = ()
-
-    def add(self, item: Any) -> Iterator[Instruction]:
-        if isinstance(item, CommitGroup):
-            item.waiting.reverse()
-        yield from super().add(item)
-
-
-class KnowingStepsOnly(CommitLane):
-    """Takes each step of a group for a group of its own: so a takeover can't tell how far its steps may have come."""
-
-    __slots__ = ()
-
-    def _step(self, group: CommitGroup, output: CommitOutput) -> CommitStep:
-        return evolve(super()._step(group, output), group_first=group.members[0].executor.attempt.txid)
-
-
-class ReadingAnyTime(CommitLane):
-    """Lets states be read whole while some have a transaction that others don't have yet."""
-
-    __slots__ = ()
-
-    def _next(self) -> Iterator[Instruction]:
-        torn, self.torn_upto = self.torn_upto, 0
-        yield from super()._next()
-        self.torn_upto = max(torn, self.torn_upto)
-
-
-class Believing(DataPlane):
-    """Runs all again where a job is said to have failed by a transaction that it hasn't."""
-
-    __slots__ = ()
-
-    def _divided(self, job: Job, executors: Any, why: Diagnosis) -> Any:
-        if why.txid is not None and why.txid not in [attempt.txid for attempt in job.attempts]:
-            return None, [job.attempts]
-        return super()._divided(job, executors, why)
-
-
-def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
-    """The product's data plane, without the rules that are off."""
-    plane = DataPlane(shape=shape)
-    if not rules.has("runs in order"):
-        plane._lane.__class__ = CommittingBackwards
-    if not rules.has("known groups"):
-        plane._lane.__class__ = KnowingStepsOnly
-    if not rules.has("reads between commits"):
-        plane._lane.__class__ = ReadingAnyTime
-    if not rules.has("whose failure"):
-        plane.__class__ = Believing
-    return plane

@@ -20,11 +20,11 @@ from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from tests.simulation.mutants import plane_of
 from tests.simulation.partitions import Sent, emitted
+from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
-from tests.simulation.stores import Rows
+from tests.simulation.stores import Given, Rows, Run
 from trident_py.engine.commit_lane import torn_upto
 from trident_py.engine.instructions import (
     Abort,
@@ -81,6 +81,7 @@ class Plane:
         reports: what came of its instructions, and was not taken yet.
         cancelled: the jobs that Spark was told to cancel.
         extents: what spouts that learn it have given, by attempt and spout.
+        committing: the transactions of the present commit step.
     """
 
     process: Process
@@ -88,6 +89,7 @@ class Plane:
     reports: list[Stimulus] = field(factory=list)
     cancelled: set[Job] = field(factory=set)
     extents: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
+    committing: Run = ()
 
     def lead(self, record: CoordinatorRecord) -> None:
         """A topology as the version that leads has it, from where a takeover has found it."""
@@ -97,12 +99,12 @@ class Plane:
             branches=tuple(
                 BranchShape(
                     name=name,
-                    spouts=frozenset(world.sources),
+                    spouts=store.reads or frozenset(world.sources),
                     is_shareable=world.shares,
                     keeps_alive=store.remembers,
                     is_fenced=store.remembers,
                 )
-                for name, store in self.process.stores.items()
+                for name, store in self.process.outputs.items()
             ),
         )
         self.machine = plane_of(shape, world.rules)
@@ -245,8 +247,12 @@ class Plane:
             batch=rows,
             rows=len(rows),
             is_small=len(rows) < self.process.world.large_rows,
-            # One edge from each spout to each store's job.
-            edges={branch: 1 << 8 + 4 * number + branch for branch in range(len(self.process.stores))},
+            # One edge from each spout to the job of each store that reads it.
+            edges={
+                branch: 1 << 8 + 4 * number + branch
+                for branch, each in enumerate(self.machine.shape.branches)
+                if emit.spout in each.spouts
+            },
             learned=learned,
         )
 
@@ -296,7 +302,7 @@ class Plane:
         self.report(JobFailed(job, Diagnosis(RuntimeError("a job failed"), kind, whose)))
 
     def _end_job(self, job: Job, members: Sequence[JobMember], others: Sequence[JobMember]) -> None:
-        store = list(self.process.stores.values())[job.branch]
+        store = list(self.process.outputs.values())[job.branch]
         made = []
         for member, other in zip(members, others, strict=True):
             tx, rows = self.transaction(member.attempt), _given(other)
@@ -347,16 +353,22 @@ class Plane:
         for member in step.members:
             for name, extents in self.extents.get(member.attempt, {}).items():
                 world.sources[name].committing(member.number or 0, extents)
-        name, store = list(self.process.stores.items())[step.branch]
-        run = tuple(
+        name, store = list(self.process.outputs.items())[step.branch]
+        run = self.committing = tuple(
             evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
             for member in step.members
         )
         world.send_commit(self.process, name, run, tuple(m.receipt for m in step.members) if store.inline else None)
 
-    def on_committed(self, error: BaseException | None) -> None:
-        """A store has answered, or its connection has broken."""
-        self._step_ended(error)
+    def on_committed(self, name: str, values: Given, error: BaseException | None) -> None:
+        """A store has answered, or its connection has broken; its new values go on before the step is done."""
+        world = self.process.world
+        fed = next((each for each, store in self.process.stores.items() if store.fed_by == name), None)
+        is_done = error is not None or fed is None
+        if fed is not None and error is None:
+            world.send_commit(self.process, fed, self.committing, values)
+        if is_done if world.has("values within the commit") else name in self.process.outputs:
+            self._step_ended(error)
 
     def _step_ended(self, error: BaseException | None) -> None:
         if error is None:
@@ -367,7 +379,7 @@ class Plane:
 
     def on_abort(self, abort: Abort) -> None:
         """A store gives up what an attempt has staged."""
-        store = list(self.process.stores.values())[abort.branch]
+        store = list(self.process.outputs.values())[abort.branch]
         if not store.inline:
             store.discard(self.transaction(abort.attempt))
         self.report(Aborted())

@@ -113,6 +113,11 @@ class Process:
         """Those that the version it runs has."""
         return {name: store for name, store in self.world.stores.items() if name != self.leaves_out}
 
+    @property
+    def outputs(self) -> dict[str, Store]:
+        """Those that batches go into; into the others go new values."""
+        return {name: store for name, store in self.stores.items() if not store.fed_by}
+
     # --- life and death -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -284,9 +289,7 @@ class Process:
         notices, self.inbox = self.inbox, []
         began, window_at = self.world.now, self.plane.next_window_at()
         driver.turn(notices, began, self.wall)
-        if (
-            self.plane.next_window_at() == window_at
-        ):  # else a commit has landed meanwhile; its report brings the next turn
+        if window_at == self.plane.next_window_at():  # else a commit has landed: what that leaves is for the next turn
             self.world.oracle.turn_taken(self, driver, began, window_at)
         if self.inbox:
             self.post("turn", TURN_SECS, self.turns)

@@ -45,6 +45,28 @@ class Outcome:
         return hashlib.sha256("\n".join(self.log).encode()).hexdigest()
 
 
+def branch_out(world: World, seed: int) -> None:
+    """Have branches read different sources, and new values go into one more store, in some worlds."""
+    chance = random.Random(f"{seed} branches")
+    stores = list(world.stores.values())
+    if chance.random() < 0.4:
+        first, *others = sorted(world.sources)
+        for store in stores:
+            store.reads = frozenset(chance.choice([[first], others or [first], world.sources]))
+        read = frozenset[str]().union(*(store.reads for store in stores))
+        stores[-1].reads |= world.sources.keys() - read
+        world.leaves = ""
+        if world.added is not None and chance.random() < 0.5:
+            stores[0].reads = frozenset()
+        elif world.added is not None:
+            world.added = None
+    feeding = [store for store in stores if store.kind is not StoreKind.COMPARE]
+    if feeding and chance.random() < 0.3:
+        world.leaves = ""
+        fed = chance.choice(feeding).name
+        world.stores["fed"] = Store("fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=fed)
+
+
 def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
@@ -76,6 +98,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     leaves = random.Random(f"{dice.seed} leaves")
     if leaving and count > 1 and leaves.random() < 0.6:
         world.leaves, world.added = leaves.choice(leaving), None
+    branch_out(world, dice.seed)
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from attrs import define, field, frozen
@@ -32,6 +32,9 @@ class Scope:
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
         windows: whether rows wait for the next transaction, as in a window that ends at once.
+        sources: their names; each has a row less than the one before it.
+        reads: which of them each store reads, if not all.
+        feeds: the store whose new values go into one more; none: "".
         lives: how often processes may be started, all in all.
     """
 
@@ -53,6 +56,9 @@ class Scope:
     leaves: str = ""
     poison: int = 0
     windows: bool = False
+    sources: tuple[str, ...] = ("spout",)
+    reads: Mapping[str, Collection[str]] = field(factory=dict)
+    feeds: str = ""
     processes: int = 2
     lives: int = 2
 

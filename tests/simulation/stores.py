@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -23,8 +23,11 @@ Rows: TypeAlias = tuple[tuple[str, int], ...]
 Run: TypeAlias = tuple[SinkTransaction, ...]
 """Transactions that follow each other, in one step."""
 
-Sent: TypeAlias = tuple[Rows, ...] | None
-"""The rows of each transaction of a run; None: they are in the store."""
+Given: TypeAlias = tuple[Rows, ...]
+"""Rows for each transaction of a run."""
+
+Sent: TypeAlias = Given | None
+"""Those of a commit; None: they are in the store."""
 
 KEYS = 3
 
@@ -91,6 +94,8 @@ class Store:
         claimant: the process, and the life of it, that recovered it last.
         lags: whether it is left out, or was and has not caught up.
         settled: how many transactions have made which windows that no rollback changes; see `Windows`.
+        reads: the sources that its branch reads; none: all that there are.
+        fed_by: the store whose new values go into it; none: "".
     """
 
     name: str
@@ -105,6 +110,8 @@ class Store:
     claimant: tuple[int, int] | None = None
     lags: bool = False
     settled: tuple[int, WindowProgress] = (0, WindowProgress())
+    reads: frozenset[str] = frozenset()
+    fed_by: str = ""
     state: MemoryMapState[int] = field(factory=MemoryMapState)
 
     @property
@@ -164,15 +171,18 @@ class Store:
         self._due(run)
         self.holder = run
 
-    def land(self, run: Run, rows: Sent) -> None:
-        """The end of a transaction, if nobody has ended it before."""
+    def land(self, run: Run, rows: Sent) -> Given:
+        """The end of a transaction, if nobody has ended it before; as `apply`."""
         if self.holder != run:
             raise StoreBusyException(f"{self.name} has ended the transaction of {run[-1].token}")
         self.holder = None
-        self.apply(run, rows)
+        return self.apply(run, rows)
 
-    def apply(self, run: Run, sent: Sent) -> None:
-        """One atomic step: decide, verify what was staged, apply, keep the token."""
+    def apply(self, run: Run, sent: Sent) -> Given:
+        """One atomic step: decide, verify what was staged, apply, keep the token; gives new values.
+
+        Those of a transaction that is skipped aren't known.
+        """
         due, redo = self._due(run)
         given = dict(zip(run, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
         if due and redo:
@@ -183,6 +193,16 @@ class Store:
         for tx in run:
             self.discard(tx)
         self.check()
+        values = dict(zip((entry.token for entry in self.ledger), self.new_values(), strict=True))
+        return tuple(values[tx.token] if tx in due else () for tx in run)
+
+    def new_values(self) -> Iterator[Rows]:
+        """For each transaction the values that it left, of the keys that it changed."""
+        counts = Counter[str]()
+        for entry in self.ledger:
+            changed = Counter(map(key_of, entry.rows))
+            counts.update(changed)
+            yield tuple((key, counts[key]) for key in sorted(changed))
 
     def pass_over(self, tx: SinkTransaction) -> None:
         """Take ``tx`` for committed, without any change."""
@@ -249,7 +269,7 @@ class Store:
             if entry.is_passed_over:
                 has_gap = True
                 due.clear()
-            for spout, position in entry.rows:
+            for spout, position in entry.rows if not self.fed_by else ():
                 expected = due.get(spout, position if has_gap else 0)
                 if position != expected:
                     story = f"{self.name}: {entry.token} has {spout} {position}, due is {expected}"
@@ -269,17 +289,3 @@ def key_of(row: tuple[str, int]) -> str:
 
 def _adding(count: int) -> Callable[[int | None], int]:
     return lambda old: (old or 0) + count
-
-
-def check_agreement(stores: Sequence[Store], committed: int, run_max: int) -> None:
-    """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one run more."""
-    stores = [store for store in stores if not store.lags]
-    for store in stores:
-        if not committed <= len(store.ledger) <= committed + run_max:
-            story = f"{store.name} has {len(store.ledger)} transactions, the record says {committed} are committed"
-            raise Violation("S11", story)
-    first, *others = stores
-    for store in others:
-        for one, other in zip(first.ledger[:committed], store.ledger[:committed], strict=True):
-            if one.rows != other.rows and not (one.is_passed_over or other.is_passed_over):
-                raise Violation("S2", f"{first.name} has {one}, {store.name} has {other}")

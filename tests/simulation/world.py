@@ -18,7 +18,7 @@ from tests.simulation.plane import COMMIT_SECS, LATE_SECS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Run, Sent, Store, StoreKind
+from tests.simulation.stores import Given, Run, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECS, Node, Server
@@ -99,7 +99,8 @@ class World:
     @property
     def run_max(self) -> int:
         """How many transactions may commit together, by the rule of the runtime."""
-        return self.max_spout_pending if self.shares and not self.pins else 1
+        feeds = any(store.fed_by for store in self.stores.values()) and self.has("values one by one")
+        return self.max_spout_pending if self.shares and not self.pins and not feeds else 1
 
     @property
     def left_out(self) -> str:
@@ -361,7 +362,7 @@ class World:
             if self.chance.happens("commit lands late"):
                 self.later("lock" if store.locks else "effect", LATE_SECS, None, name, run, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
-            process.post("committed", 0.5, done)
+            process.post("committed", 0.5, name, ((),) * len(run), done)
         else:
             pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
             self.later("lock" if store.locks else "effect", pause, None, name, run, rows, sender)
@@ -372,7 +373,7 @@ class World:
             self._check_kept(name, sender)
             self.stores[name].lock(run)
         except (TridentError, StoreBusyException) as refused:
-            self._answer(name, run, sender, refused)
+            self._answer(name, run, sender, (), refused)
             return
         pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
         self.later("effect", pause, None, name, run, rows, sender)
@@ -380,23 +381,26 @@ class World:
     def on_effect(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit lands in a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
+        values: Given = ()
         try:
             self._check_kept(name, sender)
-            (store.land if store.locks else store.apply)(run, rows)
+            values = (store.land if store.locks else store.apply)(run, rows)
             self.say(f"{name} has {run[-1].token}")
         except (TridentError, StoreBusyException) as refused:
             error = refused
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()
-        self._answer(name, run, sender, error)
+        self._answer(name, run, sender, values, error)
 
     def _check_kept(self, name: str, sender: tuple[int, int] | None) -> None:
         number = sender[0] if sender else 0
         if sender == (number, self.processes[number].life):
             self.processes[number].check_kept(name)
 
-    def _answer(self, name: str, run: Run, sender: tuple[int, int] | None, error: BaseException | None) -> None:
+    def _answer(
+        self, name: str, run: Run, sender: tuple[int, int] | None, values: Given, error: BaseException | None
+    ) -> None:
         if error is not None:
             self.say(f"{name} refuses {run[0].token}: {error}")
         if sender is None or self.processes[sender[0]].life != sender[1]:
@@ -409,4 +413,4 @@ class World:
         process = self.processes[sender[0]]
         if error is None:
             process.saw_commit(name, run)
-        process.post("committed", 0.002, error)
+        process.post("committed", 0.002, name, values, error)

@@ -1,0 +1,47 @@
+"""What stores must agree on: transactions, the rows of sources that several read, and values that one gives another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+from tests.simulation.rules import Violation
+from tests.simulation.stores import Rows, Store
+
+
+def check_agreement(stores: Mapping[str, Store], committed: int, run_max: int) -> None:
+    """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one run more."""
+    there = {name: store for name, store in stores.items() if not store.lags}
+    for store in there.values():
+        if not committed <= len(store.ledger) <= committed + run_max:
+            story = f"{store.name} has {len(store.ledger)} transactions, the record says {committed} are committed"
+            raise Violation("S11", story)
+        if store.fed_by:
+            check_values(store, stores[store.fed_by], committed)
+    for one, other in combinations([store for store in there.values() if not store.fed_by], 2):
+        _check_rows(one, other, committed)
+
+
+def check_values(fed: Store, feeding: Store, committed: int) -> None:
+    """S21: a store has, of each transaction, the new values that the other one had when it had committed it."""
+    entries = zip(fed.ledger, feeding.ledger, feeding.new_values(), strict=False)
+    for txid, (here, there, values) in enumerate(entries, 1):
+        # What isn't committed for good may be there as an older attempt has made it.
+        if here.rows != values and (txid <= committed or here.token == there.token):
+            raise Violation("S21", f"{fed.name} has {here}, {feeding.name} gave {values} with {there}")
+
+
+def _check_rows(one: Store, other: Store, committed: int) -> None:
+    for here, there in zip(one.ledger[:committed], other.ledger[:committed], strict=True):
+        is_gap = here.is_passed_over or there.is_passed_over
+        if not is_gap and _read_by(other, here.rows) != _read_by(one, there.rows):
+            raise Violation("S2", f"{one.name} has {here}, {other.name} has {there}")
+
+
+def _read_by(store: Store, rows: Rows) -> Rows:
+    return tuple(row for row in rows if source_of(row[0]) in store.reads) if store.reads else rows
+
+
+def source_of(name: str) -> str:
+    """The source of a row, by the name that it has there: that of the source, or of a partition of it."""
+    return name.partition(".")[0]

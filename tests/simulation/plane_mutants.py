@@ -1,0 +1,119 @@
+"""The data plane with one rule switched off: what the mutation gate needs to be caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import evolve
+
+from coordinators.notices import Diagnosis, SuccessDelivered
+from tests.simulation.rules import Rules
+from trident_py.engine.bolt_executor import TridentBoltExecutor
+from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput
+from trident_py.engine.instructions import CommitStep, Instruction, Post
+from trident_py.engine.plane import DataPlane
+from trident_py.engine.shape import TopologyShape
+from trident_py.engine.stimuli import BatchAnnounced, Emitted
+from trident_py.engine.work import Half, Job, JobMember
+
+
+class CommittingBackwards(CommitLane):
+    """Commits the members of a group in the wrong order."""
+
+    __slots__ = ()
+
+    def add(self, item: Any) -> Iterator[Instruction]:
+        if isinstance(item, CommitGroup):
+            item.waiting.reverse()
+        yield from super().add(item)
+
+
+class KnowingStepsOnly(CommitLane):
+    """Takes each step of a group for a group of its own: so a takeover can't tell how far its steps may have come."""
+
+    __slots__ = ()
+
+    def _step(self, group: CommitGroup, output: CommitOutput) -> CommitStep:
+        return evolve(super()._step(group, output), group_first=group.members[0].executor.attempt.txid)
+
+
+class ReadingAnyTime(CommitLane):
+    """Lets states be read whole while some have a transaction that others don't have yet."""
+
+    __slots__ = ()
+
+    def _next(self) -> Iterator[Instruction]:
+        torn, self.torn_upto = self.torn_upto, 0
+        yield from super()._next()
+        self.torn_upto = max(torn, self.torn_upto)
+
+
+class Believing(DataPlane):
+    """Runs all again where a job is said to have failed by a transaction that it hasn't."""
+
+    __slots__ = ()
+
+    def _divided(self, job: Job, executors: Any, why: Diagnosis) -> Any:
+        if why.txid is not None and why.txid not in [attempt.txid for attempt in job.attempts]:
+            return None, [job.attempts]
+        return super()._divided(job, executors, why)
+
+
+class Hasty(TridentBoltExecutor):
+    """Starts a branch with what the first of its spouts has emitted."""
+
+    __slots__ = ()
+
+    def take(self, emitted: Emitted) -> Iterator[int]:
+        found = [branch for branch in emitted.edges if self.branches[branch].isdisjoint(self._emitted)]
+        list(super().take(emitted))
+        yield from found
+
+    def member(self, branch: int) -> JobMember:
+        whole = self.branches
+        self.branches = [spouts & self._emitted.keys() for spouts in whole]
+        member = super().member(branch)
+        self.branches = whole
+        return member
+
+
+class StartingEarly(DataPlane):
+    """Doesn't wait for all that a branch reads."""
+
+    __slots__ = ()
+
+    def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
+        yield from super()._announce(batch)
+        self._executors[batch.attempt].__class__ = Hasty
+
+
+class TakingOneForAll(DataPlane):
+    """Takes a success for delivered when the first half of a spout has it."""
+
+    __slots__ = ()
+
+    def _hear_of_success(self, txid: int, spout: str, half: Half) -> Iterator[Instruction]:
+        if self._untold.pop(txid, None):
+            yield Post(SuccessDelivered(txid))
+
+
+PLANES: dict[str, type[DataPlane]] = {
+    "whose failure": Believing,
+    "joined inputs": StartingEarly,
+    "every spout hears": TakingOneForAll,
+}
+
+
+def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
+    """The product's data plane, without the rules that are off."""
+    plane = DataPlane(shape=shape)
+    if not rules.has("runs in order"):
+        plane._lane.__class__ = CommittingBackwards
+    if not rules.has("known groups"):
+        plane._lane.__class__ = KnowingStepsOnly
+    if not rules.has("reads between commits"):
+        plane._lane.__class__ = ReadingAnyTime
+    for rule in rules.off:
+        plane.__class__ = PLANES.get(rule, plane.__class__)
+    return plane
