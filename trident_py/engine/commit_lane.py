@@ -148,10 +148,10 @@ class CommitLane:
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()
         yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, spouts, why.state))
-        for executor in [member.executor for member in group.members if not output.spout]:
+        for executor in [member.executor for member in reversed(group.members) if not output.spout]:
             receipt = executor.take_back(output.branch)
-            if executor.is_cancelled:
-                self._queue.append(Abort(executor.attempt, executor.time, output.branch, receipt))
+            if executor.is_cancelled:  # the states may wait to be closed: it is given up before
+                self._queue.appendleft(Abort(executor.attempt, executor.time, output.branch, receipt))
         yield from self._next()
 
     def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:

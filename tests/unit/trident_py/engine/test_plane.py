@@ -11,7 +11,7 @@ import pytest
 from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Diagnosis, Failed, FailureKind
+from coordinators.notices import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol import StreamId
 from trident_py.engine.batcher import JobBatcher
 from trident_py.engine.commit_lane import CommitGroup, CommitLane
@@ -123,6 +123,7 @@ class Small:
     answered: int = 0
     refused: int = 0
     is_closing: bool = False
+    is_closed: bool = False
 
     @classmethod
     def of(cls, scope: Scope) -> Small:
@@ -181,6 +182,9 @@ class Small:
                 self.processed[attempt] += 1
             case Failed(attempt):
                 self.fail(attempt)
+            case SuccessDelivered(txid):
+                owed = [each for each in self.due if isinstance(each, SpoutSucceeded) and each.txid == txid]
+                assert not owed, f"the success of {txid} is delivered, but not to {owed}"
 
     def close_committed(self) -> None:
         for attempt, acks in list(self.committing.items()):
@@ -194,7 +198,10 @@ class Small:
 
     def tell(self, stimulus: Stimulus) -> None:
         heard: list[Any] = []
-        for instruction in self.plane.handle(stimulus):
+        instructions = self.plane.handle(stimulus)
+        if isinstance(stimulus, AttemptCancelled) and not self.is_closing:  # `Closing` cancels all by itself
+            self.check_cancelled(stimulus.attempt, instructions)
+        for instruction in instructions:
             heard += self.take(instruction)
         for notice in heard:
             self.hear(notice)
@@ -219,15 +226,36 @@ class Small:
                 self.due.append(instruction)
                 if isinstance(instruction, Abort | CommitStep):
                     self.check_use(instruction)
+                elif isinstance(instruction, RunJob):
+                    self.check_job(instruction)
+
+    def check_job(self, run: RunJob) -> None:
+        """Nothing is done for who will never commit; a large batch is alone; and all that the branch reads is there."""
+        for attempt in run.job.attempts:
+            assert self.live.get(attempt.txid) == attempt, f"{run} for {attempt}, which will never commit"
+            assert len(run.job.attempts) == 1 or attempt.txid not in self.scope.large, f"{run} shares a large batch"
+        for member in run.members:
+            assert member.inputs.keys() == self.scope.shape.branches[run.job.branch].spouts
+
+    def check_cancelled(self, attempt: TransactionAttempt, instructions: list[Instruction]) -> None:
+        """Whatever still emits is told to end, and a job of which no attempt lives; no other job is."""
+        jobs = [each.job for each in self.due if isinstance(each, RunJob) and attempt in each.job.attempts]
+        emits = [each for each in self.due if isinstance(each, Emit) and each.attempt == attempt]
+        wanted: list[Any] = [CancelEmit(attempt, each.spout) for each in emits]
+        wanted += [CancelJob(job) for job in jobs if not any(each in self.live.values() for each in job.attempts)]
+        told = [each for each in instructions if isinstance(each, CancelEmit | CancelJob)]
+        assert sorted(map(str, told)) == sorted(map(str, wanted)), f"{told} for {attempt}, due is {wanted}"
 
     def check_use(self, use: Abort | CommitStep) -> None:
         """A receipt is committed by its attempt, in its turn, or given up; never given up once it is committed."""
+        assert not self.is_closed, f"{use} although states are closed"
         if isinstance(use, Abort):
             assert self.live.get(use.attempt.txid) != use.attempt or self.is_closing, f"{use} of a live attempt"
             self.prepared.remove((use.attempt, use.branch))
             return
         assert not self.is_closing, f"{use} although the topology has ended"
         txids = [member.attempt.txid for member in use.members]
+        assert len(txids) == 1 or self.scope.large.isdisjoint(txids), f"{use} has a large batch among others"
         assert txids == list(range(txids[0], txids[0] + len(txids)))
         for member in use.members:
             assert self.live.get(member.attempt.txid) == member.attempt, f"{member} is not live"
@@ -311,6 +339,8 @@ class Small:
                 assert all(each == has[0] for each in has), f"states are read whole with {has}"
             case Closing():
                 self.is_closing = True
+            case StatesClosed():
+                self.is_closed = True
 
     def receipts_of(self, step: CommitStep) -> list[tuple[TransactionAttempt, int]]:
         return [] if step.spout else [(member.attempt, step.branch) for member in step.members]
@@ -327,6 +357,8 @@ class Small:
 
     def check_end(self) -> None:
         """Nothing is due any more."""
+        kept = self.plane._executors.keys() - self.live.values()
+        assert not kept, f"{kept} are kept for ever"
         if self.is_closing:
             assert self.plane.is_closed
         elif self.scope.bad:
@@ -376,9 +408,13 @@ SCOPES = {
     "a committer spout": Scope(shape=shape(committer=True), fails=1),
     "a read": Scope(shape=shape(branches=2), txids=1, reads=1, fails=1),
     "rows that fail every job, and it is known whose": Scope(shape=shape(shares=True), txids=3, bad=2, told=2),
+    "rows of the last one that fail every job, and it is known whose": Scope(
+        shape=shape(shares=True), txids=3, bad=3, told=3
+    ),
     "rows that fail every job, and nobody knows whose": Scope(shape=shape(shares=True), txids=3, bad=2),
     "rows that fail every job, said to be another's": Scope(shape=shape(shares=True), txids=3, bad=2, told=NOBODY),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
+    "an end at a commit that fails": Scope(shape=shape(), txids=1, closes=True, fails=1),
     "an end, with two in a job": Scope(shape=shape(shares=True), txids=2, closes=True, fails=1),
 }
 
@@ -440,6 +476,159 @@ class Believing(DataPlane):
         return super()._divided(job, executors, why)
 
 
+class Blaming(DataPlane):
+    """Takes the first of those that share a job for the one that made it fail."""
+
+    __slots__ = ()
+
+    def _divided(self, job: Any, executors: Any, why: Diagnosis) -> Any:
+        return super()._divided(job, executors, Diagnosis(why.cause, FailureKind.INTERRUPTED))
+
+
+class Traceless(DataPlane):
+    """Believes that a failed job has prepared nothing."""
+
+    __slots__ = ()
+
+    def _fail(self, job: Any, executors: Any, failed: Any, why: Diagnosis) -> Iterator[Instruction]:
+        yield from (each for each in super()._fail(job, executors, failed, why) if isinstance(each, Post))
+        for executor in executors:
+            executor._receipts.pop(job.branch, None)
+
+
+class Deaf(DataPlane):
+    """Goes on with what was emitted for a cancelled attempt."""
+
+    __slots__ = ()
+
+    def _take_emission(self, stimulus: Any) -> Iterator[Instruction]:
+        executor = self._executors[stimulus.attempt]
+        was_cancelled, executor.is_cancelled = executor.is_cancelled, False
+        yield from super()._take_emission(stimulus)
+        executor.is_cancelled = was_cancelled
+
+
+class Hoarding(DataPlane):
+    """Never forgets a cancelled attempt."""
+
+    __slots__ = ()
+
+    def _forget_if_idle(self, executor: Any) -> None: ...
+
+
+class Ruthless(DataPlane):
+    """Cancels a job as soon as one of its attempts is cancelled."""
+
+    __slots__ = ()
+
+    def _cancel(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
+        jobs = set(self._executors[attempt].jobs) if attempt in self._executors else set()
+        for instruction in super()._cancel(attempt):
+            jobs -= {instruction.job} if isinstance(instruction, CancelJob) else set()
+            yield instruction
+        yield from map(CancelJob, jobs)
+
+
+class Lenient(DataPlane):
+    """Leaves what emits alone when nobody wants it any more."""
+
+    __slots__ = ()
+
+    def _cancel(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
+        yield from (each for each in super()._cancel(attempt) if not isinstance(each, CancelEmit))
+
+
+class Crowding(DataPlane):
+    """Has large batches share jobs, too."""
+
+    __slots__ = ()
+
+    def _start(self, executor: Any, branch: int) -> Iterator[Instruction]:
+        executor.waiting.add(branch)
+        yield from self._run(self._batcher.add(branch, executor.attempt, executor.rows))
+
+
+class Hurried(DataPlane):
+    """Closes states while jobs run that may have prepared something."""
+
+    __slots__ = ()
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self._open
+
+
+class TakingOneForAll(DataPlane):
+    """Takes a success for delivered when the first half of a spout has it."""
+
+    __slots__ = ()
+
+    def _hear_of_success(self, txid: int, spout: str, half: Half) -> Iterator[Instruction]:
+        if self._untold.pop(txid, None):
+            yield Post(SuccessDelivered(txid))
+
+
+class Losing(CommitLane):
+    """Doesn't give up what a failed step was to commit."""
+
+    __slots__ = ()
+
+    def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
+        group = self._ended_step()
+        yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, state=why.state))
+        yield from self._next()
+
+
+class Uncut(CommitGroup):
+    """Commits all in one step, large ones, too."""
+
+    __slots__ = ()
+
+    def cut(self) -> None:
+        self.members, self.waiting, self.output = self.waiting, [], 0
+
+
+class Whole(CommitLane):
+    """Doesn't cut groups."""
+
+    __slots__ = ()
+
+    def add(self, item: Any) -> Iterator[Instruction]:
+        if isinstance(item, CommitGroup):
+            item.__class__ = Uncut
+        yield from super().add(item)
+
+
+class Dropping(CommitLane):
+    """Gives nothing up any more when the topology ends."""
+
+    __slots__ = ()
+
+    def close(self) -> Iterator[Instruction]:
+        yield from super().close()
+        self._queue.clear()
+
+
+class Deserting(CommitLane):
+    """Leaves readers waiting when the topology ends."""
+
+    __slots__ = ()
+
+    def close(self) -> Iterator[Instruction]:
+        list(super().close())
+        yield from ()
+
+
+class Rushing(JobBatcher):
+    """Runs several jobs of a branch at a time."""
+
+    __slots__ = ()
+
+    def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
+        self._running.pop(branch, None)
+        return super().add(branch, attempt, rows)
+
+
 class Untold(JobBatcher):
     """Leaves in line who will never commit."""
 
@@ -457,6 +646,20 @@ class Untold(JobBatcher):
         (Open, "a read"),
         (Believing, "rows that fail every job, said to be another's"),
         (Untold, "a failure in a shared job"),
+        (Blaming, "rows of the last one that fail every job, and it is known whose"),
+        (Traceless, "an end, with two in a job"),
+        (Deaf, "a failure"),
+        (Hoarding, "a failure"),
+        (Ruthless, "a failure in a shared job"),
+        (Lenient, "a failure"),
+        (Crowding, "a large one between small ones"),
+        (Hurried, "an end, with two in a job"),
+        (TakingOneForAll, "two spouts, two states"),
+        (Losing, "an end at a commit that fails"),
+        (Whole, "a large one between small ones"),
+        (Dropping, "an end, with two in a job"),
+        (Deserting, "an end at any moment"),
+        (Rushing, "two transactions in a job"),
     ],
 )
 def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
