@@ -126,15 +126,20 @@ class ZooKeeperRecordStore:
         def read() -> list[Wish]:
             return wishes_of(session, paths, session.watch_children(paths.wishes, changed))
 
-        return session.settle(read)
+        told = self._told  # a server that lags may still show what went with our last write
+        return [wish for wish in session.settle(read) if wish.id not in told]
 
     def _carried_out(self, record: CoordinatorRecord) -> list[str]:
         """The wishes whose outcomes ``record`` adds to those that are stored."""
-        stored = self._stored.record.outcomes if self._stored else ()
-        if record.outcomes == stored:
+        if self._stored is not None and record.outcomes == self._stored.record.outcomes:
             return []
-        told = {outcome.wish for outcome in stored}
+        told = self._told
         return [outcome.wish for outcome in record.outcomes if outcome.wish not in told]
+
+    @property
+    def _told(self) -> set[str]:
+        """The wishes whose outcomes are stored."""
+        return {outcome.wish for outcome in self._stored.record.outcomes} if self._stored else set()
 
     def _store_ahead(self, creates: Sequence[Create]) -> None:
         """Store blobs that no head names yet. Their names tell their content: what is there already is the same."""
