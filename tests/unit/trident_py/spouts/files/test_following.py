@@ -434,6 +434,20 @@ def test_another_file_with_the_text_of_one_that_was_deleted_is_read(tmp_path: Pa
     assert world.lines() == ["ok"]
 
 
+def test_a_file_that_was_deleted_and_is_put_back_long_after_is_not_read_again(log: Path, meanwhile: Between) -> None:
+    world = World(log.parent / "*.log*")
+    world.lines()
+    log.unlink()
+    for number in range(20):
+        write(log.parent / f"b.log-{number}", b"%d\n" % number)
+        meanwhile(world)
+        assert world.lines() == [str(number)]
+        (log.parent / f"b.log-{number}").unlink()
+    write(log, LONG + b"more\n")
+    assert world.lines() == ["more"]
+    assert set(world.cursors) == {str(log), *(str(log.parent / f"b.log-{number}") for number in range(20))}
+
+
 @pytest.mark.parametrize("harm", ["delete", "cut", "replace"])
 def test_lines_that_were_seen_and_are_nowhere_end_the_query(log: Path, meanwhile: Between, harm: str) -> None:
     world = World(log.parent / "a.log*", max_bytes_per_batch=1000)
