@@ -114,7 +114,7 @@ class LocalCoordination:
                 topology = self._topologies.setdefault(candidate.topology, _Topology.named(candidate.topology))
                 if topology.leader is None:
                     return topology.led(self._lock)
-                topology.candidates.append(candidate)
+                topology.candidates.add(candidate)
                 candidate.saw(topology.leader)
             candidate.wait(LOOK_AGAIN_SECS)
 
@@ -139,7 +139,7 @@ class _Topology:
     kept: InMemoryCoordination
     leader: Leader | None = None
     store: LocalRecordStore | None = None
-    candidates: list[Candidate] = field(factory=list)
+    candidates: set[Candidate] = field(factory=set)
 
     @classmethod
     def named(cls, name: str) -> _Topology:

@@ -135,9 +135,10 @@ def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordinat
     try:
         ensure_session_possible(spark)
     except ConfigError as error:
-        if needed_for:
-            error.add_note(f"Spark is needed for {needed_for}")
-        raise
+        if not needed_for:
+            raise
+        name = plan.graph.topology
+        raise ConfigError(f"topology {name!r} needs Spark for {needed_for}: {error}", topology=name) from error
     return True
 
 

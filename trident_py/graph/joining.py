@@ -17,7 +17,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation
-from trident_py.graph.row_flow import RowFlow
+from trident_py.graph.row_flow import RowFlow, named
 from trident_py.rows.schema import arrow_schema, check_comparable, names_of, same_fields, schema_of, select, shown
 
 
@@ -62,8 +62,7 @@ class Chained:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        for batch in chain.from_iterable(self.streams):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        return named(chain.from_iterable(self.streams), self.schema)
 
 
 @frozen

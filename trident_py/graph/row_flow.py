@@ -62,7 +62,13 @@ class RowFlow:
         Raises:
             TaskFailed: user code raised.
         """
-        return pa.Table.from_batches(self.made(), arrow_schema(self.schema))
+        schema = arrow_schema(self.schema)
+        return pa.Table.from_batches(named(self.made(), schema), schema)
+
+
+def named(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same values under the names of ``schema``, and with its word on which may be null."""
+    return (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
 
 
 @frozen

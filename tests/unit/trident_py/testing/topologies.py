@@ -127,13 +127,15 @@ def aggregated(_: Path) -> Declared:
 
 
 def sampled(_: Path) -> Declared:
-    table, last = MemoryMapState.factory(), MemoryMapState.factory()
+    table, last, some = (MemoryMapState.factory() for _ in range(3))
     topology = TridentTopology("sampled")
     stream = topology.new_stream("orders", orders())
     kept = stream.map(lambda row: (row.category, row.quantity), "category string, quantity int").sample(0.5, 3)
     kept.group_by("category").persistent_aggregate(table, Count(), "count")
     stream.group_by("category").persistent_aggregate(last, Last("quantity"), "last")
-    return topology, lambda: (table.values(), last.values())
+    never_null = topology.new_stream("numbers", FixedBatchSpout("n int not null", 2, (1,), (2,), (3,)))
+    never_null.sample(0.5, 1).persistent_aggregate(some, Sum("n"), "sum")
+    return topology, lambda: (table.values(), last.values(), some.values())
 
 
 def merged(_: Path) -> Declared:
