@@ -25,9 +25,10 @@ WITHIN_SECS = 60.0
 
 @define
 class Place:
-    """A coordination, and what happens to its leaders from outside."""
+    """A coordination, and what happens to its leaders from outside; ``impatient`` is the same for who waits less."""
 
     coordination: Coordination
+    impatient: Coordination
     expire: Callable[[str], None]
     pool: ThreadPoolExecutor
     closing: ExitStack
@@ -57,7 +58,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with ThreadPoolExecutor(4) as pool, ExitStack() as closing:
         if request.param == "in memory":
             local = LocalCoordination()
-            yield Place(local, local.expire, pool, closing)
+            yield Place(local, local, local.expire, pool, closing)
             return
         hosts = request.getfixturevalue("zookeeper")
         admin = ZooKeeperSession.connect(hosts, who="the tests", session_timeout=30.0)
@@ -68,7 +69,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
             leader = TopologyPaths(f"{admin.chroot}/trident/{topology}").leader
             admin.settle(lambda: admin.commit([Remove(leader, ANY_VERSION)]))
 
-        yield Place(ZooKeeperCoordination(hosts=hosts, session_timeout=1.0), expire, pool, closing)
+        patient, impatient = (ZooKeeperCoordination(hosts=hosts, session_timeout=seconds) for seconds in (30.0, 3.0))
+        yield Place(patient, impatient, expire, pool, closing)
 
 
 def test_it_answers(place: Place) -> None:
@@ -100,7 +102,7 @@ def test_topologies_have_nothing_to_do_with_each_other(place: Place) -> None:
 def test_a_second_leader_is_refused_while_the_first_one_leads(place: Place) -> None:
     first = place.lead()
     with pytest.raises(FencedError, match=r"'wordcount' is led by pid \d+ on host .*, which did not end within"):
-        place.lead()
+        place.impatient.lead("wordcount")
     first.write(CoordinatorRecord(1, seq=1))
     first.ensure_leading()
 
