@@ -17,6 +17,7 @@ from coordinators.status import TransactionStatus as TransactionStatus
 from coordinators.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
 from trident_py.errors import ConfigError as ConfigError
 from trident_py.errors import CoordinationLost as CoordinationLost
+from trident_py.errors import CounterError as CounterError
 from trident_py.errors import FailedException as FailedException
 from trident_py.errors import FencedError as FencedError
 from trident_py.errors import MetadataError as MetadataError
@@ -46,3 +47,5 @@ from trident_py.streams.stream import TridentState as TridentState
 from trident_py.testing import *
 from trident_py.topology import TridentTopology as TridentTopology
 from trident_py.windows import *
+from trident_py.worker.counters import Counter as Counter
+from trident_py.worker.counters import counter as counter

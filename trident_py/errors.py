@@ -12,6 +12,7 @@
     ├── SpoutError         a spout broke its contract, or its source is not what it was
     ├── StateError         a state is gone, damaged or somebody else's
     ├── SinkError          a sink refused or lost a transaction
+    ├── CounterError       a counter was used outside of a transaction
     ├── RequestError       a request could not be answered; the topology goes on
     └── PoisonBatchError   a batch failed as often as its retry policy allows
     FailedException        what user code raises to fail an attempt (Storm's name; not an error of ours)
@@ -35,6 +36,7 @@ from coordinators.errors import (
 __all__ = [
     "ConfigError",
     "CoordinationLost",
+    "CounterError",
     "FailedException",
     "FencedError",
     "MetadataError",
@@ -52,6 +54,10 @@ __all__ = [
 
 class SparkLost(TridentError):
     """The JVM or server behind the Spark session is gone; the topology stops, its position is safe."""
+
+
+class CounterError(TridentError):
+    """A counter was used outside of a transaction, which nothing that it counts would belong to."""
 
 
 class RequestError(TridentError):

@@ -350,9 +350,7 @@ class _Assembly:
             participants=participants,
             transaction=self._transaction,
             draw_edge=draw_edge,
-            query=lambda query, rows, source: reads.now(
-                lambda states: query.answered(states[query.state], rows, source), query.title
-            ),
+            query=reads.answered,
         )
 
     def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:

@@ -9,6 +9,7 @@ from attrs import define, evolve
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.commit_thread import CommitThread
+from trident_py.engine.counting import CommitCounts
 from trident_py.engine.instructions import Abort, CommitStep
 from trident_py.engine.participants import Participant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
@@ -16,6 +17,7 @@ from trident_py.engine.stimuli import Aborted, StatesClosed, StepCommitted, Step
 from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.spark.failures import Diagnose, Place
+from trident_py.worker.counters import Tally, counting_for, summed, tallied
 
 log = logging.getLogger(__name__)
 
@@ -45,21 +47,23 @@ class Commits:
         """One output commits a group, or a part of one."""
         name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
         last = step.members[-1].attempt
+        tally = Tally(last.txid)
         try:
             self.ensure_leading_now()
-            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"):
+            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"), tallied(tally):
                 self._commit(step)
         except BaseException as error:
             where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=error)
             why = self.diagnose(error, Place.COMMIT, where)
-            return StepFailed(why if step.spout else evolve(why, state=name))
-        return StepCommitted()
+            return StepFailed(why if step.spout else evolve(why, state=name), _counted(tally, name))
+        return StepCommitted(_counted(tally, name))
 
     def _commit(self, step: CommitStep) -> None:
         if step.spout:
             for member in step.members:
                 if member.number is not None:
+                    counting_for(member.attempt.txid)
                     self.spouts[step.spout].commit(member.attempt, member.number)
             return
         group = [
@@ -99,3 +103,11 @@ class Commits:
             except Exception:
                 log.exception("topology %s: something could not be closed; what is committed is safe", self.topology)
         return StatesClosed()
+
+
+def _counted(tally: Tally, output: str) -> CommitCounts:
+    counts: dict[tuple[int, str], Mapping[str, int]] = {}
+    for (txid, _), by_name in tally.counts.items():
+        if txid is not None:
+            counts[txid, output] = summed(counts.get((txid, output), {}), by_name)
+    return counts

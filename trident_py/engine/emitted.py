@@ -8,11 +8,12 @@ from operator import add
 from typing import Any
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
+from trident_py.engine.counting import CountsByNode
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 
@@ -71,11 +72,13 @@ class EmittedBatch:
 
     Attributes:
         parts: Arrow tables, `ReadRows`, DataFrames and `Extents`.
+        counts: what its emitter has counted so far.
     """
 
     schema: StructType
     parts: tuple[pa.Table | ReadRows | DataFrame | Extents, ...] = ()
     noted: Noted | None = None
+    counts: CountsByNode = field(factory=dict)
 
     @property
     def is_noting(self) -> bool:

@@ -98,6 +98,7 @@ class SpoutEmission:
             is_small=batch.is_small,
             edges={branch: self.draw_edge() for branch in self.readers},
             learned=learned,
+            counts=batch.counts,
         )
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:

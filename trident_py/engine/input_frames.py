@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import groupby
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -17,11 +17,12 @@ from trident_py.engine.reading import Reading
 from trident_py.engine.task_reports import REPORT, Reports, TaskReport
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
+from trident_py.spark.counting import mapped, nullable
 from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.resources import StageResources
-from trident_py.spark.workers import Settling
-from trident_py.worker.failures import Stage, by_spout, by_user_code, judged, telling
+from trident_py.worker.counters import built_node, drawn_at
+from trident_py.worker.failures import Stage, by_spout, by_user_code, judged
 
 TABLE_BYTES_MAX = 256 * 1024
 """A larger table travels to the tasks with the code that gives its rows: ``createDataFrame`` takes 80 000 rows a second
@@ -113,25 +114,21 @@ def _read(
     count = len(task.part.extents)
     numbers = session.range(0, count, 1, count)
     profile = resources.profile(session) if resources else None
-    stage = Settling(telling(task, by_spout))
     if reports is None:
-        return numbers.mapInArrow(stage, target, profile=profile)
-    hidden = StructType([*_nullable(target), StructField(REPORT, StringType())])
-    return reports.observe(numbers.mapInArrow(stage, hidden, profile=profile), task.part)
-
-
-def _nullable(schema: StructType) -> list[StructField]:
-    return [StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields]
+        return mapped(numbers, task, target, by_spout, profile)
+    hidden = StructType([*nullable(target), StructField(REPORT, StringType())])
+    return reports.observe(mapped(numbers, task, hidden, by_spout, profile), task.part)
 
 
 @frozen
 class ReadBatch(Unread):
-    """A batch of extents."""
+    """A batch of extents; what is counted while they are read belongs to ``node``."""
 
     session: SparkSession
     schema: StructType
     part: Extents
     reports: Reports | None
+    node: str = field(factory=built_node)
 
     def frame(self) -> DataFrame:
         """The rows."""
@@ -144,7 +141,7 @@ class ReadBatch(Unread):
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:
         edges = tuple(self.reports.edges) if self.reports else None
         read, given = arrow_schema(self.schema), arrow_schema(target)
-        return ReadingTask(self.part, read, edges, stage, given, hashing=_hashes(self.reports))
+        return ReadingTask(self.part, read, edges, stage, given, hashing=_hashes(self.reports), node=self.node)
 
 
 @frozen
@@ -157,6 +154,7 @@ class ReadingTask:
         stage: what is done to the rows where they are read.
         target: the fields behind that.
         hashing: whether it reports a hash of the rows.
+        node: the spout, to whom belongs what is counted while its rows are read.
     """
 
     part: Extents
@@ -165,6 +163,7 @@ class ReadingTask:
     stage: Stage | None = None
     target: pa.Schema | None = None
     hashing: bool = False
+    node: str = field(factory=built_node, kw_only=True)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the extents with these numbers; report each behind the last row that is given."""
@@ -173,7 +172,9 @@ class ReadingTask:
             for batch in numbers
             for number in batch.column(0).to_pylist()
         }
-        rows = (self._taken(reading, batch) for reading in readings.values() for batch in reading)
+        rows = (
+            self._taken(reading, batch) for reading in readings.values() for batch in drawn_at(self.node, iter(reading))
+        )
         for batch in judged(self.stage(judged(rows, by_spout)), by_user_code) if self.stage else rows:
             yield batch if self.edges is None else self._with_report(batch)
         if self.edges is not None:

@@ -18,6 +18,7 @@ from coordinators.attempt import CommitToken
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
+from trident_py.worker.counters import counting_for
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
@@ -41,6 +42,7 @@ class Participant(ABC):
         takes_groups: whether it can commit several transactions in one atomic step.
         next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
             since 1970; None: there is none. Any thread may ask.
+        prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -52,6 +54,7 @@ class Participant(ABC):
     is_fenced: bool = True
     takes_groups: bool = False
     next_window_at: int | None = None
+    prepares_again: bool = False
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
@@ -88,6 +91,7 @@ class Leaf(Participant):
     name: str
     commits = False
     remembers = False
+    prepares_again = True
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> None:
         """Run the operations; the rows go nowhere."""
@@ -123,6 +127,7 @@ class SinkParticipant(Participant):
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """The sink makes it visible."""
         for tx, receipt in group:
+            counting_for(tx.txid)
             self.sink.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:

@@ -26,6 +26,7 @@ from coordinators.protocol import StreamId
 from trident_py.engine.batcher import JobBatcher, bisected
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.commit_lane import CommitGroup, CommitLane, GroupMember, outputs_of
+from trident_py.engine.counting import TransactionCounts
 from trident_py.engine.instructions import (
     Abandon,
     Abort,
@@ -84,6 +85,7 @@ class DataPlane:
     _executors: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
     _batcher: JobBatcher = field(factory=JobBatcher, init=False)
     _lane: CommitLane = field(init=False)
+    _counts: TransactionCounts = field(factory=TransactionCounts, init=False)
     _untold: dict[int, set[tuple[str, Half]]] = field(factory=dict, init=False)  # who has not taken a success yet
     _open: set[tuple[str, Half]] = field(factory=set, init=False)  # what is to be closed
     _is_closing: bool = field(default=False, init=False)
@@ -116,9 +118,9 @@ class DataPlane:
         return [*working, *((attempt, StreamId.COMMIT) for attempt in self._lane.alive(live))]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
-        """What a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
+        """What a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
         executor = self._executors.get(attempt)
-        return Counts(executor.rows) if executor else Counts()
+        return Counts(executor.rows if executor else 0, self._counts.of(attempt))
 
     @property
     def is_closed(self) -> bool:
@@ -169,9 +171,11 @@ class DataPlane:
         self, stimulus: StepCommitted | StepFailed | Aborted | ReadDone | StatesClosed
     ) -> Iterator[Instruction]:
         match stimulus:
-            case StepCommitted():
+            case StepCommitted(counts):
+                self._counts.commit(counts)
                 yield from self._lane.step_committed()
-            case StepFailed(why):
+            case StepFailed(why, counts):
+                self._counts.commit(counts)
                 yield from self._lane.step_failed(why)
             case Aborted():
                 yield from self._lane.ended(Abort)
@@ -208,6 +212,7 @@ class DataPlane:
         elif isinstance(stimulus, EmitFailed):
             yield Post(Failed(executor.attempt, stimulus.why.cause, stimulus.why.kind, (spout,)))
         else:
+            self._counts.process(executor.attempt, stimulus.counts)
             yield from (Post(notice) for notice in stimulus.learned)
             edges = tuple(stimulus.edges.values())
             yield Post(Acked(executor.attempt, StreamId.BATCH, executor.edges[spout], edges))
@@ -286,6 +291,7 @@ class DataPlane:
             yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
             return
         executor.prepare(branch, processed.receipt)
+        self._counts.process(executor.attempt, processed.counts)
         for spout, rows in processed.rows.items():
             executor.count_rows(spout, "tasks", rows)
         yield from (Post(report) for report in processed.reports)
@@ -299,6 +305,7 @@ class DataPlane:
         for branch, receipt in executor.cancel().items():
             yield from self._lane.add(Abort(attempt, executor.time, branch, receipt))
         self._batcher.drop(attempt)
+        self._counts.cancel(attempt)
         for spout in sorted(executor.emitting):
             yield CancelEmit(attempt, spout)
         for job in sorted(executor.jobs, key=lambda job: job.branch):
@@ -312,6 +319,7 @@ class DataPlane:
 
     def _succeed(self, attempt: TransactionAttempt, number: int | None) -> Iterator[Instruction]:
         self._executors.pop(attempt, None)  # of an earlier leader's there is none
+        self._counts.close(attempt)
         if number is None:
             yield Post(SuccessDelivered(attempt.txid))
             return

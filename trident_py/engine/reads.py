@@ -7,17 +7,21 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from attrs import define, field
+from pyspark.sql.types import StructType
 
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.stimuli import ReadWanted
 from trident_py.errors import TridentError
+from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.states import ReadOnlyState, State
+from trident_py.worker.steps import Values
 
 A = TypeVar("A")
 
@@ -61,6 +65,14 @@ class StateReads:
         in mid-commit must be processed again before that is mended, so it can't wait for it.
         """
         return self._wanted(Read(read, who), whole=False).result()
+
+    def answered(self, query: StateQuery, rows: Sequence[Values], source: StructType) -> Sequence[Values]:
+        """What ``query`` makes of ``rows``, which have the fields of ``source``; what it counts is the caller's."""
+        caller = copy_context()
+        return self.now(
+            lambda states: caller.run(query.answered, states[query.state], rows, source),
+            query.title,
+        )
 
     def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> A:
         """``read(states)`` at the next moment in which all states are at the same committed transaction.

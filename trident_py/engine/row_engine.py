@@ -29,6 +29,7 @@ from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.spark.asking import Life
 from trident_py.spark.frames import rows_of_frame
 from trident_py.spark.session import topology_session
+from trident_py.worker.counters import Tally, counting_at, tallied
 from trident_py.worker.failures import by_spout, judged
 from trident_py.worker.steps import Values
 
@@ -83,14 +84,23 @@ class RowJobs(Jobs):
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """In memory."""
-        read, notes = in_memory(batch)
+        with tallied(Tally(node=f"reading of {emit.spout}")) as tally:
+            read, notes = in_memory(batch)
+        read = evolve(read, counts={**batch.counts, **tally.by_node})
         if not batch.is_noting:
             return read
         return evolve(read, noted=Noted(notes, read.known_rows, read.fingerprint() if verify else None))
 
     def _processed(self, member: JobMember, index: int) -> Processed:
+        with tallied(Tally()) as tally:
+            return evolve(self._made(member, index), counts=tally.by_node)
+
+    def _made(self, member: JobMember, index: int) -> Processed:
         branch, attempt = self.work.branches[index], member.attempt
-        batches = {spout: in_memory(given.batch)[0] for spout, given in member.inputs.items()}
+        batches: dict[str, EmittedBatch] = {}
+        for spout, given in member.inputs.items():
+            counting_at(f"reading of {spout}")
+            batches[spout] = in_memory(given.batch)[0]
         rows = {spout: batch.table.to_batches() for spout, batch in batches.items()}
         made = rows_of_branch(branch, rows, attempt, self._ask).table()
         told: list[Notice] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from attrs import define
+from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
@@ -15,8 +15,10 @@ from trident_py.engine.work import BranchInput, JobMember, Processed
 from trident_py.planner.plan import Branch
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
+from trident_py.spark.counting import CountingJob, CountingJobs
 from trident_py.spark.frames import frame_of_rows
 from trident_py.spark.rowwise import is_rowwise
+from trident_py.worker.counters import NodeCounts
 from trident_py.worker.failures import task_failures_told
 
 SMALL_JOBS = {
@@ -49,6 +51,11 @@ class SharedJobs:
     exact: frozenset[str]
     tag_prefix: str
     branches: Mapping[int, SharedBranch]
+    _counting: CountingJobs = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing was counted yet."""
+        self._counting = CountingJobs(self.session)
 
     @classmethod
     def of(
@@ -61,6 +68,9 @@ class SharedJobs:
 
     def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
+        return self._counting.run(index, lambda counting: self._process(members, index, counting))
+
+    def _process(self, members: Sequence[JobMember], index: int, counting: CountingJob) -> list[Processed]:
         branch = self.branches[index]
         given = {member.attempt: member.inputs[branch.spout] for member in members}
         rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
@@ -68,8 +78,12 @@ class SharedJobs:
             # In one partition: all of it is one task, without a shuffle.
             frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
             changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
+        counts: dict[int, dict[str, NodeCounts]] = {attempt.txid: {} for attempt in given}
+        for (txid, node), counted in counting.heard().items():
+            # What is called for no row is called for all of them: its counts go to the first.
+            counts[members[0].attempt.txid if txid is None else txid][node] = counted
         return [
-            Processed(changes[attempt.txid], self._reports(attempt, branch.spout, each))
+            Processed(changes[attempt.txid], self._reports(attempt, branch.spout, each), counts=counts[attempt.txid])
             for attempt, each in given.items()
         ]
 

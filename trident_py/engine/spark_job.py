@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from attrs import define
+from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
@@ -21,7 +21,9 @@ from trident_py.planner.plan import Branch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
-from trident_py.spark.frames import frame_of_rows
+from trident_py.spark.counting import CountingJob, CountingJobs
+from trident_py.spark.frames import Unread, frame_of_rows
+from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
 
 
@@ -36,9 +38,18 @@ class MicroBatches:
 
     session: SparkSession
     work: BatchWork
+    _counting: CountingJobs = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing was counted yet."""
+        self._counting = CountingJobs(self.session)
 
     def process(self, member: JobMember, index: int) -> Processed:
         """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
+        again = self.work.participants[index].prepares_again
+        return self._counting.run(index, lambda counting: self._process(member, index, counting), again=again)
+
+    def _process(self, member: JobMember, index: int, counting: CountingJob) -> Processed:
         work, attempt = self.work, member.attempt
         branch, participant = work.branches[index], work.participants[index]
         heard: dict[str, Reports] = {}
@@ -53,32 +64,44 @@ class MicroBatches:
             told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
         with jobs.tagged(self.session, self._tag(attempt)), task_failures_told():
             frames = {
-                spout: input_of(self.session, given.batch, heard[spout] if participant.reads_all else None)
+                spout: self._input(spout, given.batch, heard[spout] if participant.reads_all else None)
                 for spout, given in member.inputs.items()
             }
-            receipt = participant.prepare(
-                work.transaction(attempt, member.time), branch.build(frames, attempt, self._ask), self._collect
-            )
+            frame = branch.build(frames, attempt, self._ask)
+            if counting.is_listening and not participant.reads_all:
+                frame = frame.localCheckpoint(eager=True)  # whatever it is read for, and how often, counts once
+            counting_at(f"output of {participant.name}")
+            receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)
         for spout, reports in heard.items():
             told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
             fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in work.exact else None
             if fingerprint is not None:
                 told.append(Fingerprinted(attempt, spout, fingerprint))
         rows = {spout: reports.rows for spout, reports in heard.items()}
-        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows)
+        counts = {node: counts for (_, node), counts in counting.heard().items()}
+        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows, counts)
+
+    def _input(self, spout: str, batch: EmittedBatch, reports: Reports | None) -> DataFrame | Unread:
+        with building(f"reading of {spout}"):
+            return input_of(self.session, batch, reports)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """The same rows, read once and kept.
 
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
+        return self._counting.run(emit.spout, lambda counting: self._checkpoint(emit, batch, verify, counting))
+
+    def _checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool, counting: CountingJob) -> EmittedBatch:
         reports = Reports(hashing=verify) if batch.is_noting else None
-        with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told():
+        read_by = building(f"reading of {emit.spout}")
+        with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told(), read_by:
             frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
+        counts = {**batch.counts, **{node: counts for (_, node), counts in counting.heard().items()}}
         if reports is None:
-            return EmittedBatch(batch.schema, (frame,))
+            return EmittedBatch(batch.schema, (frame,), counts=counts)
         fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
-        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, fingerprint))
+        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, fingerprint), counts)
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""

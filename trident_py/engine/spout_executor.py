@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from attrs import define, field
+from attrs import define, evolve, field
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -23,6 +23,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.arrow_collector import ArrowCollector, shortened
+from trident_py.worker.counters import Tally, tallied
 from trident_py.worker.failures import LocatedRead
 
 log = logging.getLogger(__name__)
@@ -114,9 +115,9 @@ class TridentSpoutExecutor:
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
         about = self._about(attempt)
         collector = SpoutCollector(where, self.schema, self.metrics, about, noting)
-        with located(**about):
+        with located(**about), tallied(Tally(node=f"emitter of {self.tx_id}")) as tally:
             self.emitter.emit_batch(_numbered(attempt, number), json_copy(metadata), collector)
-            batch = collector.collected()
+            batch = evolve(collector.collected(), counts=tally.by_node)
         self._emitted[attempt.txid] = attempt
         return batch
 

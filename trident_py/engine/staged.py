@@ -33,6 +33,7 @@ class StagedParticipant(AggregateParticipant):
 
     state: StagingState[Any]
     aggregator: CombinerAggregator[Any]
+    prepares_again = False  # tasks have staged something
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Staged:
         """Run the job that stages the change."""

@@ -37,6 +37,7 @@ from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
 from trident_py.states.parts import PartitionedState, gathered, parts_of, spread
+from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class StateParticipant(Participant):
     tail: Tail | None = None
     fed: tuple[StateParticipant, ...] = ()
     recovered: CommitToken | None = field(default=None, init=False)
+    prepares_again = True
     _abandoned: bool = field(default=False, init=False)
 
     @property
@@ -121,6 +123,7 @@ class StateParticipant(Participant):
         """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
         if not isinstance(self.state, RunState):
             for tx, receipt in group:
+                counting_for(tx.txid)
                 self._applied(tx, partial(self._prepared_change, tx, receipt))
             return
         receipts, state, values = dict(group), self.state, dict[SinkTransaction, list[tuple[Any, ...]]]()
@@ -128,12 +131,14 @@ class StateParticipant(Participant):
             due = state.begin_run(list(receipts))
             for tx in due:
                 state.turn_to(tx)
+                counting_for(tx.txid)
                 values[tx] = self._prepared_change(tx, receipts[tx])
             if due:
                 self._ensure_wanted()
                 state.end_run()
         if self.tail is not None:
             for tx in receipts:
+                counting_for(tx.txid)
                 self.tail(tx, values.get(tx, []))
 
     def apply(self, tx: SinkTransaction, columns: Columns) -> None:

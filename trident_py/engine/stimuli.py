@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.notices import Diagnosis, Notice
+from trident_py.engine.counting import CommitCounts, CountsByNode
 from trident_py.engine.work import Half, Job, Processed
 
 # --- stimuli: from the driver -----------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ class Emitted:
         is_small: whether it may share a job.
         edges: one for each branch that reads it.
         learned: what emitting it has told of its definition.
+        counts: what the emitter has counted.
     """
 
     attempt: TransactionAttempt
@@ -100,6 +102,7 @@ class Emitted:
     is_small: bool
     edges: Mapping[int, int]
     learned: Sequence[Notice] = ()
+    counts: CountsByNode = field(factory=dict)
 
 
 @frozen
@@ -137,14 +140,17 @@ class JobFailed:
 
 @frozen
 class StepCommitted:
-    """The commit step that was asked for is done."""
+    """The commit step that was asked for is done; told is what was counted in it."""
+
+    counts: CommitCounts = field(factory=dict)
 
 
 @frozen
 class StepFailed:
-    """The commit step that was asked for has raised."""
+    """The commit step that was asked for has raised; told is what was counted before."""
 
     why: Diagnosis
+    counts: CommitCounts = field(factory=dict)
 
 
 @frozen

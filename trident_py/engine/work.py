@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Notice
+from trident_py.engine.counting import CountsByNode
 
 
 class Half(Enum):
@@ -53,11 +54,13 @@ class Processed:
         receipt: what the output has prepared; handed to its commit, or given up.
         reports: for the driver, once the receipt is kept.
         rows: how many rows its tasks read, by spout, where they count them.
+        counts: what user functions have counted.
     """
 
     receipt: Any
     reports: Sequence[Notice] = ()
     rows: Mapping[str, int] = field(factory=dict)
+    counts: CountsByNode = field(factory=dict)
 
 
 @frozen

@@ -123,12 +123,14 @@ class Aggregation(Operation):
         keys: the group fields; none: not grouped.
         parts: the aggregators, at least one.
         scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
+        carried: whether the first key is a transaction's number; see `sharing`.
     """
 
     title: str
     keys: tuple[str, ...]
     parts: tuple[Part, ...]
     scope: Scope = Scope.BATCH
+    carried: bool = False
 
     @property
     def is_native(self) -> bool:
@@ -156,7 +158,7 @@ class Aggregation(Operation):
         if any(isinstance(part.aggregator, Aggregator) for part in self.parts):
             return None  # what it is told of its batch would be of all of them
         parts = tuple(evolve(part, in_fields=part.seen(source)) for part in self.parts)
-        return evolve(self, keys=(field.name, *self.keys), parts=parts)
+        return evolve(self, keys=(field.name, *self.keys), parts=parts, carried=True)
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
         """The group fields, then the results."""
@@ -213,6 +215,7 @@ class Aggregation(Operation):
             target=fields.target,
             partial=partial,
             title=self.title,
+            carried=self.carried,
         )
 
     def _native(self, flow: Flow, fields: AggregatedFields) -> DataFrame:

@@ -102,6 +102,7 @@ class Node:
         schema: the fields it gives; None until Spark has been asked.
         label: the name that the user gave to the stream it was called on.
         phase: when it runs.
+        number: its place in the order of declaration.
     """
 
     operation: Operation
@@ -109,6 +110,7 @@ class Node:
     schema: StructType | None
     label: str | None
     phase: Phase
+    number: int = -1
 
     @property
     def requests(self) -> frozenset[str]:
@@ -202,7 +204,7 @@ class Graph:
             )
         schemas = [node.schema for node in inputs if node.schema is not None]
         schema = operation.output(schemas) if len(schemas) == len(inputs) else None
-        node = Node(operation, inputs, schema, label, phase)
+        node = Node(operation, inputs, schema, label, phase, len(self.nodes))
         self.nodes.append(node)
         return node
 

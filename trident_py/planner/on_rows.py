@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -12,7 +13,8 @@ from trident_py.errors import TopologyError
 from trident_py.graph.graph import Node, Phase, RequestSource, Source
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
-from trident_py.planner.plan import Branch, Plan
+from trident_py.planner.plan import Branch, Plan, ancestry
+from trident_py.worker.counters import building
 
 AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 """Has a state answer: runs what leads there, and gives the rows with the answers."""
@@ -21,7 +23,9 @@ AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 def rows_of_branch(
     branch: Branch, given: Mapping[str, Iterable[pa.RecordBatch]], batch_id: TransactionAttempt, ask: AskRows
 ) -> RowFlow:
-    """What ``branch`` makes of a batch, as `Branch.build` says it to Spark; runs nothing but what ``ask`` does.
+    """What ``branch`` makes of a batch, as `Branch.build` says it to Spark.
+
+    It runs nothing but what ``ask`` does, and what several of its ways begin with: that runs once.
 
     Args:
         branch: one of a plan in which nothing needs Spark.
@@ -32,8 +36,17 @@ def rows_of_branch(
     Raises:
         NeedsSpark: something of it does.
     """
+    flows: dict[Node, RowFlow] = {}
+    read = Counter(ancestry(branch.end))
 
     def built(node: Node) -> RowFlow:
+        if node not in flows:
+            with building(f"node {node.number}"):
+                made = flow_of(node)
+                flows[node] = RowFlow.of(made.table().to_batches(), made.schema) if read[node] > 1 else made
+        return flows[node]
+
+    def flow_of(node: Node) -> RowFlow:
         if isinstance(node.operation, Source):
             return RowFlow.of(given[node.operation.tx_id], node.operation.schema)
         inputs = [built(each) for each in node.inputs]

@@ -23,6 +23,7 @@ from trident_py.planner.commits import Committer, committer
 from trident_py.rows.schema import schema_of
 from trident_py.spark.frames import Unread, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
+from trident_py.worker.counters import building, counting_at
 
 Ask: TypeAlias = Callable[[StateQuery, Flow], Flow]
 """Has a state answer: runs what leads there, and gives the rows with the answers."""
@@ -162,9 +163,12 @@ def _built(
     if isinstance(node.operation, Source):
         return Flow.of(frames[node.operation.tx_id], node.operation.schema)
     inputs = [_built(each, frames, batch_id, ask) for each in node.inputs]
-    if isinstance(node.operation, StateQuery) and ask is not None:
-        return ask(node.operation, inputs[0])
-    return node.operation.build(inputs, batch_id)
+    name = f"node {node.number}"
+    with building(name):
+        counting_at(name)
+        if isinstance(node.operation, StateQuery) and ask is not None:
+            return ask(node.operation, inputs[0])
+        return node.operation.build(inputs, batch_id)
 
 
 def _spout_plan(source: Source) -> SpoutPlan:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import arrow_schema
+from trident_py.spark.counting import mapped
 from trident_py.spark.resources import StageResources
-from trident_py.spark.workers import Settling
-from trident_py.worker.failures import Stage, telling
+from trident_py.worker.failures import Stage
 
 
 class Unread(ABC):
@@ -55,7 +55,7 @@ def map_batches(
     plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
     given = frame if plain == list(names) else frame.toDF(*plain)
     profile = resources.profile(frame.sparkSession) if resources else None
-    return given.mapInArrow(Settling(telling(stage)), target, profile=profile)
+    return mapped(given, stage, target, profile=profile)
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

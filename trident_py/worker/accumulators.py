@@ -9,13 +9,14 @@ from itertools import chain, islice, product, repeat
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-from attrs import define, frozen
+from attrs import define, field, frozen
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, columns_of
+from trident_py.worker.counters import built_node, counting_at, counting_for, is_counting
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import (
     CHUNK_ROWS,
@@ -209,6 +210,8 @@ class GroupStage:
         target: the keys, and the fields of the results.
         partial: whether a group may be given in several rows, as another fold follows.
         title: what the user called, for messages.
+        carried: whether the first key is a transaction's number, in front of those that the user groups by.
+        node: whose stage it is; what the aggregator counts belongs to that.
     """
 
     rows: RowPipeline
@@ -218,6 +221,8 @@ class GroupStage:
     target: t.StructType
     partial: bool
     title: str
+    carried: bool = False
+    node: str = field(factory=built_node)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
@@ -230,6 +235,7 @@ class GroupStage:
                     yield from self._results(groups)
                     groups = {}
             if not groups and not self.keys.fields and not self.partial:
+                counting_at(self.node)
                 with in_user_code(self._place):
                     groups[()] = self.fold.empty()
             yield from self._results(groups)
@@ -240,16 +246,32 @@ class GroupStage:
         seen = [_views([of[name] for name in names], names, len(columns[0])) for names in self.in_fields]
         views: Iterable[Any] = seen[0] if len(seen) == 1 else zip(*seen, strict=True)
         fold, view = self.fold, None
+        counting_at(self.node)
         with in_user_code(lambda: f"{self._place()}, at {clipped(view)}"):
-            for key, view in zip(keys if self.keys else repeat(()), views):  # noqa: B905 - repeat has no end
+            for key, view in zip(self._turned_to(keys) if self.keys else repeat(()), views):  # noqa: B905 - no end
                 groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
         given = iter(groups.items())
         while part := list(islice(given, CHUNK_ROWS)):
+            counting_at(self.node)
+            values = [value for _, value in part]
             with in_user_code(self._place):
-                rows = [(*key, *result) for key, value in part for result in self.fold.results(value)]
+                keys = self._turned_to(key for key, _ in part)
+                rows = [
+                    (*key, *result)
+                    for key, value in zip(keys, values, strict=True)
+                    for result in self.fold.results(value)
+                ]
             yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)
+
+    def _turned_to(self, keys: Iterable[Values]) -> Iterable[Any]:
+        return self._counting_for(keys) if self.carried and is_counting() else keys
+
+    def _counting_for(self, keys: Iterable[Any]) -> Iterator[Any]:
+        for key in keys:
+            counting_for(key[0])
+            yield key
 
     def _place(self) -> str:
         return f"in {self.title}"

@@ -44,6 +44,7 @@ class TaskFailure:
         txid: the transaction whose rows it were, where a job has those of several and it is known.
         error: the name of our own class, of what ends the topology.
         spout, state: what such an error is about, where it says so.
+        counts: whether nothing is wrong, but a counter was used in a job that doesn't listen.
     """
 
     kind: FailureKind
@@ -52,6 +53,7 @@ class TaskFailure:
     error: str | None = None
     spout: str | None = None
     state: str | None = None
+    counts: bool = False
 
     @classmethod
     def of(cls, error: BaseException, judge: Judge, txid: int | None = None) -> TaskFailure:

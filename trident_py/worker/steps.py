@@ -16,6 +16,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Function
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, shown
+from trident_py.worker.counters import built_node, counting_at, counting_for
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, in_user_code
 
 log = logging.getLogger(__name__)
@@ -33,12 +34,14 @@ class Step(ABC):
         source: the fields of the rows it takes.
         in_fields: those of them that the user's code sees, in its order.
         target: the fields of the rows it gives.
+        node: whose step it is; what the user's code counts belongs to that.
     """
 
     title: str
     source: tuple[str, ...]
     in_fields: tuple[str, ...]
     target: StructType
+    node: str = field(factory=built_node)
 
     makes_values: ClassVar[bool] = False
     """Whether user code makes values that have to be checked against ``target``."""
@@ -62,6 +65,7 @@ class Step(ABC):
             at = row_class(self.source)._make(given[len(given) - length_hint(left) - 1]) if given else None
             return f"in {self.title}, at {clipped(at)}"
 
+        counting_at(self.node)
         with in_user_code(place):
             made = self.run(given, self._views(left))
         return checked(made, self.target, self.title) if self.makes_values else made
@@ -206,6 +210,7 @@ class CarryingStep(Step):
         """The rows with one value after those with another; never are two of them in one call of the step."""
         made: list[Values] = []
         for value, group in groupby(rows, key=itemgetter(0)):
+            counting_for(value)
             try:
                 made += [(value, *row) for row in self.step([row[1:] for row in group])]
             except BaseException as error:

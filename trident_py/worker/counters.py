@@ -1,0 +1,235 @@
+"""`counter`: what user functions count belongs to the transaction whose rows they are called for.
+
+What is counted is kept in a `Tally`: of a stage in a Spark task, of a job or an emission on the driver, or of a step of
+a commit. It is known by the node of the graph whose function has counted: the same function may run over the same rows
+in several jobs, or twice in one, and counts once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import SupportsIndex, TypeVar
+
+import pyarrow as pa
+from attrs import define, field, frozen
+from pyspark import TaskContext
+
+from coordinators.notices import FailureKind
+from trident_py.errors import CounterError
+from trident_py.worker.failures import Stage, TaskFailed, TaskFailure
+
+T = TypeVar("T")
+
+COUNTS = "_trident_counts"
+"""The hidden column that has, in one row behind the others, what a task has counted."""
+
+
+@frozen
+class Counter:
+    """Counts under one name; it may be kept, travel to tasks, and be used from several functions."""
+
+    name: str
+
+    def add(self, n: int = 1) -> None:
+        """Count ``n`` more.
+
+        Raises:
+            CounterError: it isn't called for the rows of a transaction.
+            TypeError: ``n`` is no whole number.
+        """
+        tally = _tally.get()
+        if tally is None:
+            raise CounterError(
+                f"counter({self.name!r}).add was called outside of a transaction; call it in a function that is given "
+                f"rows, an emitter, or a state or sink that prepares or commits, and on the thread that calls that"
+            )
+        if not isinstance(n, SupportsIndex):
+            raise TypeError(f"counter({self.name!r}) counts whole numbers, not {n!r}")
+        tally.add(self.name, n.__index__())
+
+
+def counter(name: str) -> Counter:
+    """Count under ``name`` in any user function: ``counter("bad lines").add(1)``.
+
+    It counts once for each committed transaction, however often its rows are processed.
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"the name of a counter is a string that is not empty, not {name!r}")
+    return Counter(name)
+
+
+@frozen
+class NodeCounts:
+    """What the function of one node has counted, by name; ``tasks`` is how many tasks have told of it."""
+
+    by_name: Mapping[str, int]
+    tasks: int = 1
+
+
+@define
+class Tally:
+    """What has been counted in one place, by transaction and node.
+
+    Attributes:
+        txid: the transaction whose rows are worked on; None: the only one that it can be.
+        node: the node whose function is called.
+        is_kept: whether somebody wants to know what it is; otherwise only that there is something.
+        counts: by both, and by name.
+    """
+
+    txid: int | None = None
+    node: str = ""
+    is_kept: bool = True
+    counts: dict[tuple[int | None, str], dict[str, int]] = field(factory=dict, init=False)
+
+    def add(self, name: str, n: int) -> None:
+        """Count ``n`` more."""
+        counts = self.counts.setdefault((self.txid, self.node), {})
+        counts[name] = counts.get(name, 0) + n
+
+    @property
+    def by_node(self) -> dict[str, NodeCounts]:
+        """What was counted, where it is all of one transaction."""
+        return {node: NodeCounts(by_name) for (_, node), by_name in self.counts.items()}
+
+
+_tally: ContextVar[Tally | None] = ContextVar("trident_tally", default=None)
+_node: ContextVar[str] = ContextVar("trident_node", default="")
+
+
+@contextmanager
+def tallied(tally: Tally) -> Iterator[Tally]:
+    """What user functions count in the block, on this thread, is kept in ``tally``."""
+    token = _tally.set(tally)
+    try:
+        yield tally
+    finally:
+        _tally.reset(token)
+
+
+def counting_for(txid: int | None) -> None:
+    """What is counted from now on is that of ``txid``."""
+    tally = _tally.get()
+    if tally is not None:
+        tally.txid = txid
+
+
+def counting_at(node: str) -> None:
+    """What is counted from now on is that of the function of ``node``."""
+    tally = _tally.get()
+    if tally is not None:
+        tally.node = node
+
+
+def is_counting() -> bool:
+    """Whether somebody wants to know what is counted here, and for which transaction."""
+    tally = _tally.get()
+    return tally is not None and tally.is_kept
+
+
+def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
+    """The same values; what is counted while one is made is that of ``node``."""
+    while True:
+        counting_at(node)
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        yield value
+
+
+# --- which node a function belongs to ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def building(node: str) -> Iterator[None]:
+    """Whatever is made in the block to call a user function calls that of ``node``."""
+    token = _node.set(node)
+    try:
+        yield
+    finally:
+        _node.reset(token)
+
+
+def built_node() -> str:
+    """The node that is being built."""
+    return _node.get()
+
+
+# --- in tasks ---------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class CountingStage:
+    """A stage that tells, in a last row, what its functions have counted; nothing where they have counted nothing.
+
+    Attributes:
+        fields: those of the stage; `COUNTS` follows them.
+    """
+
+    stage: Stage
+    fields: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the stage."""
+        names = [*self.fields.names, COUNTS]
+        with tallied(Tally()) as tally:
+            for rows in self.stage(batches):
+                nothing = pa.nulls(rows.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*rows.columns, nothing], names)
+        if tally.counts:
+            nulls = [pa.nulls(1, kind) for kind in self.fields.types]
+            yield pa.RecordBatch.from_arrays([*nulls, pa.array([_report(tally)], pa.string())], names)
+
+
+@frozen
+class UncountedStage:
+    """A stage of a job that doesn't listen to counters, as none was used so far: ends it as soon as one is."""
+
+    stage: Stage
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the stage.
+
+        Raises:
+            TaskFailed: something was counted; the job has to run again, as one that listens.
+        """
+        with tallied(Tally(is_kept=False)) as tally:
+            for rows in self.stage(batches):
+                _ensure_nothing(tally)
+                yield rows
+            _ensure_nothing(tally)
+
+
+def _ensure_nothing(tally: Tally) -> None:
+    if tally.counts:
+        raise TaskFailed(
+            TaskFailure(
+                kind=FailureKind.INTERRUPTED, text="a counter was used for the first time in this run", counts=True
+            )
+        )
+
+
+def _report(tally: Tally) -> str:
+    context = TaskContext.get()
+    counts = [[txid, node, by_name] for (txid, node), by_name in tally.counts.items()]
+    return json.dumps({"partition": context.partitionId() if context else 0, "counts": counts})
+
+
+def of_reports(reports: list[str]) -> dict[tuple[int | None, str], NodeCounts]:
+    """What the tasks of one stage have counted, by transaction and node; a task that Spark ran again counts once."""
+    by_task = {told["partition"]: told["counts"] for told in map(json.loads, reversed(reports))}
+    found: dict[tuple[int | None, str], NodeCounts] = {}
+    for counts in by_task.values():
+        for txid, node, by_name in counts:
+            before = found.get((txid, node), NodeCounts({}, 0))
+            found[txid, node] = NodeCounts(summed(before.by_name, by_name), before.tasks + 1)
+    return found
+
+
+def summed(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Both together, name by name."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
