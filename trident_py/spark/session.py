@@ -77,6 +77,11 @@ def _built_application(session: SparkSession) -> str:
     return context.applicationId if context is not None and ours else ""
 
 
+def session_if_any() -> SparkSession | None:
+    """The active session, where there is one."""
+    return SparkSession.getActiveSession()
+
+
 def ensure_session_possible(spark: SparkSession | None) -> None:
     """Return if there is a session to run in, or one can be built; asked before anything is started.
 

@@ -1,4 +1,4 @@
-"""For tests of topologies: without a server, from the first row to the last."""
+"""For tests: topologies without a server, and whether a sink, a state or a spout of yours keeps its promise."""
 
 from trident_py._lazy import lazy
 

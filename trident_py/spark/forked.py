@@ -1,0 +1,72 @@
+"""A session in a forked process: its JVM is that of the process it was forked from, over connections of its own."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+from py4j.finalizer import ThreadSafeFinalizer
+from py4j.java_gateway import GatewayClient
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident_py.rows.schema import arrow_table
+from trident_py.spark.frames import frame_of_rows
+
+
+def forget_connections() -> None:
+    """Leave the sockets to the JVM to the process that this one was forked from, and what it holds there.
+
+    New ones are opened when they are needed. Sockets that two processes use mix up answers, and an object that is
+    collected in this process would be taken away from the other.
+    """
+    ThreadSafeFinalizer.clear_finalizers(clear_all=True)
+    for client in [each for each in gc.get_objects() if isinstance(each, GatewayClient)]:
+        client.deque = deque()
+        if hasattr(client, "thread_connection"):
+            client.thread_connection = threading.local()
+
+
+@frozen
+class Batches:
+    """Frames of rows that are known beforehand, made by two or three calls to the JVM instead of thirty.
+
+    Attributes:
+        session: where they are made.
+        schema: their fields.
+        rows: by name of the batch.
+    """
+
+    session: SparkSession
+    schema: StructType
+    rows: Mapping[str, Sequence[Sequence[Any]]]
+
+    def __attrs_post_init__(self) -> None:
+        """Give the JVM all rows, and have all imported that a batch needs: both once for all processes forked later."""
+        named = StructType([*self.schema.fields, StructField(_NAME, StringType())])
+        rows = [(*row, name) for name, rows in self.rows.items() for row in rows]
+        frame_of_rows(self.session, arrow_table(rows, named), named).createOrReplaceTempView(_VIEW)
+        frame = self.frame(next(iter(self.rows)), ())
+        frame.collect()
+        frame.toPandas()
+        list(frame.toLocalIterator())
+
+    def frame(self, name: str, rows: Sequence[Sequence[Any]], *, fails: bool = False) -> DataFrame:
+        """A batch; of ``rows``, if its name is not known. One that fails does so when it is read, as a function may."""
+        if rows and name not in self.rows:
+            return frame_of_rows(self.session, arrow_table(rows, self.schema), self.schema)
+        fields = ", ".join(f"`{field.replace('`', '``')}`" for field in self.schema.names)
+        fault = " AND raise_error('the batch can not be read') IS NULL" if fails else ""
+        return self.session.sql(f"SELECT {fields} FROM {_VIEW} WHERE {_NAME} = '{name}'{fault}")  # noqa: S608 - ours
+
+
+def rows_of_frame(frame: DataFrame) -> list[Any]:
+    """The rows of a batch that a spout emitted as a frame."""
+    return frame.collect()
+
+
+_VIEW, _NAME = "_conformance_batches", "_conformance_batch"

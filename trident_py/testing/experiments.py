@@ -1,0 +1,111 @@
+"""Experiments: a few calls, and then the same again with a death or a pause at each place that they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from trident_py.testing.play import Call, Found, Killed, Play, Stops, Suspended, Unusable
+from trident_py.testing.stops import Stop, Way
+
+DISCOVERIES_MAX = 1_000
+
+BROKEN_ENOUGH = 4
+"""So many broken rules tell enough of an experiment; with others it goes on."""
+
+
+P = TypeVar("P", bound=Play)
+
+Scenario: TypeAlias = Callable[[P], object]
+Focus: TypeAlias = Callable[[Sequence[Call]], Sequence[int]]
+
+
+def every(*methods: str) -> Focus:
+    """All calls of these methods."""
+    return lambda calls: [number for number, call in enumerate(calls) if call.method in methods]
+
+
+@frozen(kw_only=True)
+class Experiment(Generic[P]):
+    """Something that is done once undisturbed, and then again for each place in some of its calls.
+
+    Attributes:
+        scenario: the calls.
+        focus: those that are stopped.
+        resume: what is done when the leader was paused; None: leaders are killed.
+    """
+
+    scenario: Scenario[P]
+    focus: Focus
+    resume: Scenario[P] | None = None
+
+    @property
+    def way(self) -> Way:
+        """How leaders are stopped."""
+        return Way.KILL if self.resume is None else Way.PAUSE
+
+    def stops(self, calls: Sequence[Call]) -> Iterator[dict[int, tuple[Stop, ...]]]:
+        """One after the other, given what came of the undisturbed run."""
+        for number in self.focus(calls):
+            for stop in calls[number].stops(self.way):
+                yield {number: (stop,)}
+
+
+def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
+    """Make all experiments; whether none had to be left out."""
+    try:
+        for experiment in experiments:
+            done = set[tuple[int, Stop]]()
+            play.broken = 0
+            calls = _explored(play, experiment, {}, done)
+            for stops in list(experiment.stops(calls)):
+                if play.broken >= BROKEN_ENOUGH:
+                    break
+                if not {(number, stop[0]) for number, stop in stops.items()} <= done:
+                    _explored(play, experiment, stops, done)
+    except Unusable:
+        return False
+    finally:
+        play.end_children()
+    return True
+
+
+def _explored(play: P, experiment: Experiment[P], stops: Stops, done: set[tuple[int, Stop]]) -> Sequence[Call]:
+    """Make one experiment, again and again until nobody dies for having come to a line where nobody had died before."""
+    for _ in range(DISCOVERIES_MAX):
+        calls = _tried(play, experiment, stops)
+        if not play.discoveries:
+            break
+        if not stops:
+            done.update(play.discoveries)
+    return calls
+
+
+def _tried(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call]:
+    """Make one experiment; returns its calls."""
+    play.begin(stops, play.start())
+    work: Callable[[], object] = partial(experiment.scenario, play)
+    while True:
+        try:
+            work()
+            play.look()
+        except Killed:
+            work = play.finish
+        except Suspended:
+            assert experiment.resume is not None  # noqa: S101
+            work = partial(experiment.resume, play)
+        except Found as found:
+            play.broken += 1
+            play.findings.note(found.rule, [*play.steps, found.seen])
+            calls, discoveries = play.calls, play.discoveries
+            play.begin({}, "")
+            play.recuperating = True
+            play.recuperate()
+            play.recuperating, play.discoveries = False, discoveries
+            return calls
+        else:
+            play.tidy()
+            return play.calls

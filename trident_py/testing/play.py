@@ -1,0 +1,229 @@
+"""Playing the leaders of a topology: calls into child processes, some of which die or are paused on the way."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from trident_py.testing.children import Answer, Child, Died, Nursery, Paused, Request, Stuck
+from trident_py.testing.report import Findings, Rule
+from trident_py.testing.stops import Line, Moment, Stop, Way
+
+
+@frozen
+class Killed(Exception):
+    """The leader died where it was to die."""
+
+
+@frozen
+class Suspended(Exception):
+    """The leader was paused where it was to pause."""
+
+    child: Child
+
+
+@frozen
+class Found(Exception):
+    """A rule was broken; the experiment is over."""
+
+    rule: Rule
+    seen: str
+
+
+class Unusable(Exception):
+    """The store is in a state that no leader comes out of; nothing more can be checked."""
+
+
+@define
+class Call:
+    """A call that was made, and the lines that it came to."""
+
+    method: str
+    lines: Sequence[Line] = ()
+
+    def stops(self, way: Way) -> Iterator[Stop]:
+        """Where it can be stopped: around it, and at each line the first time; to die, also at the second and last."""
+        yield Stop(way, Moment.BEFORE)
+        for line in self.lines:
+            times = {1, 2, line.times} if way is Way.KILL else {1}
+            yield from (
+                Stop(way, Moment.AT_LINE, line.file, line.number, nth) for nth in sorted(times) if nth <= line.times
+            )
+        if way is Way.KILL:
+            yield Stop(way, Moment.AFTER)
+
+
+Stops = Mapping[int, tuple[Stop, ...]]
+"""By the number of the call within an experiment."""
+
+
+@define(eq=False)
+class Play:
+    """One experiment after the other, on one store.
+
+    Attributes:
+        files: whose lines are followed; known once the user's thing was made.
+        stops: those of the present experiment.
+        calls: those of the present experiment so far.
+        steps: what happened in it so far, for people.
+        zombie: a leader that is paused while another one leads.
+    """
+
+    nursery: Nursery
+    findings: Findings
+    files: tuple[str, ...] = field(default=(), init=False)
+    stops: Stops = field(factory=dict, init=False)
+    calls: list[Call] = field(factory=list, init=False)
+    steps: list[str] = field(factory=list, init=False)
+    discoveries: list[tuple[int, Stop]] = field(factory=list, init=False)  # where somebody died since nobody had there
+    broken: int = field(default=0, init=False)  # experiments of the present kind in which a rule was broken
+    recuperating: bool = field(default=False, init=False)  # between a broken rule and the next experiment
+    zombie: Child | None = field(default=None, init=False)
+    children: list[Child] = field(factory=list, init=False)
+    _woken: list[Answer] = field(factory=list, init=False)
+    _paused: tuple[int, str] = field(default=(0, ""), init=False)
+
+    def start(self) -> str:
+        """Take note where an experiment begins; returns that for people."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Have a reader look.
+
+        Raises:
+            Found: it sees what can't be right.
+        """
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Have a new leader do what the experiment was to do."""
+        raise NotImplementedError
+
+    def tidy(self) -> None:
+        """End the processes that the next experiment doesn't need."""
+        raise NotImplementedError
+
+    def recuperate(self) -> None:
+        """After a rule was broken: take what is there as given.
+
+        Raises:
+            Unusable: no leader can go on.
+        """
+        raise NotImplementedError
+
+    def begin(self, stops: Stops, where: str) -> None:
+        """Begin an experiment."""
+        self.stops, self.calls, self.steps, self.discoveries = stops, [], [where], []
+
+    def new_child(self) -> Child:
+        """A process for a new leader."""
+        self.children.append(self.nursery.child())
+        return self.children[-1]
+
+    def end_children(self, *, but: Child | None = None) -> None:
+        """Kill all processes, but one."""
+        for child in self.children:
+            if child is not but:
+                child.kill()
+        self.children = [child for child in self.children if child is but]
+        self.zombie = None
+
+    def call(self, child: Child, says: str, method: str, *arguments: Any) -> Answer:
+        """Have ``child`` call a method; ``says`` is the step in the history.
+
+        Raises:
+            Killed, Suspended: where that was to be.
+            Found: it does not return, or the process ended by itself.
+        """
+        number = len(self.calls)
+        self.calls.append(Call(method))
+        # One death at a new line is enough for an experiment; it will be made again.
+        killed = (each for each in self.findings.killed if each[0] == method)
+        known = None if self.discoveries or self.recuperating else frozenset((file, line) for _, file, line in killed)
+        child.ask(Request(method, arguments, self.files, known, self.stops.get(number, ())))
+        return self._answer(child, number, says)
+
+    def crash(self, child: Child) -> None:
+        """End a leader between two calls."""
+        child.kill()
+        self.findings.kills += 1
+        self.steps.append("it dies")
+
+    @property
+    def paused_call(self) -> Call:
+        """The call that the zombie is in."""
+        return self.calls[self._paused[0]]
+
+    def wake(self) -> Answer:
+        """Have the zombie go on, to the end of its call."""
+        assert self.zombie is not None  # noqa: S101
+        number, says = self._paused
+        if self.zombie.paused:
+            self.zombie.go_on()
+            return self._answer(self.zombie, number, f"{says}: it goes on", woken=True)
+        return self._woken.pop()
+
+    def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
+        reply = child.reply(self._wake_blocking)
+        call = self.calls[number]
+        self.findings.reached.update((call.method, each.file, each.line) for each in child.seen)
+        match reply:
+            case Answer():
+                call.lines = reply.lines
+                self.steps.append(f"{says}{f', which raises {reply.error}' if reply.error else ''}")
+                return reply
+            case Died():
+                self._died(child, number, says)
+                if not woken:
+                    raise Killed
+                return Answer(error="it was killed")
+            case Paused():
+                raise self._suspended(child, number, says)
+            case Stuck():
+                self.steps.append(says)
+                where = f" after {_place(child.seen[-1].file, child.seen[-1].line)}" if child.seen else ""
+                raise Found(Rule.NOT_STUCK, f"{call.method}() doesn't return{where}")
+
+    def _died(self, child: Child, number: int, says: str) -> None:
+        call, stop = self.calls[number], next(iter(self.stops.get(number, ())[-1:]), None)
+        if child.seen and child.seen[-1].dies:
+            stop = Stop(Way.KILL, Moment.AT_LINE, child.seen[-1].file, child.seen[-1].line)
+            self.discoveries.append((number, stop))
+        if stop is None or stop.way is not Way.KILL:
+            self.steps.append(says)
+            raise Found(Rule.COMES_THROUGH, f"the process ended in {call.method}(), and nobody had killed it")
+        self.findings.kills += 1
+        self.findings.killed.add((call.method, stop.file, stop.line))
+        self.steps.append(f"{says}, and is killed {_when(stop)}")
+
+    def _suspended(self, child: Child, number: int, says: str) -> Suspended:
+        self.findings.pauses += 1
+        self.zombie, self._paused = child, (number, says)
+        self.steps.append(f"{says}, and is paused {_when(self.stops[number][0])}")
+        return Suspended(child)
+
+    def _wake_blocking(self) -> bool:
+        """Somebody waits, perhaps for what the zombie holds: have it go on."""
+        if self.zombie is None or not self.zombie.paused:
+            return False
+        number, says = self._paused
+        self.zombie.go_on()
+        zombie = self.zombie
+        self._woken.append(
+            self._answer(zombie, number, f"{says}: it goes on, as the other one waits for it", woken=True)
+        )
+        return True
+
+
+def _when(stop: Stop) -> str:
+    if stop.moment is Moment.AT_LINE:
+        again = f", when it comes there for the {stop.nth}. time" if stop.nth > 1 else ""
+        return f"before {_place(stop.file, stop.line)}{again}"
+    return str(stop.moment.value)
+
+
+def _place(file: str, line: int) -> str:
+    return f"line {line}, {linecache.getline(file, line).strip()!r}"

@@ -1,0 +1,321 @@
+"""The leaders of a topology that writes to one sink: what they call, what they expect of it, and what readers see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.store import TopologyIdentity
+from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
+from trident_py.spark.forked import Batches
+from trident_py.testing.child_process import On, Subject, described
+from trident_py.testing.children import Answer, Child
+from trident_py.testing.ledger import Broken, Ledger, Row
+from trident_py.testing.play import Found, Play, Unusable
+from trident_py.testing.report import Rule
+from trident_py.testing.sample_rows import batch_name, comparable, sample_rows
+from trident_py.testing.stops import files_of
+
+TOPOLOGY = TopologyIdentity("conformance", "00000000-0000-4000-8000-000000000001", 1)
+TRIES = 4
+"""Attempts, and leaders, after which a leader that nobody disturbs has not come through."""
+
+
+def transaction(attempt: TransactionAttempt, epoch: int) -> SinkTransaction:
+    """An attempt as a sink sees it."""
+    key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, attempt.txid)
+    return SinkTransaction(key, attempt, epoch, time=1_767_225_600_000 + attempt.txid)
+
+
+class SinkSubject(Subject):
+    """A user's sink in a child process."""
+
+    threads: Mapping[str, On] = {"prepare": On.OWN, "commit": On.COMMIT, "abort": On.COMMIT}
+
+    def __init__(self, make_sink: Callable[[], TransactionalSink[Any]], batches: Batches) -> None:
+        self._make, self._batches = make_sink, batches
+        self._receipts: dict[CommitToken, Any] = {}
+
+    def make(self) -> tuple[str, ...]:
+        """The sink; returns the files that its code is in."""
+        self._sink = self._make()
+        return files_of(self._sink)
+
+    def recover(self, epoch: int) -> Any:
+        """As a leader that takes over does."""
+        return self._sink.recover(TOPOLOGY, epoch)
+
+    def prepare(self, tx: SinkTransaction, batch: str, rows: Sequence[Row], fails: bool) -> None:
+        """The receipt stays here."""
+        self._receipts[tx.token] = self._sink.prepare(tx, self._batches.frame(batch, rows, fails=fails))
+
+    def commit(self, tx: SinkTransaction) -> None:
+        """With the receipt of this attempt."""
+        self._sink.commit(tx, self._receipts[tx.token])
+
+    def abort(self, tx: SinkTransaction) -> None:
+        """With its receipt, if there is one."""
+        self._sink.abort(tx, self._receipts.get(tx.token))
+
+
+@frozen
+class Prepared:
+    """An attempt that was prepared."""
+
+    tx: SinkTransaction
+    rows: Sequence[Row]
+
+
+@define(eq=False)
+class SinkPlay(Play):
+    """Experiments with a sink.
+
+    Attributes:
+        schema: the fields of its rows.
+        read_rows: what a reader of the store sees.
+        same_rows: whether every attempt of a transaction has the same rows, as behind a spout that promises that.
+    """
+
+    schema: StructType = field(kw_only=True)
+    read_rows: Callable[[], Sequence[Sequence[Any]]] = field(kw_only=True)
+    same_rows: bool = field(kw_only=True, default=False)
+    noun: ClassVar[str] = "sink"
+    ledger: Ledger = field(kw_only=True, factory=Ledger)
+    epoch: int = field(default=0, init=False)
+    leader: Child | None = field(default=None, init=False)
+    sizes: dict[int, int] = field(
+        factory=dict, init=False
+    )  # the rows of a transaction, where it's not the usual number
+    _attempts: Counter[int] = field(factory=Counter, init=False)
+    _fixed: dict[int, int] = field(
+        factory=dict, init=False
+    )  # the variant of rows that a transaction may be committed with
+    _variants: dict[CommitToken, int] = field(factory=dict, init=False)
+    epochs: dict[int, int] = field(factory=dict, init=False)  # of each process
+    first: int = field(default=1, init=False)  # the first transaction of the experiment
+    waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
+    _current: SinkTransaction | None = field(default=None, init=False)  # the attempt that was last called for
+    _lenient: bool = field(default=False, init=False)
+
+    # --- leaders --------------------------------------------------------------------------------------------------
+
+    def leading(self) -> Child:
+        """The leader that there is, or a new one."""
+        return self.leader or self.take_over()
+
+    def take_over(self) -> Child:
+        """A new leader recovers; what it is told has to fit what is there."""
+        for _ in range(TRIES):
+            self.leader = None
+            self.epoch += 1
+            self._current = None
+            child = self.new_child()
+            self.epochs[child.pid] = self.epoch
+            made = self.call(child, f"leader {self.epoch} makes the {self.noun}", "make")
+            if made.error:
+                continue
+            self.files = self.files or made.value
+            self.steps.pop()  # it tells nothing
+            if self.recover(child):
+                return child
+        raise Found(Rule.COMES_THROUGH, f"{TRIES} leaders, one after the other, could not recover")
+
+    def recover(self, child: Child) -> bool:
+        """``child`` recovers, in the present epoch; whether it leads now."""
+        self.epochs[child.pid] = epoch = self.epoch
+        return self.recovered(child, epoch, self.call(child, f"leader {epoch} recovers", "recover", epoch))
+
+    def recovered(self, child: Child, epoch: int, answer: Answer) -> bool:
+        """``child`` was told this; whether it leads now."""
+        if answer.error:
+            return False
+        self.steps.append(f"leader {epoch} is told {answer.value or 'that nothing was committed'}")
+        self._judge(epoch, answer.value)
+        self.leader = child
+        return True
+
+    def _judge(self, epoch: int, token: Any) -> None:
+        if self._lenient:
+            self._lenient = False
+            said = token.txid if isinstance(token, CommitToken) else 0
+            self.ledger.fence = epoch
+            self.ledger.start_over(said or self.ledger.last, self.read())
+            return
+        rows = self.read() if self.ledger.in_doubt else None
+        broken = self.ledger.recovered(epoch, token, rows)
+        if broken is not None and rows is None:
+            broken = self.ledger.recovered(epoch, token, self.read())
+        self._raise(broken)
+        for txid in [each for each in self._fixed if each > self.ledger.last]:
+            del self._fixed[txid]
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    @property
+    def last_tx(self) -> SinkTransaction:
+        """The attempt that was last called for."""
+        assert self._current is not None  # noqa: S101
+        return self._current
+
+    def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
+        """The next attempt of ``txid``; None if it failed."""
+        attempt = TransactionAttempt(txid, self._attempts[txid])
+        self._attempts[txid] += 1
+        tx = transaction(attempt, self.epochs[leader.pid])
+        variant = 0 if self.same_rows else self._fixed.get(txid, attempt.attempt_id)
+        size = {"count": self.sizes[txid]} if txid in self.sizes else {}
+        rows = sample_rows(self.schema, txid, variant, **size)
+        batch = batch_name(txid, variant) if rows else ""
+        compared = [comparable(row) for row in rows]
+        if txid > self.ledger.last:
+            self.ledger.given(tx.token, compared[:-1])
+        self._variants[tx.token] = variant
+        what = f"leader {tx.epoch} prepares attempt {attempt} of {_listed(compared)}"
+        self._current = tx
+        answer = self.call(leader, f"{what}, which can't be read" if fails else what, "prepare", tx, batch, rows, fails)
+        return None if answer.error else Prepared(tx, compared)
+
+    def commit(self, leader: Child, prepared: Prepared) -> bool:
+        """Commit it; whether that was answered."""
+        tx = prepared.tx
+        if self.ledger.fence <= tx.epoch:
+            self._fixed.setdefault(tx.txid, self._variants[tx.token])
+        self.ledger.begun(tx.token, prepared.rows)
+        self._current = tx
+        what, arguments = self._commit_call(prepared)
+        answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
+        if not answer.error:
+            self.ledger.answered(tx.token)
+        return not answer.error
+
+    def _commit_call(self, prepared: Prepared) -> tuple[str, tuple[Any, ...]]:
+        return str(prepared.tx.attempt), (prepared.tx,)
+
+    def abort(self, leader: Child, tx: SinkTransaction) -> None:
+        """Give it up; what that raises is only logged, as in the product."""
+        self.ledger.given_up(tx.token)
+        self._current = tx
+        self.call(leader, f"leader {tx.epoch} aborts {tx.attempt}", "abort", tx)
+
+    def committed(self, leader: Child, txid: int) -> Child:
+        """Have ``txid`` committed, in as many attempts and by as many leaders as it takes; returns the one that did."""
+        for number in range(1, TRIES * 2 + 1):
+            prepared = self.prepare(leader, txid)
+            if prepared is not None and self.commit(leader, prepared):
+                return leader
+            if prepared is not None:
+                self.abort(leader, prepared.tx)
+            if number % TRIES == 0:
+                leader = self.take_over()
+        raise Found(Rule.COMES_THROUGH, f"transaction {txid} was not committed in {TRIES * 2} attempts")
+
+    def prepared(self, leader: Child, txid: int) -> Prepared:
+        """Have ``txid`` prepared, in as many attempts as it takes."""
+        for _ in range(TRIES):
+            if (prepared := self.prepare(leader, txid)) is not None:
+                return prepared
+        raise Found(Rule.COMES_THROUGH, f"transaction {txid} was not prepared in {TRIES} attempts")
+
+    @property
+    def next(self) -> int:
+        """The transaction that comes next."""
+        return self.ledger.last + 1
+
+    # --- experiments ----------------------------------------------------------------------------------------------
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a transaction came again in this experiment, or somebody died."""
+        return any(count > 1 for txid, count in self._attempts.items() if txid >= self.first)
+
+    def start(self) -> str:
+        """Take note where an experiment begins; returns that for people."""
+        self.first, self.waiting = self.next, None
+        done = f"transactions 1 to {self.ledger.last} are committed" if self.ledger.last else "the store is empty"
+        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
+
+    def finish(self) -> None:
+        """A new leader has everything committed that was begun."""
+        self.take_over()
+        self.redo()
+
+    def redo(self) -> None:
+        """Have everything committed that was begun in this experiment."""
+        for txid in range(self.first, max(self._attempts, default=0) + 1):
+            self.committed(self.leading(), txid)
+
+    def crash(self, child: Child) -> None:
+        """End a leader between two calls."""
+        super().crash(child)
+        self.leader = None
+
+    def tidy(self) -> None:
+        """Only the leader stays."""
+        self.end_children(but=self.leader)
+
+    def lead_again(self, child: Child) -> None:
+        """The same process leads again."""
+        self.leader = None
+        self.epoch += 1
+        if not self.recover(child):
+            self.take_over()
+
+    def wake_zombie(self) -> None:
+        """It goes on to the end of its call, and gives up what it prepared."""
+        zombie, tx = self.zombie, self._current
+        answer = self.wake()
+        method = self.paused_call.method
+        if zombie is not None and tx is not None and (method == "prepare" or (method == "commit" and answer.error)):
+            self.abort(zombie, tx)
+
+    def overtake(self) -> None:
+        """The leader that waits commits, while the newer one is paused in its recovery; then that goes on."""
+        recovering = self.zombie
+        assert self.waiting is not None  # noqa: S101
+        assert recovering is not None  # noqa: S101
+        self.commit(*self.waiting)
+        epoch = self.epoch
+        method = self.paused_call.method
+        answer = self.wake()
+        self.zombie = None
+        led = self.recover(recovering) if method == "make" else self.recovered(recovering, epoch, answer)
+        if not led:
+            self.take_over()
+
+    # --- readers --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """A reader looks, and must see what may be there."""
+        self._raise(self.ledger.read(self.read()))
+
+    def read(self) -> Counter[Row]:
+        """What a reader sees; a store that nothing was committed to need not be readable yet."""
+        try:
+            return Counter(comparable(row) for row in self.read_rows())
+        except Exception as error:
+            if self.ledger.last == 0:
+                return Counter()
+            raise Found(Rule.READABLE, f"read_rows() raises {described(error)}") from error
+
+    def recuperate(self) -> None:
+        """After a rule was broken: take what is there as given, and go on."""
+        self.end_children()
+        self.leader, self._lenient = None, True
+        self.ledger.start_over(max(self._attempts, default=0), Counter())
+        try:
+            self.take_over()
+        except Found as error:
+            raise Unusable from error
+
+    def _raise(self, broken: Broken | None) -> None:
+        if broken is not None:
+            raise Found(broken.rule, broken.seen)
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return ", ".join(map(str, rows)) or "no rows"

@@ -1,0 +1,91 @@
+"""`check_state`: whether a state keeps what its factory promises, by killing and pausing it everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from pyspark.sql.types import StructType
+
+from trident_py.errors import TopologyError
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.rows.schema import schema_of, shown
+from trident_py.testing import sink_experiments as leaders
+from trident_py.testing.child_process import serve
+from trident_py.testing.children import Nursery
+from trident_py.testing.experiments import Experiment, checked, every
+from trident_py.testing.report import Findings, Report
+from trident_py.testing.state_play import Aggregated, StatePlay, StateSubject, state_ledger
+
+ReadRows: TypeAlias = Callable[[], Sequence[Sequence[Any]]]
+
+
+def check_state(
+    make_factory: Callable[[], StateFactory],
+    read_rows: ReadRows,
+    *,
+    schema: str | StructType,
+    aggregator: CombinerAggregator[Any] | ReducerAggregator[Any],
+) -> Report:
+    """Find out whether a state keeps what its factory promises.
+
+    Leaders of a topology aggregate into one store, as ``persistent_aggregate`` does, and are killed before, after and
+    at each line of each call. A state that promises exactly-once without more is also paused there, while another
+    leader takes over. No Spark is needed.
+
+    Args:
+        make_factory: makes the factory; called in each process, always for the same store, which is empty at first.
+        read_rows: what a reader sees: for each key its values, and then the value. Called here, but for states that
+            live in a process's memory, where it is called in that.
+        schema: the fields of the rows. Those that the aggregator takes are its input, a field called as it (``count``)
+            is the value's, and the others are the key.
+        aggregator: what is made of the rows of a key.
+
+    Returns:
+        What was found.
+
+    Raises:
+        TopologyError: the schema lacks a field that the aggregator takes, or something is not of its kind.
+    """
+    factory = make_factory()
+    if not isinstance(factory, StateFactory):
+        raise TopologyError(f"check_state takes a function that makes a state factory, this one made {shown(factory)}")
+    return _checked(factory, make_factory, read_rows, Aggregated.of(schema_of(schema), aggregator))
+
+
+def _checked(
+    factory: StateFactory, make_factory: Callable[[], StateFactory], read_rows: ReadRows, aggregated: Aggregated
+) -> Report:
+    findings, make = Findings(), partial(StateSubject, make_factory, read_rows, aggregated)
+    with Nursery.open(partial(serve, make=make), lambda: None) as nursery:
+        play = StatePlay(
+            nursery,
+            findings,
+            schema=aggregated.rows,
+            read_rows=read_rows,
+            ledger=state_ledger(aggregated),
+            kind=factory.kind,
+            volatile=factory.volatile,
+            aggregated=aggregated,
+        )
+        fenced = factory.kind is StateKind.FENCED and not factory.volatile
+        complete = checked(play, [*KILLED, *(PAUSED if fenced else ())])
+    promise = "at-least-once" if factory.kind is StateKind.NON_TRANSACTIONAL else factory.guarantee
+    return findings.report("state", promise, complete=complete)
+
+
+KILLED: Sequence[Experiment[StatePlay]] = (
+    Experiment(scenario=leaders.begun, focus=every()),
+    Experiment(scenario=leaders.one, focus=every("commit")),
+    Experiment(scenario=leaders.answer_lost, focus=lambda calls: every("commit")(calls)[1:2]),
+    Experiment(scenario=leaders.empty, focus=every()),
+    Experiment(scenario=leaders.committed_and_taken_over, focus=every("make", "recover")),
+)
+PAUSED: Sequence[Experiment[StatePlay]] = (
+    Experiment(scenario=leaders.one, focus=every("commit"), resume=leaders.before_replay),
+    Experiment(scenario=leaders.one, focus=every("commit"), resume=leaders.after_replay),
+    Experiment(scenario=leaders.taken_over, focus=every("recover"), resume=leaders.after_replay),
+    Experiment(scenario=leaders.overtaken, focus=every("recover"), resume=leaders.after_commit),
+)

@@ -1,0 +1,154 @@
+"""Where a child process stops: before, after or at a line of what it is called for. Runs in the child."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from types import FrameType
+from typing import Any
+
+from attrs import define, field, frozen
+
+
+class Moment(Enum):
+    """When, as seen from the call."""
+
+    BEFORE = "before it begins"
+    AT_LINE = "at a line"
+    AFTER = "after it was done, before anybody knows"
+
+
+class Way(Enum):
+    """What happens there."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+
+
+@frozen
+class Stop:
+    """One place to stop at.
+
+    Attributes:
+        way: whether the process dies or waits there.
+        moment: when.
+        file: whose line; empty unless at a line.
+        line: its number; the process stops before it runs it.
+        nth: at which time that the call comes to it.
+    """
+
+    way: Way
+    moment: Moment
+    file: str = ""
+    line: int = 0
+    nth: int = 1
+
+
+@frozen
+class Line:
+    """A line that a call came to, and how often."""
+
+    file: str
+    number: int
+    times: int
+
+
+@define
+class Stepper:
+    """Follows a call through the lines of some files, and stops it.
+
+    Attributes:
+        files: whose lines count; those that end with a slash are directories.
+        known: the lines that somebody was killed at; whoever comes to another one is killed there. None: nobody is.
+        fresh: called with each line that the call comes to for the first time, and whether the process dies there.
+        wait: returns when a paused process is to go on.
+    """
+
+    files: tuple[str, ...]
+    known: frozenset[tuple[str, int]] | None
+    fresh: Callable[[str, int, bool], None]
+    wait: Callable[[], None]
+    _stops: list[Stop] = field(factory=list, init=False)
+    _times: dict[tuple[str, int], int] = field(factory=dict, init=False)
+
+    @contextmanager
+    def following(self, stops: Sequence[Stop]) -> Iterator[None]:
+        """Follow what this thread does meanwhile, and the threads that it starts; one stop after the other."""
+        self._stops, self._times = list(stops), {}
+        self._stop_if(Moment.BEFORE)
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)
+        self._stop_if(Moment.AFTER)
+
+    def lines(self) -> list[Line]:
+        """The lines that the last call came to, in the order in which it first did."""
+        return [Line(file, number, times) for (file, number), times in self._times.items()]
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self._step if self._counts(frame.f_code.co_filename) else None
+
+    def _counts(self, file: str) -> bool:
+        return any(file == each or (each.endswith("/") and file.startswith(each)) for each in self.files)
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            place = frame.f_code.co_filename, frame.f_lineno
+            times = self._times[place] = self._times.get(place, 0) + 1
+            if times == 1:
+                is_new = self.known is not None and place not in self.known
+                self.fresh(*place, is_new)
+                if is_new:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            if self._stops and (self._stops[0].file, self._stops[0].line, self._stops[0].nth) == (*place, times):
+                self._stop_if(Moment.AT_LINE)
+        return self._step
+
+    def _stop_if(self, moment: Moment) -> None:
+        if not self._stops or self._stops[0].moment is not moment:
+            return
+        if self._stops.pop(0).way is Way.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.wait()
+
+
+_OURS = ("builtins", "abc", "typing", "trident_py.interfaces", "trident_py.states", "trident_py.spouts", "coordinators")
+
+
+def files_of(*things: object) -> tuple[str, ...]:
+    """The files whose lines are the code of ``things``: where their classes, and those they derive from, are written.
+
+    A class in a package stands for the whole directory. Of the interfaces and what else of ours users derive from,
+    nothing counts, unless all of the things are ours.
+    """
+    classes = [each for thing in things for each in type(thing).__mro__]
+    users = [each for each in classes if not each.__module__.startswith(_OURS)]
+    found = {_place(file, each) for each in users for file in _files(each)}
+    if not found:
+        found = {_place(file, each) for each in classes for file in _files(each)}
+    return tuple(sorted(found))
+
+
+def _place(file: str, cls: type) -> str:
+    package = getattr(sys.modules.get(cls.__module__), "__package__", "") or ""
+    directory = os.path.dirname(file)
+    return f"{directory}/" if "." in package and directory not in sys.path else file
+
+
+def _files(cls: type) -> Iterator[str]:
+    for value in vars(cls).values():
+        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # behind decorators
+        code = getattr(function, "__code__", None)
+        ours = getattr(function, "__module__", None) == cls.__module__  # attrs and others add methods to a class
+        if code is not None and ours and not code.co_filename.startswith("<"):
+            yield code.co_filename
