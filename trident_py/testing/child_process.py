@@ -11,6 +11,8 @@ from enum import Enum
 from functools import partial
 from multiprocessing.connection import Connection
 
+from attrs import frozen
+
 from trident_py.testing.children import Answer, Fresh, Paused, Request
 from trident_py.testing.stops import Stepper
 
@@ -23,6 +25,19 @@ class On(Enum):
     START = "the one that starts the topology"
     COMMIT = "the commit thread"
     OWN = "one of its own"
+
+
+@frozen
+class Made:
+    """What is known of a user's thing once it was made.
+
+    Attributes:
+        files: those that its code is in.
+        same_rows: whether every attempt of a transaction must have the same rows.
+    """
+
+    files: tuple[str, ...]
+    same_rows: bool = False
 
 
 class Subject:

@@ -13,7 +13,7 @@ from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.spark.forked import Batches
-from trident_py.testing.child_process import On, Subject, described
+from trident_py.testing.child_process import Made, On, Subject, described
 from trident_py.testing.children import Answer, Child
 from trident_py.testing.ledger import Broken, Ledger, Row
 from trident_py.testing.play import Found, Play, Unusable
@@ -41,10 +41,10 @@ class SinkSubject(Subject):
         self._make, self._batches = make_sink, batches
         self._receipts: dict[CommitToken, Any] = {}
 
-    def make(self) -> tuple[str, ...]:
-        """The sink; returns the files that its code is in."""
+    def make(self) -> Made:
+        """The sink."""
         self._sink = self._make()
-        return files_of(self._sink)
+        return Made(files_of(self._sink), self._sink.needs_exact_replays)
 
     def recover(self, epoch: int) -> Any:
         """As a leader that takes over does."""
@@ -78,12 +78,12 @@ class SinkPlay(Play):
     Attributes:
         schema: the fields of its rows.
         read_rows: what a reader of the store sees.
-        same_rows: whether every attempt of a transaction has the same rows, as behind a spout that promises that.
+        same_rows: whether every attempt of a transaction has the same rows, as the sink needs it.
     """
 
     schema: StructType = field(kw_only=True)
     read_rows: Callable[[], Sequence[Sequence[Any]]] = field(kw_only=True)
-    same_rows: bool = field(kw_only=True, default=False)
+    same_rows: bool = field(default=False, init=False)
     noun: ClassVar[str] = "sink"
     ledger: Ledger = field(kw_only=True, factory=Ledger)
     epoch: int = field(default=0, init=False)
@@ -119,7 +119,7 @@ class SinkPlay(Play):
             made = self.call(child, f"leader {self.epoch} makes the {self.noun}", "make")
             if made.error:
                 continue
-            self.files = self.files or made.value
+            self.files, self.same_rows = made.value.files, made.value.same_rows
             self.steps.pop()  # it tells nothing
             if self.recover(child):
                 return child

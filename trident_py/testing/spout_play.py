@@ -25,7 +25,7 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import schema_of
 from trident_py.spark.forked import rows_of_frame
 from trident_py.spouts.adapting import AnySpout, as_trident_spout
-from trident_py.testing.child_process import On, Subject
+from trident_py.testing.child_process import Made, On, Subject
 from trident_py.testing.children import Child
 from trident_py.testing.ledger import Row, listed
 from trident_py.testing.play import Found, Play, Unusable
@@ -63,8 +63,8 @@ class SpoutSubject(Subject):
     def __init__(self, make_spout: Callable[[], AnySpout], spark: SparkSession | None) -> None:
         self._make, self._spark = make_spout, spark
 
-    def make(self, defined: Mapping[str, Json], learned: Mapping[str, Json], upto: int) -> tuple[str, ...]:
-        """The spout, with the positions that are stored; returns the files that its code is in."""
+    def make(self, defined: Mapping[str, Json], learned: Mapping[str, Json], upto: int) -> Made:
+        """The spout, with the positions that are stored."""
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
         spout = as_trident_spout(given)
@@ -75,7 +75,7 @@ class SpoutSubject(Subject):
         self._executor = TridentSpoutExecutor("conformance", "spout", schema_of(spout.output_schema), emitter, metrics)
         self._coordinator.restore(Cursors().updated(defined))
         self._executor.restore(Cursors().updated(learned), upto)
-        return files_of(given, coordinator, emitter)
+        return Made(files_of(given, coordinator, emitter))
 
     def define(self, txid: int, before: Json, current: Json, again: bool) -> tuple[Json, Mapping[str, Json]] | None:
         """The metadata of a batch and the positions that it moves; None: there is no input."""
@@ -181,7 +181,7 @@ class SpoutPlay(Play):
             last = max(stored.committed, default=0)
             answer = self.call(child, "a new leader makes the spout", "make", stored.defined, stored.learned, last)
             if not answer.error:
-                self.files = self.files or answer.value
+                self.files = answer.value.files
                 self.leader = child
                 self._succeed(child)
                 return child

@@ -14,6 +14,9 @@ from trident_py.testing.report import Rule
 
 Values = Mapping[Row, Any]
 
+RECENT = 8
+"""The commits that are looked at to tell why values are wrong."""
+
 
 @define
 class StateLedger(Ledger):
@@ -35,6 +38,8 @@ class StateLedger(Ledger):
         again = [each for each in self.outcomes if each.last == token.txid] if token.epoch >= self.fence else []
         super().begun(token, rows)
         self._rows[token] = rows
+        while len(self._rows) > RECENT:
+            del self._rows[next(iter(self._rows))]
         for each in again:
             after = self.changed(each.before, rows)
             self.outcomes.append(Outcome(token.txid, frozenset([token]), after, each.before))

@@ -20,7 +20,7 @@ from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import NativeAggregator
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import arrow_table, select
-from trident_py.testing.child_process import On, Subject
+from trident_py.testing.child_process import Made, On, Subject
 from trident_py.testing.children import Child
 from trident_py.testing.ledger import Row
 from trident_py.testing.sample_rows import comparable, sample_rows
@@ -135,8 +135,8 @@ class StateSubject(Subject):
     ) -> None:
         self._make, self._read, self._aggregated = make_factory, read_rows, aggregated
 
-    def make(self) -> tuple[str, ...]:
-        """The state; returns the files that its code is in."""
+    def make(self) -> Made:
+        """The state."""
         given, aggregated = self._make(), self._aggregated
         factory = given.for_fields(aggregated.keys, aggregated.value)
         state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
@@ -149,7 +149,7 @@ class StateSubject(Subject):
         )
         self._participant.check()
         backing = getattr(state, "backing", state)
-        return files_of(state, factory, backing, getattr(backing, "delegate", backing))
+        return Made(files_of(state, factory, backing, getattr(backing, "delegate", backing)))
 
     def recover(self, epoch: int) -> Any:
         """As a leader that takes over does."""

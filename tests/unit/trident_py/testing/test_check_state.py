@@ -125,6 +125,7 @@ class AddsFactory(StateFactory):
         return Adds(self.path)
 
 
+@pytest.mark.slow
 def test_a_state_that_ignores_the_transaction_is_condemned(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     report = counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items()))
