@@ -136,7 +136,7 @@ class Admission:
         return self._is_unbound(txid) and not is_given_up and not is_covered
 
     def _may_define(self, number: int) -> bool:
-        return not self.machine.is_paused and self.numbers.txid(number) <= self._definable_upto
+        return self.numbers.txid(number) <= self._definable_upto
 
     def _number_held_until(self, number: int) -> float:
         """The moment before which ``number`` is neither asked for nor emitted; the interval holds new batches only."""

@@ -125,7 +125,7 @@ def _told(answer: Answer, seconds: float) -> str:
         if answer.is_forgotten:
             return f"{topology} was reset meanwhile, which forgot the wish"
         if leader is None:
-            return f"nobody leads {topology}: the wish stands, and the next leader carries it out before it starts"
+            return f"nobody leads {topology}: the wish stands, whoever leads next carries it out before anything else"
         return f"{leader} leads {topology}, and has not carried out the wish within {seconds:g} s; the wish stands"
     if answer.outcome.action is None:
         return f"{topology} is led by a release that doesn't know this wish; nothing was changed"
