@@ -1,8 +1,9 @@
-"""Reading a record while its leader goes on writing it."""
+"""Reading a record while its leader goes on writing it, and wishes from a server that lags."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from attrs import define, evolve, field
@@ -11,7 +12,10 @@ from coordinators.canonical import Json
 from coordinators.cursors import Cursors
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord, encode
-from coordinators.zookeeper.record_store import load
+from coordinators.store import TopologyIdentity
+from coordinators.wishes import Action, Hold, Outcome, Standing, Wish
+from coordinators.zookeeper.access import ANONYMOUS
+from coordinators.zookeeper.record_store import ZooKeeperRecordStore, load
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import TopologyPaths, Znode
 
@@ -78,3 +82,33 @@ def test_a_damaged_blob_is_named_and_not_looked_for_without_end() -> None:
     with pytest.raises(MetadataError, match=r"'cursors.files.*' is damaged"):
         busy.load()
     assert busy.rounds <= 3
+
+
+class Lagging:
+    """A session with a server that goes on showing a wish after the write that removed it."""
+
+    access, hosts = ANONYMOUS, "here:1"
+    wish = Wish("a", Action.PAUSE)
+
+    def settle(self, operation: Callable[[], Any]) -> Any:
+        return operation()
+
+    def read(self, *paths: str) -> list[Znode | None]:
+        return [Znode(self.wish.text.encode(), 0) if path == PATHS.wish(self.wish.id) else None for path in paths]
+
+    def children(self, _path: str) -> list[str]:
+        return []
+
+    def watch_children(self, _path: str, _changed: object) -> list[str]:
+        return [self.wish.id]
+
+    def commit(self, _steps: object) -> None:
+        """It is carried out."""
+
+
+def test_a_wish_that_was_carried_out_is_not_told_again_by_a_server_that_lags() -> None:
+    session = cast("ZooKeeperSession", Lagging())
+    store = ZooKeeperRecordStore(TopologyIdentity("busy", "uuid", 1), 1, epoch_version=0, session=session, paths=PATHS)
+    assert list(store.wishes(lambda _: None)) == [Lagging.wish]
+    store.write(CoordinatorRecord(1, outcomes=(Outcome("a", Action.PAUSE, Standing(Hold.PAUSED), 0),)))
+    assert list(store.wishes(lambda _: None)) == []
