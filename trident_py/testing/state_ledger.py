@@ -42,12 +42,15 @@ class StateLedger(Ledger):
             del self._rows[next(iter(self._rows))]
         for each in again:
             after = self.changed(each.before, rows)
-            self.outcomes.append(Outcome(token.txid, frozenset([token]), after, each.before))
+            if not any(known.last == token.txid and known.rows == after for known in self.outcomes):
+                self.outcomes.append(Outcome(token.txid, frozenset([token]), after, each.before))
 
     def answered(self, token: CommitToken) -> None:
         """A commit has returned."""
         super().answered(token)
-        self.outcomes = [each for each in self.outcomes if token in each.tokens] or self.outcomes
+        rows = self._rows[token]
+        done = [each for each in self.outcomes if each.rows == self.changed(each.before, rows)]
+        self.outcomes = [each for each in done if token in each.tokens] or self.outcomes
 
     _rows: dict[CommitToken, Sequence[Row]] = field(factory=dict, init=False)
 

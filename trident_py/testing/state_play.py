@@ -180,7 +180,11 @@ class StatePlay(SinkPlay):
         elif self.kind is StateKind.FENCED:
             super()._judge(epoch, token)
         else:
-            self.ledger.fence, self._lenient = epoch, False
+            self.steps.pop()  # such a state can't tell
+            self.ledger.fence = epoch
+            if self._lenient:
+                self._lenient = False
+                self.ledger.start_over(self.ledger.last, self.read())
 
     def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
         """The next attempt of ``txid``, which the state knows nothing of until it is committed."""
