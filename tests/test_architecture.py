@@ -153,6 +153,7 @@ FLOORS = """
     engine
     streams planner
     graph
+    participants
     windows
     operations states states.sql spouts spouts.files sinks.files spark worker
     interfaces rows
@@ -304,6 +305,46 @@ def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
 
 
 # --- what the README says ---------------------------------------------------------------------------------------------
+
+
+QUESTIONS_MAX = 10
+
+
+def test_a_node_answers_for_itself() -> None:
+    """Whoever has to know what kind of operation a node has asks the operation, not for its class."""
+    rooms = ("graph", "planner", "engine", "participants", "streams", "spark", "worker", "topology.py", "runtime.py")
+    homes = _operations()
+    asked = [
+        f"{module.name}: {name}"
+        for module in of_product()
+        if module.path.relative_to(ROOT).parts[:2] in {("trident_py", room) for room in rooms}
+        for name in _classes_asked_for(_parsed(module.source))
+        if homes.get(name, module.name) != module.name
+    ]
+    assert len(asked) <= QUESTIONS_MAX, asked
+
+
+def _operations() -> dict[str, str]:
+    """Where each operation of the graph is defined, by its name."""
+    classes = {
+        node.name: (module.name, {base.id for base in node.bases if isinstance(base, ast.Name)})
+        for module in of_product()
+        if room(module) == "graph"
+        for node in _parsed(module.source).body
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {"Operation"}
+    while more := {name for name, (_, bases) in classes.items() if bases & found} - found:
+        found |= more
+    return {name: classes[name][0] for name in found - {"Operation"}}
+
+
+def _classes_asked_for(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            yield from (each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name))
+        elif isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
+            yield node.cls.id
 
 
 def test_the_readme_is_short() -> None:

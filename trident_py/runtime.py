@@ -36,7 +36,6 @@ from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
 from trident_py.engine.listeners import Listeners
-from trident_py.engine.participants import Participant
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
@@ -53,6 +52,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
+from trident_py.participants.participant import Participant
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.on_rows import spark_needed

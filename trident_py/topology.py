@@ -18,7 +18,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of
 from trident_py.graph.multi import MultiReduce
-from trident_py.graph.outputs import state_names, unused
+from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
@@ -63,7 +63,7 @@ class TridentTopology:
         with self._graph.declaring(f"new_stream({tx_id!r})") as title:
             if not isinstance(tx_id, str) or not tx_id or "/" in tx_id:
                 raise TopologyError(f"a tx_id is a string that is not empty and has no '/', not {shown(tx_id)}")
-            if any(isinstance(node.operation, Source) and node.operation.tx_id == tx_id for node in self._graph.nodes):
+            if any(source.tx_id == tx_id for source in self._graph.sources):
                 raise TopologyError(f"there is a stream {tx_id!r} already; each has a tx_id of its own")
             if not isinstance(spout, SPOUTS):
                 kinds = ", ".join(kind.__name__ for kind in SPOUTS)

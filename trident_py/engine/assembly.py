@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.commit_lane import torn_upto
-from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.engine.staged import StagedParticipant
-from trident_py.engine.states import (
-    AggregateParticipant,
-    StateParticipant,
-    Tail,
-    UpdateParticipant,
-    WindowParticipant,
-)
 from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
-from trident_py.graph.outputs import AggregateState, UpdatedState
-from trident_py.graph.queries import StateQuery, static_states
-from trident_py.graph.windowing import WindowState, WindowUpdater
+from trident_py.graph.output import output_of
+from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.operations import CombinerAggregator
-from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import StagingState, State, StateFactory
-from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
+from trident_py.interfaces.states import State
+from trident_py.participants.participant import Leaf, Participant
+from trident_py.participants.states import (
+    StateParticipant,
+)
 from trident_py.planner.plan import Branch
 from trident_py.rows.schema import select, shown
-from trident_py.states.parts import PartitionedState, parts_of
+from trident_py.states.parts import made, parts_of
 from trident_py.states.sql.reading import TableReader
 
 
@@ -44,23 +34,15 @@ def ensure_stores(graph: Graph) -> None:
         StateError: one isn't.
     """
     for node in graph.nodes:
-        operation = node.operation
-        if isinstance(operation, AggregateState | UpdatedState | WindowState):
-            with graph.declaring(f"state {operation.name!r}", operation.name):
-                operation.factory.ensure_usable()
+        output = output_of(node)
+        if output and output.factory:
+            with graph.declaring(f"state {output.name!r}", output.name):
+                output.factory.ensure_usable()
 
 
 def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:
     """The participant at the end of ``branch``, with its state made."""
-    match branch.committer:
-        case None:
-            return Leaf(branch.name)
-        case SinkWrite(name=name, sink=sink):
-            return SinkParticipant(name, sink)
-        case PersistentAggregate() as aggregate:
-            return _aggregating(aggregate, config, metrics, by_tasks=True)
-        case PartitionPersist() as persist:
-            return _updating(persist, config, metrics)
+    return branch.output.participant(config, metrics) if branch.output else Leaf(branch.name)
 
 
 def shape_of(
@@ -97,8 +79,7 @@ def everything(participants: list[Participant]) -> list[Participant]:
     """These participants, and the states that their new values go into."""
     found: list[Participant] = []
     for participant in participants:
-        fed = list(participant.fed) if isinstance(participant, StateParticipant) else []
-        found += [participant, *everything([*fed])]
+        found += [participant, *everything([*participant.fed])]
     return found
 
 
@@ -115,7 +96,7 @@ def states_of(
     states = {each.name: each.state for each in written}
     for static in static_states(graph):
         with graph.declaring(static.title, static.name):
-            states[static.name] = _made(static.factory, config, metrics)
+            states[static.name] = made(static.factory, config, metrics)
     for name, part in [(name, part) for name, state in states.items() for part in parts_of(state)]:
         with graph.declaring(f"state {name!r}", name):
             if not isinstance(part, State):
@@ -123,10 +104,9 @@ def states_of(
     for each in written:
         with graph.declaring(f"state {each.name!r}", each.name):
             each.check()
-    for node in graph.nodes:
-        if isinstance(node.operation, StateQuery):
-            with graph.declaring(node.operation.title):
-                _check_query(node.operation, node.inputs[0].schema, parts_of(states[node.operation.state])[0])
+    for query, asking in state_queries(graph):
+        with graph.declaring(query.title):
+            _check_query(query, asking.schema, parts_of(states[query.state])[0])
     return states
 
 
@@ -147,81 +127,3 @@ def torn_upto_of(participants: list[Participant], record: CoordinatorRecord) -> 
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
     return torn_upto(last, record, all_remember=len(last) == len(states))
-
-
-def _aggregating(
-    aggregate: PersistentAggregate, config: TridentConfig, metrics: Metrics, *, by_tasks: bool
-) -> StateParticipant:
-    tail, fed = _tail(aggregate.new_values, config, metrics)
-    state, aggregator = _made(aggregate.factory, config, metrics, aggregate.parts), aggregate.aggregator
-    if isinstance(state, StagingState) and isinstance(aggregator, CombinerAggregator) and tail is None and by_tasks:
-        return StagedParticipant(
-            name=aggregate.name, state=state, aggregator=aggregator, keys=len(aggregate.keys.fields)
-        )
-    return AggregateParticipant(
-        name=aggregate.name,
-        state=state,
-        aggregator=aggregator,
-        keys=len(aggregate.keys.fields),
-        inputs=aggregate.inputs.names,
-        tail=tail,
-        fed=fed,
-    )
-
-
-def _updating(
-    persist: PartitionPersist, config: TridentConfig, metrics: Metrics
-) -> UpdateParticipant | WindowParticipant:
-    tail, fed = _tail(persist.new_values, config, metrics)
-    state = _made(persist.factory, config, metrics, persist.parts)
-    inputs, outputs = persist.fields.names, persist.out_schema.names if persist.out_schema else ()
-    if isinstance(persist.updater, WindowUpdater):
-        return WindowParticipant(
-            name=persist.name, state=state, updater=persist.updater, inputs=inputs, outputs=outputs, tail=tail, fed=fed
-        )
-    return UpdateParticipant(
-        name=persist.name,
-        state=state,
-        updater=persist.updater,
-        inputs=inputs,
-        outputs=outputs,
-        places=persist.places,
-        tail=tail,
-        fed=fed,
-    )
-
-
-def _fed(persist: PartitionPersist | PersistentAggregate, config: TridentConfig, metrics: Metrics) -> StateParticipant:
-    if isinstance(persist, PersistentAggregate):
-        return _aggregating(persist, config, metrics, by_tasks=False)
-    return _updating(persist, config, metrics)
-
-
-def _made(factory: StateFactory, config: TridentConfig, metrics: Metrics, parts: int = 1) -> State:
-    made = [factory.make_state(config, metrics, number, parts) for number in range(parts)]
-    return made[0] if parts == 1 else PartitionedState(made)
-
-
-def _tail(
-    stream: CommitStream | None, config: TridentConfig, metrics: Metrics
-) -> tuple[Tail | None, tuple[StateParticipant, ...]]:
-    if stream is None:
-        return None, ()
-    fed: list[StateParticipant] = []
-    ways: list[Tail] = []
-    if stream.persist is not None:
-        state = _fed(stream.persist, config, metrics)
-        fed.append(state)
-        width = len(stream.persist.fields.names)
-        ways.append(lambda tx, rows: state.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
-    for each in stream.streams:
-        way, below = _tail(each, config, metrics)
-        fed.extend(below)
-        ways.extend([way] if way else [])
-
-    def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
-        rows: list[Any] = list(stream.rows(values, tx.attempt))
-        for way in ways:
-            way(tx, rows)
-
-    return run, tuple(fed)

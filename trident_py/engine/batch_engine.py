@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
-from trident_py.engine.participants import Participant
 from trident_py.engine.requests import ByJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.participants.participant import Participant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.spark.asking import Life
 from trident_py.worker.steps import Values

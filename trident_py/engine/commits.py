@@ -11,11 +11,11 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.counting import CommitCounts
 from trident_py.engine.instructions import Abort, CommitStep
-from trident_py.engine.participants import Participant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.stimuli import Aborted, StatesClosed, StepCommitted, StepFailed
 from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.participants.participant import Participant
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.counters import Tally, counting_for, summed, tallied
 

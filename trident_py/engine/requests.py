@@ -14,7 +14,6 @@ from trident_py.errors import RequestError, TridentError
 from trident_py.graph.graph import Node, Operation, RequestSource
 from trident_py.graph.partitioning import is_placed
 from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
-from trident_py.graph.rowwise import RowOperation
 from trident_py.rows.schema import shown
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.failures import TaskFailed
@@ -104,10 +103,9 @@ class Requests:
             case StateQuery() as query:
                 found = query.answered(states[query.state], self._rows(node.inputs[0], made), _fields(node.inputs[0]))
                 return RowPipeline(_fields(node)).rows(found)
-            case RowOperation() as operation:
-                (before,) = node.inputs
-                return RowPipeline(_fields(before)).then(operation.step(_fields(before))).rows(made[before])
-        return self._by_job(node, made)
+        before = node.inputs[0]
+        fused = node.operation.fused(RowPipeline(_fields(before)))
+        return self._by_job(node, made) if fused is None else fused.rows(made[before])
 
     def _rows(self, node: Node, made: Made) -> Sequence[Values]:
         return made[node] if node in made else self._by_job(node, made)

@@ -18,7 +18,6 @@ from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.instructions import Abandon, Instruction, KeepLeading, Post
-from trident_py.engine.participants import earliest
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.stimuli import (
     AttemptCancelled,
@@ -32,6 +31,7 @@ from trident_py.engine.stimuli import (
     TakenOver,
 )
 from trident_py.engine.workers import Workers
+from trident_py.participants.participant import earliest
 
 log = logging.getLogger(__name__)
 

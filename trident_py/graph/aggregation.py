@@ -12,10 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.graph import Engine, Node, Operation, RowWise
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, SparkAggregator
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
@@ -105,6 +107,11 @@ class Part:
             return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
         return seen, schema_of(self.out)
 
+    @property
+    def identity(self) -> dict[str, Json]:
+        """Its class, and the fields that it is declared with: a sum of another field is another one."""
+        return {"aggregator": class_names(self.aggregator), "aggregated fields": ", ".join(self.in_fields)}
+
     def fold(self, batch_id: TransactionAttempt | int | None, title: str) -> Fold[Any]:
         """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
         match self.aggregator:
@@ -148,6 +155,10 @@ class Aggregation(Operation):
         return AggregatedFields(keys, tuple(part.fields(source) for part in self.parts))
 
     runs_on_driver: ClassVar[bool] = True
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Spark, if it can."""
+        return Engine.SPARK if self.is_native else Engine.PYTHON
 
     def shared(self, field: t.StructField, source: t.StructType, is_rowwise: RowWise) -> Aggregation | None:
         """The transaction is one more key: for that there have to be others, as a group exists by its rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from attrs import define, evolve, field, frozen
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from coordinators.attempt import TransactionAttempt
     from trident_py.graph.flow import Flow
     from trident_py.spouts.adapting import AnySpout
+    from trident_py.worker.failures import Stage
+    from trident_py.worker.pipeline import RowPipeline
 
 
 RowWise: TypeAlias = "Callable[[Column | str, StructType], bool]"
@@ -39,14 +41,30 @@ class Phase(Enum):
     """For one request of ``TridentQuery.execute``, beside batches."""
 
 
+class Engine(StrEnum):
+    """Who does an operation, as `explain()` names it."""
+
+    SPARK = "Spark"
+    PYTHON = "Python"
+    """In Spark's tasks."""
+
+    DRIVER = "driver"
+    NONE = ""
+    """Nothing is done to the rows."""
+
+
 class Operation(ABC):
     """What a node does. A value: it is declared once, and built into DataFrame expressions for every attempt.
 
+    Whatever asks what kind of operation a node has asks it here: one more operation is one more file.
+
     Attributes:
         title: what the user called, for messages and ``explain()``.
+        name: under which it is known beside its title, as states and sinks are; empty where it has none.
     """
 
     title: str
+    name: str = ""
 
     runs_on_driver: ClassVar[bool] = False
     """Whether it may follow ``new_values_stream()``, whose rows are the driver's."""
@@ -57,10 +75,49 @@ class Operation(ABC):
     changes_states: ClassVar[bool] = False
     """Whether it needs a transaction, which a request is none of."""
 
+    keeps_partitions: ClassVar[bool] = False
+    """Whether each row stays in the partition that it is in."""
+
+    reads_all: ClassVar[bool] = True
+    """Whether it looks at every row for sure."""
+
+    is_repeatable: ClassVar[bool] = True
+    """Whether it gives the same rows again when a batch is given to it again."""
+
     @property
     def only_places(self) -> bool:
         """Whether all it does is to say which partition a row is in."""
         return False
+
+    @property
+    def spread_by(self) -> tuple[str, ...]:
+        """The fields whose values say which partition a row is put into; none where others do, or nothing is put."""
+        return ()
+
+    @property
+    def origin_fields(self) -> StructType | None:
+        """The fields of rows that come from outside of the graph; None: it makes its rows from those of its inputs."""
+        return None
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Who does it."""
+        return Engine.SPARK
+
+    def learned(self, found: StructType) -> Operation:
+        """The same, where Spark has found that it gives these fields.
+
+        Raises:
+            TopologyError: it was declared with others.
+        """
+        return self
+
+    def fused(self, rows: RowPipeline) -> RowPipeline | None:
+        """``rows`` and this operation, where it takes rows one by one in Python; None: it doesn't."""
+        return None
+
+    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> Stage:
+        """``rows`` and this operation over all rows of a batch, for the commit phase, where it isn't `fused`."""
+        raise AssertionError(f"{self.title} can't run in the commit phase")
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Operation | None:
         """The same over rows of several transactions at once, each as if it were alone; None where it can't be.
@@ -113,16 +170,24 @@ class Node:
     number: int = -1
 
     @property
+    def ancestry(self) -> list[Node]:
+        """The node, and all that it depends on; what two ways lead to is there twice."""
+        return [self, *(before for node in self.inputs for before in node.ancestry)]
+
+    @property
     def requests(self) -> frozenset[str]:
         """The functions whose requests it depends on."""
-        own = {self.operation.function} if isinstance(self.operation, RequestSource) else set()
-        return frozenset(own.union(*(node.requests for node in self.inputs)))
+        return frozenset(node.operation.function for node in self.ancestry if isinstance(node.operation, RequestSource))
+
+    @property
+    def sources(self) -> list[Source]:
+        """The spouts that it depends on; one that two ways lead from is there twice."""
+        return [node.operation for node in self.ancestry if isinstance(node.operation, Source)]
 
     @property
     def spouts(self) -> tuple[str, ...]:
         """The ``tx_id`` of every spout it depends on, sorted."""
-        own = (self.operation.tx_id,) if isinstance(self.operation, Source) else ()
-        return tuple(sorted({*own, *(spout for node in self.inputs for spout in node.spouts)}))
+        return tuple(sorted({source.tx_id for source in self.sources}))
 
 
 @frozen
@@ -139,6 +204,11 @@ class Source(Operation):
     tx_id: str
     spout: AnySpout
     schema: StructType
+
+    @property
+    def origin_fields(self) -> StructType:
+        """The spout's own."""
+        return self.schema
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Source:
         """Batches of it, one behind the other."""
@@ -167,6 +237,15 @@ class RequestSource(Operation):
 
     begins: ClassVar[Phase] = Phase.REQUEST
     schema: ClassVar[StructType] = StructType([StructField("args", StringType())])
+
+    @property
+    def origin_fields(self) -> StructType:
+        """What the caller gives."""
+        return self.schema
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Nobody."""
+        return Engine.NONE
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """What the caller gives."""
@@ -207,6 +286,11 @@ class Graph:
         node = Node(operation, inputs, schema, label, phase, len(self.nodes))
         self.nodes.append(node)
         return node
+
+    @property
+    def sources(self) -> list[Source]:
+        """The spouts, in the order of their declaration."""
+        return [node.operation for node in self.nodes if isinstance(node.operation, Source)]
 
     def consumers(self, node: Node) -> list[Node]:
         """The nodes that read ``node``."""

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.graph.aggregation import Aggregation, Part
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation
+from trident_py.graph.graph import Engine, Node, Operation
 from trident_py.graph.joining import check_same_keys
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator, GroupedMultiReducer, MultiReducer
@@ -40,6 +40,10 @@ class MultiReduce(Operation):
     in_fields: tuple[tuple[str, ...], ...]
     reducer: AnyMultiReducer
     out: StructType
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Python, over partitions of groups."""
+        return Engine.PYTHON
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """What is emitted."""

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import chain, count
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Graph, Node, Operation, Phase, RowWise, Source
-from trident_py.graph.queries import StaticState
+from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowWise
+from trident_py.graph.output import Output, OutputPlace, described_state, output_of, state_identity
 from trident_py.graph.row_flow import RowFlow
-from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StateFactory, StateUpdater
+from trident_py.interfaces.states import StagingState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
-from trident_py.rows.schema import select, shown
+from trident_py.participants.participant import Participant, SinkParticipant
+from trident_py.participants.staged import StagedParticipant
+from trident_py.participants.states import AggregateParticipant, UpdateParticipant
+from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
+from trident_py.states.parts import made
+from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import ProjectStep, Step
 
 
 @frozen(kw_only=True)
-class AggregateState(Operation):
+class AggregateState(Output):
     """``persistent_aggregate``."""
 
     title: str
@@ -37,8 +44,12 @@ class AggregateState(Operation):
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     aggregation: Aggregation
 
+    kind: ClassVar[str] = "state"
     runs_on_driver: ClassVar[bool] = True
-    changes_states: ClassVar[bool] = True
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Whoever aggregates."""
+        return self.aggregation.engine(inputs)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> AggregateState | None:
         """Its partial values, or rows to reduce, by transaction."""
@@ -50,6 +61,68 @@ class AggregateState(Operation):
         fields = self.aggregation.fields(inputs[0])
         self.typed(fields)
         return fields.target
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """What keeps typed columns compares them itself, and holds them fast."""
+        return frozenset({"keys", "value"}) if self.factory.lacks_fields else frozenset()
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """The factory's."""
+        return dict(self.factory.details())
+
+    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+        """The fields, the aggregator, and the factory's own."""
+        fields = self.aggregation.fields(source)
+        (part,) = self.aggregation.parts
+        made_of = {"keys": fields_text(fields.keys), "value": fields_text(fields.results), **part.identity}
+        return state_identity(self.factory, made_of, parts)
+
+    def described(self) -> str:
+        """The factory, and what is aggregated."""
+        return described_state(self.factory, self.title)
+
+    def parts(self, asked: int, hinted: int) -> int:
+        """As many as were asked for; a fenced state is one, so that a batch is in it or not."""
+        return max(1, asked) if self.aggregation.keys and self.factory.kind is not StateKind.FENCED else 1
+
+    def nothing(self, source: StructType) -> Callable[[], Any] | None:
+        """Where there is one value in all, nothing is also a change."""
+        whole = isinstance(self.aggregator, CombinerAggregator) and not self.aggregation.keys
+        return self.aggregator.zero if whole and isinstance(self.aggregator, CombinerAggregator) else None
+
+    def fields(self, source: StructType) -> StructType:
+        """The keys, then the partial value of a combiner, one row a key, or what a reducer sees, a row for each.
+
+        Not grouped, a combiner has exactly one row. A key that a reducer sees, too, comes twice, first as
+        ``_key_<name>``.
+        """
+        fields = self.aggregation.fields(source)
+        if isinstance(self.aggregator, CombinerAggregator):
+            return fields.target
+        return StructType([*renamed_keys(fields).fields, *fields.seen.fields])
+
+    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
+        """Rows of the driver as the frame would have them."""
+        if isinstance(self.aggregator, CombinerAggregator):
+            return rows, self.aggregation
+        return rows.then(self.reduced(rows.target)), None
+
+    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+        """A state that tasks stage the change for, where it can; else one that the driver changes."""
+        tail, fed = place.tail(config, metrics)
+        fields, aggregator = self.aggregation.fields(place.source), self.aggregator
+        state, keys = made(self.typed(fields), config, metrics, place.parts), len(fields.keys.fields)
+        if not isinstance(aggregator, CombinerAggregator):
+            inputs = fields.seen.names
+        elif isinstance(state, StagingState) and tail is None and place.by_tasks:
+            return StagedParticipant(name=self.name, state=state, aggregator=aggregator, keys=keys)
+        else:
+            inputs = []
+        return AggregateParticipant(
+            name=self.name, state=state, aggregator=aggregator, keys=keys, inputs=inputs, tail=tail, fed=fed
+        )
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
         """The factory that knows the types.
@@ -93,7 +166,7 @@ class AggregateState(Operation):
             title=self.title,
             source=tuple(source.names),
             in_fields=(*fields.keys.names, *fields.seen.names),
-            target=StructType([*renamed_keys(fields).fields, *fields.seen.fields]),
+            target=self.fields(source),
         )
 
 
@@ -108,7 +181,7 @@ def renamed_keys(fields: AggregatedFields) -> StructType:
 
 
 @frozen(kw_only=True)
-class UpdatedState(Operation):
+class UpdatedState(Output):
     """``partition_persist``."""
 
     title: str
@@ -118,8 +191,8 @@ class UpdatedState(Operation):
     in_fields: tuple[str, ...]
     out_schema: StructType | None
 
+    kind: ClassVar[str] = "state"
     runs_on_driver: ClassVar[bool] = True
-    changes_states: ClassVar[bool] = True
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> UpdatedState:
         """Its rows, by transaction."""
@@ -129,6 +202,48 @@ class UpdatedState(Operation):
         """The new values: what the updater emits."""
         select(inputs[0], self.in_fields)
         return self.out_schema or StructType()
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """The factory's."""
+        return dict(self.factory.details())
+
+    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+        """The updater, what it sees, and the factory's own."""
+        updated = {"updater": class_names(self.updater), "fields": fields_text(self.fields(source))}
+        return state_identity(self.factory, updated, parts)
+
+    def described(self) -> str:
+        """The factory, and what updates it."""
+        return described_state(self.factory, self.title)
+
+    def parts(self, asked: int, hinted: int) -> int:
+        """As many as were asked for, or partitions hinted at; a fenced state is one."""
+        return 1 if self.factory.kind is StateKind.FENCED else asked or hinted or 1
+
+    def fields(self, source: StructType) -> StructType:
+        """What the updater sees."""
+        return select(source, self.in_fields)
+
+    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
+        """What the updater sees of them."""
+        return rows.then(project_step(rows.target, self.in_fields)), None
+
+    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+        """A state that the updater changes; in several parts, rows that were brought together are for one of them."""
+        tail, fed = place.tail(config, metrics)
+        names = place.fields.names
+        by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
+        return UpdateParticipant(
+            name=self.name,
+            state=made(self.factory, config, metrics, place.parts),
+            updater=self.updater,
+            inputs=names,
+            outputs=self.out_schema.names if self.out_schema else (),
+            places=tuple(map(names.index, by)),
+            tail=tail,
+            fed=fed,
+        )
 
     def __attrs_post_init__(self) -> None:
         """Check what can be checked without knowing the input."""
@@ -148,14 +263,40 @@ class UpdatedState(Operation):
 
 
 @frozen(kw_only=True)
-class WrittenSink(Operation):
+class WrittenSink(Output):
     """``write_to``."""
 
     title: str
     name: str
     sink: TransactionalSink[Any]
 
-    changes_states: ClassVar[bool] = True
+    kind: ClassVar[str] = "sink"
+
+    @property
+    def needs_exact_replays(self) -> bool:
+        """As the sink says."""
+        return self.sink.needs_exact_replays
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """The sink's."""
+        return dict(self.sink.details())
+
+    def fields(self, source: StructType) -> StructType:
+        """All."""
+        return source
+
+    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+        """Its class, the fields, and what the sink says."""
+        return {"kind": class_names(self.sink), "fields": fields_text(source), **self.sink.identity()}
+
+    def described(self) -> str:
+        """The sink's class."""
+        return type(self.sink).__name__
+
+    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+        """The sink."""
+        return SinkParticipant(self.name, self.sink)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """What is written."""
@@ -165,10 +306,6 @@ class WrittenSink(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The stream itself."""
         return inputs[0]
-
-
-Ending = AggregateState | UpdatedState | WindowState | WrittenSink
-"""What ends a branch."""
 
 
 @frozen
@@ -187,60 +324,6 @@ class NewValues(Operation):
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """Never asked for: the rows are the driver's."""
         raise AssertionError(f"{self.title} runs in the commit phase")
-
-
-def state_names(graph: Graph) -> set[str]:
-    """The names of all states and sinks."""
-    return {node.operation.name for node in graph.nodes if isinstance(node.operation, Ending | StaticState)}
-
-
-def unused(wanted: str, taken: Collection[str]) -> str:
-    """``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
-    names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
-    return next(name for name in names if name not in taken)
-
-
-def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: object) -> str:
-    """What a state or sink on the stream of ``node`` is called, which may have the name ``label``.
-
-    The stream's name, else the state's own, else the spout's and ``kind``. What it keeps is stored under this name, so
-    the order of declaration must not matter; numbered are those that keep nothing, and whoever shares a name with them.
-
-    Raises:
-        TopologyError: another one that keeps something wants to be called so.
-    """
-    own = thing.name if isinstance(thing, StateFactory) else ""
-    name = label or own or default_name(node, kind)
-    stored = unused(name, state_names(graph))
-    if not _keeps(thing) or name not in {each for other in graph.nodes for each in _claimed(other)}:
-        return stored
-    raise TopologyError(
-        f"there is a {kind} {name!r} already, and only the order of the two would tell whose the stored data are; give "
-        f"each a name by Stream.name(…). Stored data are found by name({name!r}) for the one that was alone until now; "
-        f"if both were there, in this order, by name({name!r}) for the first and name({stored!r}) for this one"
-    )
-
-
-def _keeps(thing: object) -> bool:
-    return not (isinstance(thing, StateFactory) and thing.volatile)
-
-
-def _claimed(node: Node) -> tuple[str, ...]:
-    """What an output that keeps something is called, and what it would be called without a number."""
-    operation = node.operation
-    if not isinstance(operation, Ending):
-        return ()
-    if isinstance(operation, WrittenSink):
-        return operation.name, node.label or default_name(node.inputs[0], "sink")
-    if not _keeps(operation.factory):
-        return ()
-    kind = "window" if isinstance(operation, WindowState) else "state"
-    return operation.name, node.label or operation.factory.name or default_name(node.inputs[0], kind)
-
-
-def default_name(node: Node, kind: str) -> str:
-    """What a state or sink on the stream of ``node`` is called if nobody names it."""
-    return f"{'-'.join(node.spouts)}-{kind}"
 
 
 def state_keys(state: Node) -> StructType | None:
@@ -268,14 +351,13 @@ def check_writing(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> Non
 
 
 def _check_replays(node: Node, sink: str) -> None:
-    for each in node.inputs:
-        _check_replays(each, sink)
-    if isinstance(node.operation, Source) and node.operation.spout.replay is not Replay.EXACT:
-        raise TopologyError(
-            f"spout {node.operation.tx_id!r} is {node.operation.spout.replay.value}: a replay may give other rows, and "
-            f"{sink} keeps those that were committed first; use a spout with Replay.EXACT, or declare "
-            f"that of this one where it holds"
-        )
+    for source in node.sources:
+        if source.spout.replay is not Replay.EXACT:
+            raise TopologyError(
+                f"spout {source.tx_id!r} is {source.spout.replay.value}: a replay may give other rows, and "
+                f"{sink} keeps those that were committed first; use a spout with Replay.EXACT, or declare "
+                f"that of this one where it holds"
+            )
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:
@@ -286,7 +368,20 @@ def check_unshared(graph: Graph, factory: StateFactory) -> None:
     """
     if not isinstance(factory, StateFactory):
         raise TopologyError(f"a state factory is an instance of StateFactory, not {shown(factory)}")
-    states = [node.operation for node in graph.nodes if isinstance(node.operation, Ending)]
-    used = [state.factory for state in states if not isinstance(state, WrittenSink)]
+    used = [output.factory for output in map(output_of, graph.nodes) if output is not None]
     if factory.name and factory in used:
         raise TopologyError(f"there is a state {factory!r} already; it takes one stream, give this one its own")
+
+
+def new_values(graph: Graph, title: str, state: Node) -> Node:
+    """Declare the stream of the new values of ``state``.
+
+    Raises:
+        TopologyError: it has none.
+    """
+    operation = state.operation
+    if output_of(state) is None:
+        raise TopologyError("nothing in this topology writes the state, so there are no new values")
+    if isinstance(operation, UpdatedState) and operation.out_schema is None:
+        raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
+    return graph.add(NewValues(title), state)

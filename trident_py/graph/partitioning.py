@@ -15,9 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, Operation
-from trident_py.graph.resources import Resources
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
-from trident_py.graph.rowwise import ColumnFilter, RowOperation, Transform
 from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
 from trident_py.spark.jobs import parallelism
@@ -67,6 +65,11 @@ class Repartition(Operation):
         """A copy of a row is one more row."""
         return self.kind is not Partitioning.BROADCAST
 
+    @property
+    def spread_by(self) -> tuple[str, ...]:
+        """For `Partitioning.BY_FIELDS`."""
+        return self.fields
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""
         check_comparable(select(inputs[0], self.fields))
@@ -111,6 +114,7 @@ class ParallelismHint(Operation):
     partitions: int
 
     only_places: ClassVar[bool] = True
+    keeps_partitions: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""
@@ -132,14 +136,11 @@ def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
     return ParallelismHint(title, partitions)
 
 
-_KEEP_PARTITIONS = RowOperation | ColumnFilter | Transform | ParallelismHint | Resources
-
-
 def is_placed(node: Node) -> bool:
     """Whether something before it says which partition its rows are in."""
     if isinstance(node.operation, Repartition | ParallelismHint):
         return True
-    return isinstance(node.operation, _KEEP_PARTITIONS) and any(map(is_placed, node.inputs))
+    return node.operation.keeps_partitions and any(map(is_placed, node.inputs))
 
 
 def hinted(node: Node, partitions: int = 0) -> Node:
@@ -149,7 +150,7 @@ def hinted(node: Node, partitions: int = 0) -> Node:
         partitions = max(partitions, operation.partitions)
     if isinstance(operation, Repartition) and partitions:
         operation, partitions = evolve(operation, partitions=partitions), 0
-    passed_on = partitions if isinstance(operation, _KEEP_PARTITIONS) else 0
+    passed_on = partitions if operation.keeps_partitions else 0
     changed = evolve(node, operation=operation, inputs=tuple(hinted(each, passed_on) for each in node.inputs))
     if partitions and not passed_on:
         spread = Repartition(title=operation.title, kind=Partitioning.SHUFFLE, partitions=partitions)
@@ -160,13 +161,11 @@ def hinted(node: Node, partitions: int = 0) -> Node:
 def hint_before(node: Node) -> int:
     """How many partitions the hints say that lead to ``node``, back to its repartitioning; 0: there is none."""
     hint = node.operation.partitions if isinstance(node.operation, ParallelismHint) else 0
-    if not isinstance(node.operation, _KEEP_PARTITIONS):
+    if not node.operation.keeps_partitions:
         return hint
     return max([hint, *map(hint_before, node.inputs)])
 
 
 def fields_before(node: Node) -> tuple[str, ...]:
     """The fields by which the rows of ``node`` were brought together; empty: by none."""
-    if isinstance(node.operation, Repartition):
-        return node.operation.fields
-    return fields_before(node.inputs[0]) if isinstance(node.operation, _KEEP_PARTITIONS) else ()
+    return fields_before(node.inputs[0]) if node.operation.keeps_partitions else node.operation.spread_by

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Graph, Node, Operation, Phase, RequestSource
+from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource
 from trident_py.graph.partitioning import hinted, is_placed
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.states import QueryFunction, State, StateFactory
@@ -75,6 +75,12 @@ class StateQuery(Operation):
     function: QueryFunction[Any, Any]
     in_fields: tuple[str, ...]
     out: StructType
+
+    is_repeatable: ClassVar[bool] = False  # what a state answers depends on when it is asked
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """The driver asks."""
+        return Engine.DRIVER
 
     def __attrs_post_init__(self) -> None:
         """Check what can be checked without knowing the input."""
@@ -152,7 +158,7 @@ class RequestPlan:
     @classmethod
     def of(cls, graph: Graph, function: str) -> RequestPlan:
         """The plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
-        needed = _needed([node for node in graph.nodes if function in node.requests][-1])
+        needed = set([node for node in graph.nodes if function in node.requests][-1].ancestry)
         nodes = [node for node in graph.nodes if node in needed]
         queries = [number for number, node in enumerate(nodes) if isinstance(node.operation, StateQuery)]
         first, last = (queries[0], queries[-1] + 1) if queries else (len(nodes), len(nodes))
@@ -165,18 +171,14 @@ def requests(graph: Graph) -> tuple[RequestPlan, ...]:
     return tuple(RequestPlan.of(graph, source.function) for source in sources)
 
 
-def state_queries(graph: Graph) -> list[StateQuery]:
-    """All queries of states, of batches and of requests."""
-    return [node.operation for node in graph.nodes if isinstance(node.operation, StateQuery)]
+def state_queries(graph: Graph) -> list[tuple[StateQuery, Node]]:
+    """All queries of states, of batches and of requests, each with the node that it asks for."""
+    return [(node.operation, node.inputs[0]) for node in graph.nodes if isinstance(node.operation, StateQuery)]
 
 
 def static_states(graph: Graph) -> list[StaticState]:
     """The states that nothing writes."""
     return [node.operation for node in graph.nodes if isinstance(node.operation, StaticState)]
-
-
-def _needed(node: Node) -> set[Node]:
-    return {node, *(before for each in node.inputs for before in _needed(each))}
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 from attrs import frozen
 from pyspark.sql.types import StructType
@@ -24,6 +25,8 @@ class Resources(Operation):
 
     title: str
     needed: StageResources
+
+    keeps_partitions: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""

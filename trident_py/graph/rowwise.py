@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.graph import Engine, Node, Operation, RowWise
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
@@ -20,6 +20,7 @@ from trident_py.rows.row import Row
 from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
 from trident_py.worker.failures import in_user_code
+from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
 
 
@@ -40,6 +41,17 @@ class RowOperation(Operation):
     carried: bool = False
 
     runs_on_driver: ClassVar[bool] = True
+    keeps_partitions: ClassVar[bool] = True
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """As `build` decides: Spark, if it can and no Python function waits in front of it."""
+        before = inputs[0]
+        waits = isinstance(before.operation, RowOperation) and before.operation.engine(before.inputs) is Engine.PYTHON
+        return Engine.SPARK if self.native and not waits else Engine.PYTHON
+
+    def fused(self, rows: RowPipeline) -> RowPipeline:
+        """The step behind those that there are."""
+        return rows.then(self.step(rows.target))
 
     def step(self, source: StructType) -> Step:
         """The step for rows with these fields."""
@@ -153,6 +165,8 @@ class ColumnFilter(Operation):
     title: str
     condition: Column | str
 
+    keeps_partitions: ClassVar[bool] = True
+
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> ColumnFilter | None:
         """As it is, if it looks at nothing but a row."""
         return self if is_rowwise(self.condition, source) else None
@@ -179,6 +193,9 @@ class Transform(Operation):
     fn: Callable[[DataFrame], DataFrame]
     schema: StructType | None
 
+    keeps_partitions: ClassVar[bool] = True
+    reads_all: ClassVar[bool] = False  # there may be a ``limit``
+
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
         """As declared."""
         return self.schema
@@ -193,16 +210,15 @@ class Transform(Operation):
             raise TopologyError(f"the function must return a DataFrame, not {shown(made)}")
         return Flow.of(made, self.schema or schema_of(made.schema))
 
-    def check(self, found: StructType) -> None:
-        """Compare what Spark found with what the user said.
-
-        Raises:
-            TopologyError: they differ.
-        """
-        if self.schema is not None and not same_fields(self.schema, found):
+    def learned(self, found: StructType) -> Transform:
+        """With the fields that Spark has found, unless the user has said which they are."""
+        if self.schema is None:
+            return evolve(self, schema=schema_of(found))
+        if not same_fields(self.schema, found):
             raise TopologyError(
                 f"declared are the fields {self.schema.simpleString()}, the function gives {found.simpleString()}"
             )
+        return self
 
 
 def transformed(title: str, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None) -> Transform:

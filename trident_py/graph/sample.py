@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation, RowWise
+from trident_py.graph.graph import Engine, Node, Operation, RowWise
 from trident_py.graph.row_flow import RowFlow
 from trident_py.rows.row_hash import hashes_of_rows, mixed
 from trident_py.rows.schema import arrow_schema, shown
@@ -40,6 +40,10 @@ class Sample(Operation):
     carried: bool = False
 
     runs_on_driver: ClassVar[bool] = True
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Python draws."""
+        return Engine.PYTHON
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Sample:
         """Draws from each transaction by its own number."""

@@ -5,29 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import localcontext
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.store import TopologyIdentity
 from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Part, part_of
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Operation
-from trident_py.graph.partitioning import Repartition
+from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.identity import class_names
+from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
+from trident_py.participants.participant import Columns, Participant, earliest
+from trident_py.participants.states import StateParticipant, UpdateCollector
 from trident_py.rows.row import Row, row_class
-from trident_py.rows.schema import append, check_comparable, names_of, select, shown
+from trident_py.rows.schema import append, check_comparable, fields_text, names_of, select, shown
 from trident_py.states.fenced import EXACT_DECIMALS
 from trident_py.states.keys import UNGROUPED, encode_key
+from trident_py.states.parts import made
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import prepared
+from trident_py.worker.pipeline import RowPipeline, prepared
 from trident_py.worker.steps import Values
 
 
@@ -91,8 +100,47 @@ class WindowUpdater:
             return fold.results(value)
 
 
+@define(kw_only=True)
+class WindowParticipant(StateParticipant):
+    """``window``: the rows of the batch are added to windows, at the time of its transaction.
+
+    Attributes:
+        inputs: the fields of the rows that wait.
+        outputs: the fields of the results.
+    """
+
+    updater: WindowUpdater
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    _next_at: int | None = field(default=None, init=False)
+
+    @property
+    def next_window_at(self) -> int | None:  # type: ignore[override]
+        """As the last transaction has left it."""
+        return earliest([self._next_at, super().next_window_at])
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
+        """Raise the state's fence; see what waits."""
+        recovered = super().recover(topology, epoch)
+        self._next_at = self.updater.next_window_at(self._rows)
+        return recovered
+
+    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
+        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+        self.updater.feed(self._rows, rows, tx.time, collector)
+        self._next_at = self.updater.next_window_at(self._rows)
+        return collector.rows
+
+    @property
+    def _rows(self) -> MapState[bytes]:
+        if isinstance(self.state, MapState):
+            return self.state
+        raise AssertionError(f"state {self.name!r} was not checked")
+
+
 @frozen(kw_only=True)
-class WindowState(Operation):
+class WindowState(Output):
     """``window``: the state in which rows wait; its new values are the results of the windows that fire.
 
     Attributes:
@@ -113,29 +161,73 @@ class WindowState(Operation):
     in_fields: tuple[str, ...]
     part: Part
 
+    kind: ClassVar[str] = "window"
     runs_on_driver: ClassVar[bool] = True
-    changes_states: ClassVar[bool] = True
+    is_repeatable: ClassVar[bool] = False  # which windows a batch fires depends on when it is committed
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """What the rows that wait are kept by."""
+        return frozenset({"window", "fields"})
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """The factory's."""
+        return dict(self.factory.details())
+
+    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+        """The window, its keys and fields, the aggregator, and the factory's own."""
+        if self.factory.volatile:
+            return {}
+        made_of: dict[str, Json] = {
+            "kind": class_names(self.factory),
+            "window": self.window.slug,
+            "keys": fields_text(select(source, self.keys)),
+            "fields": fields_text(self.fields(source)),
+        }
+        return {**made_of, **self.part.identity, **self.factory.identity()}
+
+    def described(self) -> str:
+        """The factory, and the window."""
+        return described_state(self.factory, self.title)
+
+    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
+        """The fields that are kept."""
+        return rows.then(project_step(rows.target, self.fields(rows.target).names)), None
+
+    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+        """The state in which rows wait."""
+        tail, fed = place.tail(config, metrics)
+        return WindowParticipant(
+            name=self.name,
+            state=made(self.typed(place.source), config, metrics),
+            updater=self.updater(place.source),
+            inputs=place.fields.names,
+            outputs=self.output([place.source]).names,
+            tail=tail,
+            fed=fed,
+        )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The results of the aggregator, behind the keys where these are emitted."""
         (source,) = inputs
-        keys, (_, results) = select(source, self.keys), self._fields(source)
+        keys, (_, results) = select(source, self.keys), self._seen_and_results(source)
         check_comparable(keys)
         self.typed(source)
         return append(keys, results) if self.emits_keys else results
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """The fields that are kept."""
-        return inputs[0].select(self.kept(inputs[0].schema).names)
+        return inputs[0].select(self.fields(inputs[0].schema).names)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """The fields that are kept."""
         (flow,) = inputs
-        return flow.then(project_step(flow.schema, self.kept(flow.schema).names))
+        return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
 
-    def kept(self, source: StructType) -> StructType:
+    def fields(self, source: StructType) -> StructType:
         """The fields of the rows that wait."""
-        seen, _ = self._fields(source)
+        seen, _ = self._seen_and_results(source)
         # Rows without any field couldn't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
@@ -145,21 +237,21 @@ class WindowState(Operation):
         Raises:
             StateError: the state can't hold it.
         """
-        return self.factory.for_fields(KEYS, WindowRows(self.window, self.kept(source)).value)
+        return self.factory.for_fields(KEYS, WindowRows(self.window, self.fields(source)).value)
 
     def updater(self, source: StructType) -> WindowUpdater:
-        """What feeds the state with rows that have the fields `kept`."""
-        seen, _ = self._fields(source)
+        """What feeds the state with rows that have the fields `fields`."""
+        seen, _ = self._seen_and_results(source)
         return WindowUpdater(
             title=self.title,
-            rows=WindowRows(self.window, self.kept(source)),
+            rows=WindowRows(self.window, self.fields(source)),
             keys=self.keys,
             emits_keys=self.emits_keys,
             part=self.part,
             seen=tuple(seen.names),
         )
 
-    def _fields(self, source: StructType) -> tuple[StructType, StructType]:
+    def _seen_and_results(self, source: StructType) -> tuple[StructType, StructType]:
         return self.part.fields(select(source, self.in_fields))
 
 
@@ -194,8 +286,3 @@ def window_state(
         in_fields=names,
         part=part_of(aggregator, out, None),
     )
-
-
-def partition_fields(operation: Operation) -> tuple[str, ...]:
-    """The fields that ``operation`` spreads rows by; none for anything but ``partition_by``."""
-    return operation.fields if isinstance(operation, Repartition) else ()

@@ -24,10 +24,8 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from trident_py.graph.graph import Graph, Node, Source
-from trident_py.graph.outputs import Ending, WrittenSink
-from trident_py.graph.queries import StateQuery
-from trident_py.graph.windowing import WindowState
+from trident_py.graph.graph import Graph, Node
+from trident_py.graph.output import output_of
 from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory, StateKind
 
@@ -110,32 +108,32 @@ def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
 def guarantee_of(node: Node) -> Guarantee:
     """What holds for the state or sink of ``node``: at most what holds for each state that its rows come from."""
     found = _alone(node)
-    for each in _before(node):
-        operation = each.operation
-        if isinstance(operation, Ending) and (weaker := _alone(each)).strength < found.strength:
+    for each in node.ancestry:
+        output = output_of(each)
+        if output and (weaker := _alone(each)).strength < found.strength:
             found = Guarantee(
                 weaker.promise,
-                f"it is fed by the new values of state {operation.name!r}, for which no more holds",
-                f"SQLiteState or PostgresState for state {operation.name!r}",
+                f"it is fed by the new values of state {output.name!r}, for which no more holds",
+                f"SQLiteState or PostgresState for state {output.name!r}",
             )
     return found
 
 
 def _alone(node: Node) -> Guarantee:
     """What holds, if the states before it are right."""
-    replay, operation = replay_of(node), node.operation
-    if isinstance(operation, WrittenSink) and operation.sink.needs_exact_replays and replay is Replay.OPAQUE:
+    replay, output = replay_of(node), output_of(node)
+    if output and output.needs_exact_replays and replay is Replay.OPAQUE:
         return _KEPT
-    if not isinstance(operation, Ending) or isinstance(operation, WrittenSink):
+    if output is None or output.factory is None:
         return guarantee(replay, None)
-    found, own = guarantee(replay, operation.factory.kind), operation.factory.guarantee
+    found, own = guarantee(replay, output.factory.kind), output.factory.guarantee
     says_more = own not in (_PAUSED, "exactly-once")
     return Guarantee(own) if says_more and not found.instead else found
 
 
 def replay_of(node: Node) -> Replay:
     """What the stream that ``node`` takes gives again: the weakest of what it depends on."""
-    found = {each.operation.spout.replay for each in _before(node) if isinstance(each.operation, Source)}
+    found = {source.spout.replay for source in node.sources}
     if Replay.NON_TRANSACTIONAL in found:
         return Replay.NON_TRANSACTIONAL
     return Replay.OPAQUE if _depending(node) or Replay.OPAQUE in found else Replay.EXACT
@@ -143,23 +141,16 @@ def replay_of(node: Node) -> Replay:
 
 def _depending(node: Node) -> list[str]:
     """What gives other rows, when a batch is given to it again, than it gave before."""
-    return [
-        each.operation.title
-        for each in _before(node)
-        if isinstance(each.operation, StateQuery | WindowState) and each is not node
-    ]
+    before = [each.operation for each in node.ancestry if each is not node]
+    return [operation.title for operation in before if not operation.is_repeatable]
 
 
 def warnings(graph: Graph) -> Iterator[str]:
     """One line for each state or sink in which a row may not count exactly once."""
     for node in graph.nodes:
-        operation = node.operation
-        if isinstance(operation, Ending) and (found := guarantee_of(node)).instead:
-            kind = "sink" if isinstance(operation, WrittenSink) else "state"
+        output = output_of(node)
+        if output and (found := guarantee_of(node)).instead:
+            kind = "state" if output.factory else "sink"
             behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(_depending(node))])
-            where = f"topology {graph.topology!r}: {kind} {operation.name!r} behind {behind}"
+            where = f"topology {graph.topology!r}: {kind} {output.name!r} behind {behind}"
             yield f"{where}: {found}; use {found.instead}, instead"
-
-
-def _before(node: Node) -> list[Node]:
-    return [node, *(before for each in node.inputs for before in _before(each))]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph.graph import Node, Phase, RequestSource, Source
+from trident_py.graph.graph import Node, Phase, Source
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.planner.plan import Branch, Plan, ancestry
@@ -76,8 +76,8 @@ def spark_needed(planned: Plan) -> str | None:
 
 def _checked(node: Node, inputs: list[RowFlow]) -> RowFlow:
     operation = node.operation
-    if isinstance(operation, Source | RequestSource):
-        return RowFlow.of((), operation.schema)
+    if operation.origin_fields is not None:
+        return RowFlow.of((), operation.origin_fields)
     flow = operation.on_rows(inputs, None)
     try:
         flow.made()

@@ -13,14 +13,13 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Graph, Node, Operation, Phase, RequestSource, Source
-from trident_py.graph.outputs import Ending, state_names, unused
+from trident_py.graph.graph import Graph, Node, Operation, Phase, Source
+from trident_py.graph.naming import state_names, unused
+from trident_py.graph.output import OutputPlace, output_of
 from trident_py.graph.partitioning import hinted
 from trident_py.graph.queries import StateQuery
-from trident_py.graph.rowwise import Transform
 from trident_py.interfaces.spouts import ITridentSpout
-from trident_py.planner.commits import Committer, committer
-from trident_py.rows.schema import schema_of
+from trident_py.planner.commits import placed
 from trident_py.spark.frames import Unread, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
@@ -51,13 +50,13 @@ class Branch:
         name: that of the state or sink; unique among the branches.
         spouts: the ``tx_id`` of each spout it reads.
         end: the node it ends in.
-        committer: what takes the result; None where nothing does.
+        output: what takes the result; None where nothing does.
     """
 
     name: str
     spouts: tuple[str, ...]
     end: Node
-    committer: Committer | None
+    output: OutputPlace | None
 
     def build(
         self,
@@ -82,13 +81,13 @@ class Branch:
     @property
     def rereads(self) -> frozenset[str]:
         """Those of ``spouts`` that it reads more than once: where ways from one spout meet, in a merge or join."""
-        read = Counter(each.operation.tx_id for each in ancestry(self.end) if isinstance(each.operation, Source))
+        read = Counter(source.tx_id for source in self.end.sources)
         return frozenset(spout for spout, times in read.items() if times > 1)
 
     @property
     def reads_all(self) -> bool:
         """Whether every row is read for sure; the user's ``transform`` may have a ``limit``."""
-        return not any(isinstance(node.operation, Transform) for node in ancestry(self.end))
+        return all(node.operation.reads_all for node in self.end.ancestry)
 
 
 @frozen
@@ -108,8 +107,8 @@ class Plan:
 
 def plan(graph: Graph) -> Plan:
     """What runs, as far as it can be known without Spark."""
-    spouts = tuple(_spout_plan(node.operation) for node in graph.nodes if isinstance(node.operation, Source))
-    known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in ancestry(node))]
+    spouts = tuple(map(_spout_plan, graph.sources))
+    known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in node.ancestry)]
     return Plan(graph, spouts, tuple(_branch(graph, name, node) for name, node in known))
 
 
@@ -125,34 +124,29 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
     flows: dict[Node, Flow] = {}
     for node in graph.nodes:
         with graph.declaring(node.operation.title):
+            operation = node.operation
             if node.phase is not Phase.COMMIT:
-                flows[node] = _analysed(node, [flows[each] for each in node.inputs], spark)
-            checked[node] = _known(node, tuple(checked[each] for each in node.inputs), flows.get(node))
+                flows[node], found = _analysed(operation, [flows[each] for each in node.inputs], spark)
+                operation = operation.learned(found)
+            checked[node] = _known(node, operation, tuple(checked[each] for each in node.inputs))
     return plan(Graph(graph.topology, list(checked.values()), graph.parts))
 
 
-def _analysed(node: Node, inputs: list[Flow], spark: SparkSession) -> Flow:
-    operation = node.operation
-    if isinstance(operation, Source | RequestSource):
-        return Flow.of(empty_frame(spark, operation.schema), operation.schema)
+def _analysed(operation: Operation, inputs: list[Flow], spark: SparkSession) -> tuple[Flow, StructType]:
+    fields = operation.origin_fields
+    if fields is not None:
+        return Flow.of(empty_frame(spark, fields), fields), fields
     try:
         flow = operation.build(inputs, None)
-        found = flow.native().schema
+        return flow, flow.native().schema
     except TopologyError:
         raise
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise TopologyError(f"Spark can't do it: {type(error).__name__}: {reason}") from error
-    if isinstance(operation, Transform):
-        operation.check(found)
-        return Flow.of(flow.frame, operation.schema or schema_of(found))
-    return flow
 
 
-def _known(node: Node, inputs: tuple[Node, ...], flow: Flow | None) -> Node:
-    operation: Operation = node.operation
-    if isinstance(operation, Transform) and flow is not None:
-        operation = evolve(operation, schema=flow.schema)
+def _known(node: Node, operation: Operation, inputs: tuple[Node, ...]) -> Node:
     schemas = [each.schema for each in inputs if each.schema is not None]
     return evolve(node, operation=operation, inputs=inputs, schema=operation.output(schemas))
 
@@ -176,8 +170,7 @@ def _spout_plan(source: Source) -> SpoutPlan:
 
 
 def _branch(graph: Graph, name: str, node: Node) -> Branch:
-    commits = committer(graph, node) if isinstance(node.operation, Ending) else None
-    return Branch(name=name, spouts=node.spouts, end=hinted(node), committer=commits)
+    return Branch(name=name, spouts=node.spouts, end=hinted(node), output=placed(graph, node))
 
 
 def ends_of(graph: Graph) -> list[tuple[str, Node]]:
@@ -185,15 +178,11 @@ def ends_of(graph: Graph) -> list[tuple[str, Node]]:
     ends: list[tuple[str, Node]] = []
     taken = state_names(graph)
     for node in graph.nodes:
-        if isinstance(node.operation, Ending) and node.phase is Phase.PROCESSING:
-            ends.append((node.operation.name, node))
+        output = output_of(node)
+        if output is not None and node.phase is Phase.PROCESSING:
+            ends.append((output.name, node))
         elif node.phase is Phase.PROCESSING and not graph.consumers(node):
             name = unused(node.label or "-".join(node.spouts), taken)
             taken.add(name)
             ends.append((name, node))
     return ends
-
-
-def ancestry(node: Node) -> list[Node]:
-    """The node, and all that it depends on."""
-    return [node, *(before for each in node.inputs for before in ancestry(each))]

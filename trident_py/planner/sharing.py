@@ -16,11 +16,9 @@ from attrs import evolve, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
-from trident_py.graph.graph import Node, RowWise, Source
-from trident_py.graph.outputs import unused
-from trident_py.interfaces.operations import CombinerAggregator
-from trident_py.planner.commits import Committer, PartitionPersist, PersistentAggregate
-from trident_py.planner.plan import Branch, ancestry
+from trident_py.graph.graph import Node, RowWise
+from trident_py.graph.naming import unused
+from trident_py.planner.plan import Branch
 from trident_py.rows.schema import arrow_schema
 
 _FIELD = "_transaction"
@@ -79,9 +77,8 @@ class SharedBranch:
 
 def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
     """``branch`` for several transactions at once; None where they could get in each other's way."""
-    committer, nodes = branch.committer, ancestry(branch.end)
-    sources = [node.operation for node in nodes if isinstance(node.operation, Source)]
-    if not isinstance(committer, PersistentAggregate | PartitionPersist) or len(sources) != 1:
+    output, nodes, sources = branch.output, branch.end.ancestry, branch.end.sources
+    if output is None or len(sources) != 1:
         return None
     taken = {name for node in nodes for name in (node.schema or StructType()).names}
     field = StructField(unused(_FIELD, taken), LongType(), False)
@@ -92,15 +89,8 @@ def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
         branch=evolve(branch, end=end),
         spout=sources[0].tx_id,
         source=StructType([field, *sources[0].schema.fields]),
-        nothing=_zero(committer),
+        nothing=output.output.nothing(output.source),
     )
-
-
-def _zero(committer: Committer) -> Callable[[], Any] | None:
-    """Where there is one value in all, nothing is also a change."""
-    if not isinstance(committer, PersistentAggregate) or committer.keys.fields:
-        return None
-    return committer.aggregator.zero if isinstance(committer.aggregator, CombinerAggregator) else None
 
 
 def _shared(node: Node, field: StructField, is_rowwise: RowWise) -> Node | None:

@@ -6,10 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from zlib import crc32
 
-from trident_py.interfaces.states import Key, State
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import Key, State, StateFactory
 from trident_py.states.keys import encode_keys
 
 V = TypeVar("V")
+
+
+def made(factory: StateFactory, config: TridentConfig, metrics: Metrics, parts: int = 1) -> State:
+    """The state of a factory, in so many parts."""
+    states = [factory.make_state(config, metrics, number, parts) for number in range(parts)]
+    return states[0] if parts == 1 else PartitionedState(states)
 
 
 class PartitionedState(State):

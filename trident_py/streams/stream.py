@@ -14,6 +14,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
+from trident_py.graph.naming import state_name
 from trident_py.graph.outputs import (
     AggregateState,
     NewValues,
@@ -21,12 +22,12 @@ from trident_py.graph.outputs import (
     WrittenSink,
     check_unshared,
     check_writing,
+    new_values,
     state_keys,
-    state_name,
 )
 from trident_py.graph.partitioning import parallelism_hint
-from trident_py.graph.queries import StateQuery, StaticState
-from trident_py.graph.windowing import partition_fields, window_state
+from trident_py.graph.queries import StateQuery
+from trident_py.graph.windowing import window_state
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater
@@ -35,8 +36,6 @@ from trident_py.streams.chain import ChainedAggregatorDeclarer, chained
 from trident_py.streams.row_stream import RowStream, check_instance
 from trident_py.windows.window_store import LocalWindows
 from trident_py.windows.windows import Window
-
-_States = AggregateState | UpdatedState | StaticState
 
 
 @frozen
@@ -184,8 +183,7 @@ class Stream(RowStream):
             store: where the rows are kept, for this window only: a fenced state such as `PostgresState`. None: in a
                 SQLite database in the ``state_dir``, under the name of the stream; give it one by `name`.
         """
-        keys = partition_fields(self._node.operation)
-        return self._window(keys, False, window, in_fields, aggregator, out_schema, store)
+        return self._window(self._node.operation.spread_by, False, window, in_fields, aggregator, out_schema, store)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -369,8 +367,7 @@ class TridentState:
     @property
     def name(self) -> str:
         """Under which it is known in the record, in errors and in ``explain()``."""
-        operation = self._node.operation
-        return operation.name if isinstance(operation, _States) else operation.title
+        return self._node.operation.name
 
     def parallelism_hint(self, partitions: int) -> TridentState:
         """Have the factory make so many states of a user's own, each for keys of its own (Storm TS2).
@@ -390,9 +387,4 @@ class TridentState:
         function, peek, project, sample, group_by, aggregate, window, persistent_aggregate and partition_persist.
         """
         with self._graph.declaring("new_values_stream()") as title:
-            operation = self._node.operation
-            if isinstance(operation, StaticState):
-                raise TopologyError("nothing in this topology writes the state, so there are no new values")
-            if isinstance(operation, UpdatedState) and operation.out_schema is None:
-                raise TopologyError(f"{operation.title} declares no out_schema, so there are no new values")
-            return Stream(self._graph, self._graph.add(NewValues(title), self._node))
+            return Stream(self._graph, new_values(self._graph, title, self._node))

@@ -23,7 +23,6 @@ from trident_py.engine import input_frames
 from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.emitted import EmittedBatch, Noted
 from trident_py.engine.instructions import Emit
-from trident_py.engine.participants import Leaf, Participant, SinkParticipant
 from trident_py.engine.row_engine import RowJobs
 from trident_py.engine.shared_job import SharedJobs, small_session
 from trident_py.engine.spark_job import MicroBatches
@@ -32,6 +31,7 @@ from trident_py.engine.work import BranchInput, Job, JobMember
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.operations.builtin import Count
+from trident_py.participants.participant import Leaf, Participant, SinkParticipant
 from trident_py.planner.plan import Branch, plan
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of

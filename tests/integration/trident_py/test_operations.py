@@ -369,7 +369,7 @@ def test_states_are_handed_a_partial_value_or_the_rows_to_reduce(batch: Batch) -
     assert same(rows_of(reduced.toArrow()), [("a", "a", 1), ("b", "b", 2), ("a", "a", 3)])
     assert same(batch(WORDS, rows, into(Total(), "total bigint")), rows)
     assert batch(WORDS, [], into(Total(), "total bigint")) == []
-    declared = batch.branch(WORDS, into(Total(), "total bigint", "word")).committer
+    declared = batch.branch(WORDS, into(Total(), "total bigint", "word")).output
     assert declared is not None
     assert same_fields(declared.fields, reduced.schema)
 
@@ -502,9 +502,10 @@ def test_everything_behind_a_transform_without_schema_is_planned_after_the_check
             .project("count")
         ),
     )
-    committer: Any = branch.committer
-    assert committer.keys == schema_of("m int")
-    assert committer.new_values.rows([(1, 2)]) == [(2,)]
+    assert branch.output is not None
+    assert branch.output.fields == schema_of("m int, count bigint")
+    assert branch.output.new_values is not None
+    assert branch.output.new_values.rows([(1, 2)]) == [(2,)]
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

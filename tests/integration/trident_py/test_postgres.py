@@ -24,10 +24,10 @@ from trident_py import (
     TridentConfig,
     TridentTopology,
 )
-from trident_py.engine.staged import StagedParticipant
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
+from trident_py.participants.staged import StagedParticipant
 from trident_py.states.sql.postgres_state import PostgresMapState
 from trident_py.worker.failures import TaskFailed, task_failures_told
 

@@ -18,9 +18,7 @@ from coordinators.errors import About, TridentError, located
 from coordinators.notices import FailureKind
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import recover
-from trident_py.engine.participants import SinkParticipant
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.engine.states import AggregateParticipant
 from trident_py.errors import (
     FailedException,
     SinkError,
@@ -33,6 +31,8 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TransactionalSink
 from trident_py.interfaces.spouts import Emitter
 from trident_py.operations.builtin import Count
+from trident_py.participants.participant import SinkParticipant
+from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.worker.failures import (

@@ -23,7 +23,6 @@ from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
-from trident_py.engine.participants import Participant
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads, States
 from trident_py.engine.spout_executor import TridentSpoutExecutor
@@ -34,6 +33,7 @@ from trident_py.engine.workers import Workers
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Emitter
+from trident_py.participants.participant import Participant
 from trident_py.rows.schema import schema_of
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed

@@ -17,7 +17,6 @@ from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.store import TopologyIdentity
 from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, processed, spout_of
-from trident_py.engine.states import UpdateParticipant
 from trident_py.engine.stimuli import StepCommitted, StepFailed
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import StateError
@@ -26,6 +25,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Emitter
 from trident_py.interfaces.states import State, StateUpdater
+from trident_py.participants.states import UpdateParticipant
 from trident_py.states.memory import MemoryMapState
 
 

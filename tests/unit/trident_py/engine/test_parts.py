@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.assembly import participant_of
-from trident_py.engine.states import StateParticipant
 from trident_py.errors import TopologyError
 from trident_py.graph.queries import state_queries
 from trident_py.interfaces.config import TridentConfig
@@ -21,6 +20,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import QueryFunction, State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
+from trident_py.participants.states import StateParticipant
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -135,14 +135,14 @@ def test_ts2_values_by_key_are_kept_and_found_in_their_parts() -> None:
     counting = next(
         participant_of(branch, TridentConfig(), Metrics())
         for branch in plan(topology._graph).branches
-        if branch.committer is not None
+        if branch.output is not None
     )
     assert isinstance(counting, StateParticipant)
     for txid in (1, 2):
         counting.apply(transaction(txid), [["a", "b", "c", None], [1, 2, 3, 4]])
     assert len(stores) == 4
     assert sorted(len(each) for each in stores) != [0, 0, 0, 4]
-    (query,) = state_queries(topology._graph)
+    ((query, _),) = state_queries(topology._graph)
     answers = query.answered(counting.state, [("c", 0), ("x", 0), ("a", 0), (None, 0)], schema_of("word string, n int"))
     assert [row[-1] for row in answers] == [6, None, 2, 8]
 
@@ -216,7 +216,7 @@ def test_s15_a_state_of_one_part_is_asked_once_a_batch_also_an_empty_one() -> No
     topology, words = stream()
     counts = words.group_by("word").persistent_aggregate(OpaqueMap.factory(lambda: Store({})), Count(), "count")
     words.state_query(counts, "word", Asking(), "found bigint")
-    (query,) = state_queries(topology._graph)
+    ((query, _),) = state_queries(topology._graph)
     for rows in ([], [("a", 1), ("b", 2)]):
         query.answered(Shard(0), rows, schema_of("word string, n int"))
     assert asked == [0, 2]

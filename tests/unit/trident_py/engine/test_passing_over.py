@@ -12,11 +12,11 @@ import pytest
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py import Count, TridentConfig
-from trident_py.engine.states import AggregateParticipant
 from trident_py.errors import StateError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import MapState, StateFactory
+from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.postgres import PostgresState

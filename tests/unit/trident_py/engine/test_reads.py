@@ -18,9 +18,7 @@ from coordinators.shutdown import Shutdown
 from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, spout_of
 from trident_py.engine.assembly import torn_upto_of
 from trident_py.engine.commit_thread import CommitThread
-from trident_py.engine.participants import Participant
 from trident_py.engine.reads import StateReads, States
-from trident_py.engine.states import AggregateParticipant
 from trident_py.errors import TridentError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -29,6 +27,8 @@ from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.spouts import Emitter
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
+from trident_py.participants.participant import Participant
+from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState

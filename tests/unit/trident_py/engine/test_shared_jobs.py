@@ -15,10 +15,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.notices import Acked, Failed, FailureKind
 from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECS, Driven, driven, processed, spout_of
-from trident_py.engine.participants import Leaf
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
+from trident_py.participants.participant import Leaf
 from trident_py.rows.schema import arrow_schema, schema_of
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, task_failures_told, telling
 from trident_py.worker.pipeline import RowPipeline

@@ -15,12 +15,12 @@ from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.emitted import SMALL_ROWS
-from trident_py.engine.participants import Participant
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import FailedException, SpoutError, StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.spouts import Committing, Emitter
+from trident_py.participants.participant import Participant
 
 SECS, PATIENCE_SECS = 7, 5
 """What each commit takes, and what is taken for granted."""

@@ -16,12 +16,12 @@ from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover import Torn, recover
 from trident_py.engine.assembly import everything
-from trident_py.engine.participants import Participant
-from trident_py.engine.states import AggregateParticipant
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.operations.builtin import Count
+from trident_py.participants.participant import Participant
+from trident_py.participants.states import AggregateParticipant
 from trident_py.states.sql.sqlite import SQLiteState
 
 WORDS = StructType([StructField("word", StringType())])

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.engine.states import WindowParticipant
-from trident_py.graph.windowing import window_state
+from trident_py.graph.windowing import WindowParticipant, window_state
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey

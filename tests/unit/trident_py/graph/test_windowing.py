@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Total
-from trident_py.engine.states import UpdateCollector
 from trident_py.errors import StateError, TopologyError
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.windowing import WindowState, window_state
@@ -31,6 +30,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, Transactio
 from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import FencedState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import Count, Max, Sum
+from trident_py.participants.states import UpdateCollector
 from trident_py.planner.guarantees import guarantee, warnings
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import schema_of
@@ -112,7 +112,7 @@ class Driver:
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
         updater = self.operation.updater(self.source)
-        kept = self.operation.kept(self.source)
+        kept = self.operation.fields(self.source)
         positions = [self.source.names.index(name) for name in kept.names]
         make = row_class(tuple(kept.names))._make
         collector = UpdateCollector("here", self.operation.output([self.source]).names)
@@ -159,7 +159,7 @@ def test_windows_by_count_are_kept_for_each_key_and_have_its_fields_in_front(tmp
     with driven(operation, "extra string, n int, word string", tmp_path) as driver:
         assert driver.commit([("", 1, "a"), ("", 2, "b"), ("", 3, None), ("", 4, "a")]) == [("a", 5)]
         assert driver.commit([("", 5, None), ("", 6, "b")]) == [(None, 8), ("b", 8)]
-    assert operation.kept(driver.source).names == ["word", "n"]
+    assert operation.fields(driver.source).names == ["word", "n"]
 
 
 def test_windows_by_time_fire_for_keys_that_get_no_more_rows_and_forget_them() -> None:
@@ -236,7 +236,7 @@ def test_rows_are_counted_where_no_field_is_asked_for() -> None:
     operation = declared(TumblingCount(2), Count(), "count", in_fields=["word", "n"])
     with driven(operation, "n int, word string") as driver:
         assert driver.commit([(1, "a")] * 5) == [(2,), (2,)]
-        assert operation.kept(driver.source).names == ["word"]
+        assert operation.fields(driver.source).names == ["word"]
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------

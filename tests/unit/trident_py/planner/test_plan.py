@@ -8,12 +8,15 @@ from pyspark.sql.types import StructType
 
 from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.graph.graph import Graph
+from trident_py.graph.output import CommitStream, OutputPlace
+from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout, Replay
 from trident_py.interfaces.states import StateUpdater
 from trident_py.operations.builtin import Count, Sum
-from trident_py.planner.commits import CommitStream, PartitionPersist, PersistentAggregate, SinkWrite
 from trident_py.planner.plan import Branch, Plan, plan
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -63,7 +66,7 @@ class Declared:
 
     @property
     def branches(self) -> list[tuple[str, type]]:
-        return [(branch.name, type(branch.committer)) for branch in self.plan.branches]
+        return [(branch.name, type(branch.output and branch.output.output)) for branch in self.plan.branches]
 
 
 @pytest.fixture
@@ -76,9 +79,14 @@ def memory() -> MemoryMapStateFactory:
 
 
 def commit_stream(branch: Branch) -> CommitStream:
-    assert isinstance(branch.committer, PersistentAggregate | PartitionPersist)
-    assert branch.committer.new_values is not None
-    return branch.committer.new_values
+    assert branch.output is not None
+    assert branch.output.new_values is not None
+    return branch.output.new_values
+
+
+def participant(place: OutputPlace | None) -> Any:
+    assert place is not None
+    return place.participant(TridentConfig(), Metrics())
 
 
 def fields(text: str) -> StructType:
@@ -99,9 +107,9 @@ def test_every_state_sink_and_loose_end_is_a_branch(declared: Declared) -> None:
     declared.words.name("seen").map(tuple, "a int").peek(print)
     declared.stream("others", "a int").name("lines-sink")
     assert declared.branches == [
-        ("lines-state", PersistentAggregate),
-        ("lines-state-2", PartitionPersist),
-        ("lines-sink", SinkWrite),
+        ("lines-state", AggregateState),
+        ("lines-state-2", UpdatedState),
+        ("lines-sink", WrittenSink),
         ("lines", type(None)),
         ("seen", type(None)),
         ("others", type(None)),
@@ -120,42 +128,39 @@ def test_a_combiner_is_given_keys_and_a_partial_value(declared: Declared) -> Non
     factory = memory()
     declared.words.group_by("word").persistent_aggregate(factory, Sum("n"), "total")
     declared.words.persistent_aggregate(memory(), Longest(), "longest string")
-    grouped, whole = (branch.committer for branch in declared.plan.branches)
-    assert isinstance(grouped, PersistentAggregate)
-    assert isinstance(whole, PersistentAggregate)
-    assert (grouped.factory, grouped.new_values) == (factory, None)
-    assert (grouped.keys, grouped.inputs, grouped.out) == (
-        fields("word string"), StructType(), fields("total bigint").fields[0],
-    )  # fmt: skip
+    grouped, whole = (branch.output for branch in declared.plan.branches)
+    assert grouped is not None
+    assert whole is not None
+    assert (grouped.output.factory, grouped.new_values) == (factory, None)
     assert grouped.fields == fields("word string, total bigint")
-    assert (whole.keys, whole.fields) == (StructType(), fields("longest string"))
+    assert whole.fields == fields("longest string")
+    assert [(each.keys, each.inputs) for each in map(participant, (grouped, whole))] == [(1, []), (0, [])]
 
 
 def test_a_reducer_is_given_keys_and_what_it_sees_of_every_row(declared: Declared) -> None:
     declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int", in_fields="n")
     declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int")
     declared.words.persistent_aggregate(memory(), Total(), "total int")
-    narrow, wide, whole = (branch.committer for branch in declared.plan.branches)
-    assert isinstance(narrow, PersistentAggregate)
-    assert isinstance(wide, PersistentAggregate)
-    assert isinstance(whole, PersistentAggregate)
-    assert (narrow.inputs, narrow.fields) == (fields("n int"), fields("word string, n int"))
-    assert (wide.inputs, wide.fields) == (
-        fields("word string, n int"), fields("_key_word string, word string, n int"),
-    )  # fmt: skip
-    assert wide.keys == fields("word string")
-    assert (whole.inputs, whole.fields) == (fields("word string, n int"),) * 2
+    places = [branch.output for branch in declared.plan.branches]
+    assert [place and place.fields for place in places] == [
+        fields("word string, n int"), fields("_key_word string, word string, n int"), fields("word string, n int"),
+    ]  # fmt: skip
+    assert [(each.keys, each.inputs) for each in map(participant, places)] == [
+        (1, ["n"]), (1, ["word", "n"]), (0, ["word", "n"]),
+    ]  # fmt: skip
 
 
 def test_an_updater_is_given_its_fields_and_a_sink_all(declared: Declared) -> None:
     declared.words.partition_persist(memory(), Append(), ["n", "word"], "size int")
     sink = Nowhere()
     declared.words.write_to(sink)
-    persist, write = (branch.committer for branch in declared.plan.branches)
-    assert isinstance(persist, PartitionPersist)
-    assert (persist.fields, persist.out_schema) == (fields("n int, word string"), fields("size int"))
-    assert isinstance(write, SinkWrite)
-    assert (write.sink, write.fields) == (sink, fields("word string, n int"))
+    persist, write = (branch.output for branch in declared.plan.branches)
+    assert persist is not None
+    assert persist.fields == fields("n int, word string")
+    assert participant(persist).outputs == ["size"]
+    assert write is not None
+    assert write.fields == fields("word string, n int")
+    assert participant(write).sink is sink
 
 
 def test_new_values_go_through_their_operations_into_the_next_state(declared: Declared) -> None:
@@ -165,8 +170,8 @@ def test_new_values_go_through_their_operations_into_the_next_state(declared: De
     (branch,) = declared.plan.branches
     stream = commit_stream(branch)
     assert stream.rows([("a", 1), ("b", 2), (None, None)][:2]) == [("bb",)]
-    assert stream.persist is not None
-    assert (stream.persist.name, stream.persist.fields) == ("lines-state-2", fields("text string"))
+    assert stream.output is not None
+    assert (stream.output.output.name, stream.output.fields) == ("lines-state-2", fields("text string"))
     assert stream.streams == ()
 
 
@@ -180,12 +185,12 @@ def test_new_values_are_worked_on_once_where_the_stream_forks(declared: Declared
     stream = commit_stream(branch)
     rows = stream.rows([("a", 1), ("b", 2)])
     assert (rows, seen) == ([("a", 1), ("b", 2)], rows)
-    assert stream.persist is None
+    assert stream.output is None
     persisted, projected = stream.streams
     assert (persisted.rows(rows), projected.rows(rows)) == ([(1,), (2,)], [("a",), ("b",)])
-    assert persisted.persist is not None
-    assert persisted.persist.new_values is not None
-    assert persisted.persist.new_values.rows([(3,)]) == [(3,)]
+    assert persisted.output is not None
+    assert persisted.output.new_values is not None
+    assert persisted.output.new_values.rows([(3,)]) == [(3,)]
     assert seen == [("a", 1), ("b", 2), (3,)]
 
 
@@ -214,12 +219,12 @@ def test_new_values_are_aggregated_on_the_driver_over_the_whole_batch(declared: 
     total = 3000 * 2999 // 2
     assert summed.rows(rows) == kept.rows(rows) == [("a", total), ("bb", total)]
     assert summed.rows([]) == kept.rows([]) == []
-    assert isinstance(reduced.persist, PersistentAggregate)
-    assert reduced.persist.fields == fields("_key_word string, word string, n int")
+    assert reduced.output is not None
+    assert reduced.output.fields == fields("_key_word string, word string, n int")
     assert reduced.rows([("a", 1), ("b", 2)]) == [("a", "a", 1), ("b", "b", 2)]
     assert (longest.rows(rows), longest.rows([])) == ([("bb",)], [("",)])
-    assert isinstance(longest.persist, PersistentAggregate)
-    assert longest.persist.new_values is not None
+    assert longest.output is not None
+    assert longest.output.new_values is not None
 
 
 def test_what_is_wrong_with_new_values_names_the_field(declared: Declared) -> None:

@@ -14,7 +14,7 @@ from trident_py.graph.partitioning import Partitioning, Repartition
 from trident_py.interfaces.operations import Assembly
 from trident_py.operations.assemblies import FirstN
 from trident_py.operations.builtin import Count, Equals, Max, Negate, Sum
-from trident_py.planner.plan import ancestry, plan
+from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
@@ -181,7 +181,7 @@ def test_new_values_take_none_of_them(words: Stream) -> None:
 def partitions(topology: TridentTopology) -> list[tuple[Partitioning, int | None]]:
     """The repartitionings on the way of the only branch, the last one first."""
     (branch,) = plan(topology._graph).branches
-    operations = [node.operation for node in ancestry(branch.end)]
+    operations = [node.operation for node in branch.end.ancestry]
     return [(each.kind, each.partitions) for each in operations if isinstance(each, Repartition)]
 
 

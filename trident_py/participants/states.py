@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from attrs import define, field
@@ -15,10 +15,7 @@ from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
-from trident_py.engine.participants import Collect, Participant, earliest
-from trident_py.engine.portions import in_key_order, portions
 from trident_py.errors import StateError
-from trident_py.graph.windowing import WindowUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
@@ -33,6 +30,8 @@ from trident_py.interfaces.states import (
     combiner_updater,
     reducer_updater,
 )
+from trident_py.participants.participant import Collect, Columns, Participant, Tail, earliest
+from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
@@ -40,12 +39,6 @@ from trident_py.states.parts import PartitionedState, gathered, parts_of, spread
 from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)
-
-Tail: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
-"""What follows ``new_values_stream()``: takes the rows of the commit phase."""
-
-Columns: TypeAlias = Sequence[Sequence[Any]]
-"""The values of each field, of all rows."""
 
 
 @define(kw_only=True)
@@ -61,7 +54,7 @@ class StateParticipant(Participant):
     name: str
     state: State
     tail: Tail | None = None
-    fed: tuple[StateParticipant, ...] = ()
+    fed: tuple[Participant, ...] = ()
     recovered: CommitToken | None = field(default=None, init=False)
     prepares_again = True
     _abandoned: bool = field(default=False, init=False)
@@ -339,42 +332,3 @@ class UpdateParticipant(StateParticipant):
         for part, positions in spread(self.state, keys):
             self.updater.update_state(part, [rows[each] for each in positions], collector)
         return collector.rows
-
-
-@define(kw_only=True)
-class WindowParticipant(StateParticipant):
-    """``window``: the rows of the batch are added to windows, at the time of its transaction.
-
-    Attributes:
-        inputs: the fields of the rows that wait.
-        outputs: the fields of the results.
-    """
-
-    updater: WindowUpdater
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    _next_at: int | None = field(default=None, init=False)
-
-    @property
-    def next_window_at(self) -> int | None:  # type: ignore[override]
-        """As the last transaction has left it."""
-        return earliest([self._next_at, super().next_window_at])
-
-    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Raise the state's fence; see what waits."""
-        recovered = super().recover(topology, epoch)
-        self._next_at = self.updater.next_window_at(self._rows)
-        return recovered
-
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
-        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
-        self.updater.feed(self._rows, rows, tx.time, collector)
-        self._next_at = self.updater.next_window_at(self._rows)
-        return collector.rows
-
-    @property
-    def _rows(self) -> MapState[bytes]:
-        if isinstance(self.state, MapState):
-            return self.state
-        raise AssertionError(f"state {self.name!r} was not checked")

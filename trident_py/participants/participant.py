@@ -24,6 +24,13 @@ Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
 
 
+Tail: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
+"""What follows ``new_values_stream()``: takes the rows of the commit phase."""
+
+Columns: TypeAlias = Sequence[Sequence[Any]]
+"""The values of each field, of all rows."""
+
+
 def earliest(moments: Iterable[int | None]) -> int | None:
     """The first of the moments that there are."""
     return min((moment for moment in moments if moment is not None), default=None)
@@ -43,6 +50,7 @@ class Participant(ABC):
         next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
             since 1970; None: there is none. Any thread may ask.
         prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
+        fed: those that its new values go into.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -55,6 +63,7 @@ class Participant(ABC):
     takes_groups: bool = False
     next_window_at: int | None = None
     prepares_again: bool = False
+    fed: tuple[Participant, ...] = ()
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
@@ -73,6 +82,10 @@ class Participant(ABC):
 
         Each keeps its own token: the last of them can still be undone by itself.
         """
+
+    def apply(self, tx: SinkTransaction, columns: Columns) -> None:
+        """Commit rows of the driver: what comes from another one's new values, within its commit."""
+        raise AssertionError(f"{self.name} takes no new values")
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The attempt will never commit."""

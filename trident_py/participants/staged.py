@@ -8,11 +8,11 @@ import pyarrow as pa
 from attrs import define, frozen
 from pyspark.sql import DataFrame
 
-from trident_py.engine.participants import Collect
-from trident_py.engine.states import AggregateParticipant
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StagingState
+from trident_py.participants.participant import Collect
+from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.row import column_values
 
 

@@ -1,0 +1,192 @@
+"""What ends a branch: an output describes itself, and makes what takes part in commits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from attrs import frozen
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from trident_py.graph.graph import Engine, Node, Operation
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.identity import class_names
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import StateFactory
+from trident_py.participants.participant import Participant, Tail
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_table
+from trident_py.worker.pipeline import RowPipeline
+
+
+class Output(Operation):
+    """A state, a sink or a window.
+
+    Attributes:
+        name: under which it is known, durably.
+        kind: what it is called in the record.
+        fixed: the words of its `identity` that the stored data holds fast.
+        details: by word, what it may change from one start to the next.
+    """
+
+    kind: ClassVar[str]
+    changes_states: ClassVar[bool] = True
+
+    def engine(self, inputs: Sequence[Node]) -> Engine:
+        """Nobody: rows are handed over as they are."""
+        return Engine.NONE
+
+    @property
+    def factory(self) -> StateFactory | None:
+        """What makes its state; None: it has none that is ours to make."""
+        return None
+
+    @property
+    def needs_exact_replays(self) -> bool:
+        """Whether it counts rows once only where a replay gives the same rows."""
+        return False
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """See `Declaration.fixed`."""
+        return frozenset()
+
+    @property
+    @abstractmethod
+    def details(self) -> dict[str, Json]:
+        """See `Declaration.details`."""
+
+    @abstractmethod
+    def fields(self, source: StructType) -> StructType:
+        """The fields of what its participant is given, where its stream has those of ``source``."""
+
+    @abstractmethod
+    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+        """See `Declaration.identity`; where it is given rows of ``source``, and has so many parts."""
+
+    @abstractmethod
+    def described(self) -> str:
+        """What it is, for ``explain()``."""
+
+    def parts(self, asked: int, hinted: int) -> int:
+        """How many states it has, where the user has asked for some, or hinted at some of its stream; 0: hasn't."""
+        return 1
+
+    def nothing(self, source: StructType) -> Callable[[], Any] | None:
+        """Gives the change of a transaction without rows, where that is a row; None: it is none."""
+        return None
+
+    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
+        """What its participant is given where ``rows`` are the driver's, in the commit phase.
+
+        The rows, with what has to be done to each; and the aggregation of a batch of them, if there is one.
+        """
+        raise AssertionError(f"{self.title} can't run in the commit phase")
+
+    @abstractmethod
+    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+        """What takes part in commits, with its state made."""
+
+
+@frozen(kw_only=True)
+class OutputPlace:
+    """An output behind rows with known fields.
+
+    Attributes:
+        source: the fields of the rows.
+        parts: how many states it has, each for rows or keys of its own.
+        spread_by: the fields by which the rows were brought together.
+        new_values: what follows its new values; None: nothing does.
+        by_tasks: whether its rows come from Spark's tasks, and not from the driver.
+    """
+
+    output: Output
+    source: StructType
+    parts: int = 1
+    spread_by: tuple[str, ...] = ()
+    new_values: CommitStream | None = None
+    by_tasks: bool = True
+
+    @property
+    def fields(self) -> StructType:
+        """The fields of what the participant is given."""
+        return self.output.fields(self.source)
+
+    def participant(self, config: TridentConfig, metrics: Metrics) -> Participant:
+        """The output's."""
+        return self.output.participant(self, config, metrics)
+
+    def tail(self, config: TridentConfig, metrics: Metrics) -> tuple[Tail | None, tuple[Participant, ...]]:
+        """What is done with the new values, and the states that they go into."""
+        return self.new_values.tail(config, metrics) if self.new_values else (None, ())
+
+
+@frozen(kw_only=True)
+class CommitStream:
+    """What follows ``new_values_stream()``: rows on the driver, in the commit phase.
+
+    Attributes:
+        pipeline: the row operations up to where the stream ends, forks or is worked on as a whole.
+        stage: what is done to all that the pipeline gives, if anything is.
+        output: what takes the rows there, if anything does.
+        streams: the ways on, where the stream forks or was worked on as a whole.
+    """
+
+    pipeline: RowPipeline
+    stage: Operation | None = None
+    output: OutputPlace | None = None
+    streams: tuple[CommitStream, ...] = ()
+
+    def rows(self, values: Sequence[Sequence[Any]], batch_id: TransactionAttempt | None = None) -> list[Row]:
+        """What becomes of ``values``: the rows for ``output``, or for each of ``streams``."""
+        if self.stage is None:
+            return self.pipeline.rows(values)
+        batches = arrow_table(values, self.pipeline.source).to_batches()
+        return [row for batch in self.stage.on_driver(self.pipeline, batch_id)(iter(batches)) for row in rows_of(batch)]
+
+    def tail(self, config: TridentConfig, metrics: Metrics) -> tuple[Tail, tuple[Participant, ...]]:
+        """What does all that with the new values of a transaction, and the states that they go into."""
+        fed: list[Participant] = []
+        ways: list[Tail] = []
+        if self.output is not None:
+            state, width = self.output.participant(config, metrics), len(self.output.fields.names)
+            fed.append(state)
+            ways.append(lambda tx, rows: state.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
+        for each in self.streams:
+            way, below = each.tail(config, metrics)
+            fed.extend(below)
+            ways.append(way)
+
+        def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
+            rows: list[Any] = list(self.rows(values, tx.attempt))
+            for way in ways:
+                way(tx, rows)
+
+        return run, tuple(fed)
+
+
+def state_identity(factory: StateFactory, made_of: Mapping[str, Json], parts: int) -> dict[str, Json]:
+    """What a state can't change without being another one: ``made_of``, and what its factory says."""
+    if factory.volatile:
+        return {}
+    kind: dict[str, Json] = {"kind": class_names(factory), "replays by": factory.kind.value}
+    return {**kind, **made_of, "parts": parts, **factory.identity()}
+
+
+def described_state(factory: StateFactory, title: str) -> str:
+    """A factory, and what is done with the state that it makes."""
+    return f"{described_factory(factory)}, {title}"
+
+
+def described_factory(factory: StateFactory) -> str:
+    """A factory by its repr, if it has one of its own."""
+    return type(factory).__name__ if type(factory).__repr__ is object.__repr__ else repr(factory)
+
+
+def output_of(node: Node) -> Output | None:
+    """The output that ``node`` is; None: it is none."""
+    return node.operation if isinstance(node.operation, Output) else None
