@@ -13,7 +13,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.graph import Node, Phase, Source
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
-from trident_py.planner.plan import Branch, Plan, ancestry
+from trident_py.planner.plan import Branch, Plan
 from trident_py.worker.counters import building
 
 AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
@@ -37,7 +37,7 @@ def rows_of_branch(
         NeedsSpark: something of it does.
     """
     flows: dict[Node, RowFlow] = {}
-    read = Counter(ancestry(branch.end))
+    read = Counter(branch.end.ancestry)
 
     def built(node: Node) -> RowFlow:
         if node not in flows:
