@@ -11,13 +11,13 @@ from attrs import define, evolve, field, frozen
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.engine.states import AggregateParticipant
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import NativeAggregator
+from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import arrow_table, select
 from trident_py.testing.child_process import Made, On, Subject
