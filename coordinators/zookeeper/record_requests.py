@@ -40,7 +40,7 @@ class RecordRequests:
 
     Attributes:
         ahead: blobs that may be stored before, in any order, as often as you like.
-        last: replaces the record.
+        last: replaces the record; fails if one of those blobs is not there.
     """
 
     ahead: Sequence[Sequence[Create]]
@@ -77,8 +77,9 @@ def requests_for(
     whole = [fence, replace, *fresh, *gone]
     if not fresh or bytes_of(whole, acl_bytes) <= bytes_max:
         return RecordRequests((), whole)
+    there = [Check(step.path, ANY_VERSION) for step in fresh]  # still, as the head that names them is stored
     return RecordRequests(
-        list(_filled(fresh, bytes_max - bytes_of([fence], acl_bytes), acl_bytes)), [fence, replace, *gone]
+        list(_filled(fresh, bytes_max - bytes_of([fence], acl_bytes), acl_bytes)), [fence, replace, *there, *gone]
     )
 
 

@@ -174,11 +174,14 @@ class ZooKeeperRecordStore:
             # Sent twice, the first may have come through late, after we had looked for it in vain.
             if conflict.path != self._paths.epoch and self._session.settle(lambda: self._holds(encoded)):
                 return
-            orphan = next((step for step in steps if isinstance(step, Create) and step.path == conflict.path), None)
-            if orphan is None or orphan.path == self._paths.record:
+            blobs = {self._paths.blob(name): text for name, text in encoded.blobs.items()}
+            if conflict.path not in blobs:
                 raise self._fence(conflict) from conflict
-            # An earlier write that did not come to its end has left this very blob.
-            self._replace(encoded, [step for step in steps if step is not orphan])
+            kept = Check(conflict.path, ANY_VERSION)
+            if kept in steps:  # it was there, and what was to remove it as an orphan came late
+                self._store_ahead([Create(conflict.path, blobs[conflict.path].encode())])
+            # Else an earlier write that did not come to its end has left this very blob.
+            self._replace(encoded, [kept if step.path == conflict.path else step for step in steps])
 
     def _remove_orphans(self) -> None:
         """Remove blobs that no head names: a write that did not come to its end has left them."""

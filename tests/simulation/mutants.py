@@ -55,7 +55,8 @@ class HeadFirst(SplittingRecordStore):
     __slots__ = ()
 
     def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
-        return RecordRequests((), super()._requests(encoded, carried_out).last)
+        fence, *steps = super()._requests(encoded, carried_out).last
+        return RecordRequests((), [fence, *(step for step in steps if not isinstance(step, Check))])
 
     def _replace(self, encoded: EncodedRecord, steps: Sequence[Step]) -> None:
         ahead = super()._requests(encoded, ()).ahead

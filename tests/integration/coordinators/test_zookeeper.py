@@ -8,19 +8,20 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from time import monotonic
+from typing import ClassVar
 
 import pytest
 from attrs import evolve
 
 from coordinators.cursors import Cursors
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
-from coordinators.record import CoordinatorRecord, encode
+from coordinators.record import CoordinatorRecord, EncodedRecord, encode
 from coordinators.store import TopologyIdentity
 from coordinators.zookeeper.administration import _reset_steps, describe, list_topologies, reset
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
@@ -500,6 +501,37 @@ def test_a_blob_that_is_there_already_is_as_good_as_a_new_one(zookeeper: str, le
         left = [Create(paths.blob(name), text.encode()) for name, text in encode(record).blobs.items()]
         session.settle(lambda: session.commit([*left]))
     store.write(record)
+    assert store.read() == record
+
+
+class OrphansGoLate(ZooKeeperRecordStore):
+    """Has what removes orphans land when this store has seen that a blob is there, once for each."""
+
+    __slots__ = ()
+    gone: ClassVar[set[str]] = set()
+
+    def _replace(self, encoded: EncodedRecord, steps: Sequence[Step]) -> None:
+        seen = {step.path for step in steps if isinstance(step, Check) and step.path.startswith(self._paths.blobs)}
+        if late := [Remove(path, ANY_VERSION) for path in seen - self.gone]:
+            self.gone.update(seen)
+            self._session.settle(lambda: self._session.commit([*late]))
+        super()._replace(encoded, steps)
+
+
+@pytest.mark.parametrize("size", [5_000, REQUEST_BYTES_MAX // 2], ids=["with the head", "ahead of it"])
+def test_a_blob_that_is_removed_between_being_seen_and_being_named_is_stored_again(
+    zookeeper: str, leading: Lead, size: int
+) -> None:
+    store = leading(zookeeper)
+    store.write(CoordinatorRecord(1))
+    record = CoordinatorRecord(1, seq=1, metadata={1: {name: name * size for name in "abc"}})
+    with _admin(zookeeper) as (session, paths):
+        name, text = next(iter(encode(record).blobs.items()))
+        session.settle(lambda: session.commit([Create(paths.blob(name), text.encode())]))
+    store.__class__ = OrphansGoLate
+    OrphansGoLate.gone.clear()
+    store.write(record)
+    assert OrphansGoLate.gone
     assert store.read() == record
 
 
