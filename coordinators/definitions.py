@@ -11,7 +11,7 @@ from coordinators.cursors import Cursors
 from coordinators.definition import Definition, SpoutPart, Stage
 from coordinators.errors import SpoutError
 from coordinators.fingerprint import Fingerprint
-from coordinators.notices import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
+from coordinators.messages import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 

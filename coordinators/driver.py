@@ -25,7 +25,7 @@ from coordinators.errors import TridentError
 from coordinators.failures import Failures
 from coordinators.idleness import IdleWaiters
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import (
+from coordinators.messages import (
     Acked,
     Broken,
     Defined,

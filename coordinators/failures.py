@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, TridentError
-from coordinators.notices import DefinitionFailed, Failed, FailureKind
+from coordinators.messages import DefinitionFailed, Failed, FailureKind
 from coordinators.patience import SourcePatience
 from coordinators.record import CoordinatorRecord, Failure
 from coordinators.retries import Retries

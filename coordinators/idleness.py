@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from coordinators.notices import IdleWanted
+from coordinators.messages import IdleWanted
 
 
 @define

@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, TridentError
-from coordinators.notices import IdleWanted, Notice, StopRequested
+from coordinators.messages import IdleWanted, Notice, StopRequested
 from coordinators.shutdown import Shutdown
 from coordinators.status import TopologyStatus
 

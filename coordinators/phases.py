@@ -9,7 +9,7 @@ from attrs import define, field
 
 from coordinators.acker import Acker, Completed
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Failed, FailureKind
+from coordinators.messages import Acked, Failed, FailureKind
 from coordinators.protocol import PhaseAcked, StreamId
 
 

@@ -21,7 +21,7 @@ from coordinators.listener import (
     tell_nobody,
 )
 from coordinators.master import AttemptStatus
-from coordinators.notices import Failed
+from coordinators.messages import Failed
 from coordinators.protocol import (
     AttemptFailed,
     CancelAttempt,

@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from coordinators.attempt import TransactionAttempt
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
-from coordinators.notices import Failed, FailureKind, Notice, PauseRequested, ResumeRequested
+from coordinators.messages import Failed, FailureKind, Notice, PauseRequested, ResumeRequested
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.script_plane import SPOUT, ScriptOutside, ScriptPlane

@@ -8,7 +8,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Acked, Defined, Notice, NotReady, SuccessDelivered
+from coordinators.messages import Acked, Defined, Notice, NotReady, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 

@@ -11,7 +11,7 @@ from coordinators.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.canonical import Json, canonical_json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import About, MetadataError, SpoutError
-from coordinators.notices import Defined, DefinitionFailed, NotReady
+from coordinators.messages import Defined, DefinitionFailed, NotReady
 from coordinators.numbers import SpoutNumbers
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Notice
+from coordinators.messages import Notice
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from coordinators.errors import TridentError
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import PauseRequested, ResumeRequested, WishesChanged
+from coordinators.messages import PauseRequested, ResumeRequested, WishesChanged
 from coordinators.protocol import Paused, Resumed, Wished
 from coordinators.store import RecordStore
 from coordinators.wishes import OUTCOMES_KEPT

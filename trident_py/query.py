@@ -14,7 +14,7 @@ from attrs import define, evolve
 from coordinators.candidate import Candidate
 from coordinators.errors import located
 from coordinators.loop import DriverLoop
-from coordinators.notices import IdleWanted, PauseRequested, ResumeRequested
+from coordinators.messages import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.status import TopologyStatus, TransactionStatus
 from coordinators.wishes import Hold
 from trident_py.engine.listeners import Listeners

@@ -21,7 +21,7 @@ from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
 from coordinators.listener import EndedEvent
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, Diagnosis, WishesChanged
+from coordinators.messages import Broken, Diagnosis, WishesChanged
 from coordinators.publisher import Publisher
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries

@@ -10,7 +10,7 @@ from attrs import asdict
 
 from coordinators.definition import SpoutPart
 from coordinators.failures import Failures
-from coordinators.notices import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
+from coordinators.messages import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
 from coordinators.spout_coordinator import Ask
 from coordinators.zookeeper.znodes import Create, Put, Step
 from tests.simulation.oracle import BASE, RECORD

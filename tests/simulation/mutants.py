@@ -14,7 +14,7 @@ from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import ExtentsLearned, Fingerprinted
+from coordinators.messages import ExtentsLearned, Fingerprinted
 from coordinators.numbers import SpoutNumbers
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord

@@ -15,7 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.fingerprint import Fingerprint
-from coordinators.notices import Acked, Diagnosis, ExtentsLearned, FailureKind, Fingerprinted, Notice, Reported
+from coordinators.messages import Acked, Diagnosis, ExtentsLearned, FailureKind, Fingerprinted, Notice, Reported
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask

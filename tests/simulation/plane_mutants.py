@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from coordinators.notices import Diagnosis, SuccessDelivered
+from coordinators.messages import Diagnosis, SuccessDelivered
 from tests.simulation.rules import Rules
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput

@@ -13,7 +13,7 @@ from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
-from coordinators.notices import Notice, NotReady, WishesChanged
+from coordinators.messages import Notice, NotReady, WishesChanged
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator

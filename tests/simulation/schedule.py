@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from coordinators.notices import Failed, FailureKind
+from coordinators.messages import Failed, FailureKind
 from coordinators.wishes import Action
 from tests.simulation.oracle import BASE
 from tests.simulation.process import Process

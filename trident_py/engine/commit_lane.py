@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.errors import our_bug
-from coordinators.notices import Acked, Diagnosis, Failed
+from coordinators.messages import Acked, Diagnosis, Failed
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from trident_py.engine.bolt_executor import TridentBoltExecutor

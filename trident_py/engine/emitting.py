@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from coordinators.notices import Diagnosis, FailureKind, Notice
+from coordinators.messages import Diagnosis, FailureKind, Notice
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.spout_threads import SpoutThreads

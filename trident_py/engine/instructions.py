@@ -9,7 +9,7 @@ from attrs import frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Notice
+from coordinators.messages import Notice
 from trident_py.engine.work import CommitMember, Job, JobMember
 
 

@@ -21,7 +21,7 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.counts import Counts
 from coordinators.errors import our_bug
-from coordinators.notices import Acked, Broken, Diagnosis, Failed, SuccessDelivered
+from coordinators.messages import Acked, Broken, Diagnosis, Failed, SuccessDelivered
 from coordinators.protocol import StreamId
 from trident_py.engine.batcher import JobBatcher, bisected
 from trident_py.engine.bolt_executor import TridentBoltExecutor

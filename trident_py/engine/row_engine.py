@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from coordinators.notices import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows

@@ -9,7 +9,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.work import BranchInput, JobMember, Processed
 from trident_py.planner.plan import Branch

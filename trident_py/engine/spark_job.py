@@ -7,7 +7,7 @@ from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Notice
 from coordinators.protocol import StreamId
 from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.emitted import EmittedBatch, Noted

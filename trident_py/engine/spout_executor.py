@@ -15,7 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import About, located
-from coordinators.notices import ExtentsLearned, Fingerprinted
+from coordinators.messages import ExtentsLearned, Fingerprinted
 from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows
 from trident_py.engine.reading import Reading
 from trident_py.errors import FailedException, SpoutError

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.notices import Diagnosis, Notice
+from coordinators.messages import Diagnosis, Notice
 from trident_py.engine.counting import CommitCounts, CountsByNode
 from trident_py.engine.work import Half, Job, Processed
 

@@ -13,7 +13,7 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.counts import Counts
-from coordinators.notices import Notice, Reported
+from coordinators.messages import Notice, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import Ask

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Notice
+from coordinators.messages import Notice
 from trident_py.engine.counting import CountsByNode
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Diagnosis, FailureKind, Notice
+from coordinators.messages import Diagnosis, FailureKind, Notice
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.batch_engine import Jobs
 from trident_py.engine.commits import Commits

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.cursors import Cursors
-from coordinators.notices import Defined, DefinitionFailed, ExtentsLearned
+from coordinators.messages import Defined, DefinitionFailed, ExtentsLearned
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from trident_py.engine.emitted import Extents, Noted
 from trident_py.engine.reading import Reading

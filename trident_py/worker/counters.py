@@ -17,7 +17,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark import TaskContext
 
-from coordinators.notices import FailureKind
+from coordinators.messages import FailureKind
 from trident_py.errors import CounterError
 from trident_py.worker.failures import Stage, TaskFailed, TaskFailure
 

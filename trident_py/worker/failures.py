@@ -21,7 +21,7 @@ import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
 from coordinators.errors import About, located
-from coordinators.notices import FailureKind
+from coordinators.messages import FailureKind
 from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.errors import About
 from coordinators.fingerprint import Fingerprint
-from coordinators.notices import Fingerprinted, Notice
+from coordinators.messages import Fingerprinted, Notice
 from coordinators.store import TopologyIdentity
 from trident_py.engine import input_frames
 from trident_py.engine.batch_engine import BatchWork
@@ -36,10 +36,10 @@ from trident_py.planner.plan import Branch, plan
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.content import open_content
-from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.files import FileEmitter, FileSpout
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece
+from trident_py.spouts.files.splits import Extent
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.topology import TridentTopology

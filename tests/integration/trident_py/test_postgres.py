@@ -12,7 +12,7 @@ from attrs import field, frozen
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.notices import FailureKind
+from coordinators.messages import FailureKind
 from tests.integration.trident_py.test_query import PATIENCE_SECS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables

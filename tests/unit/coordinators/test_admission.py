@@ -8,7 +8,7 @@ import pytest
 from attrs import define
 
 from coordinators.errors import SpoutError
-from coordinators.notices import Failed, FailureKind, IdleWanted, PauseRequested, ResumeRequested
+from coordinators.messages import Failed, FailureKind, IdleWanted, PauseRequested, ResumeRequested
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 

@@ -9,7 +9,7 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.definitions import Definitions
 from coordinators.errors import TridentError
-from coordinators.notices import Defined, ExtentsLearned
+from coordinators.messages import Defined, ExtentsLearned
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 

@@ -12,7 +12,7 @@ from coordinators.canonical import Json
 from coordinators.errors import FencedError, PoisonBatchError, SpoutError, TridentError
 from coordinators.fingerprint import Fingerprint
 from coordinators.master import MasterBatchCoordinator
-from coordinators.notices import (
+from coordinators.messages import (
     Acked,
     Broken,
     ExtentsLearned,

@@ -22,7 +22,7 @@ from coordinators.errors import (
 )
 from coordinators.fingerprint import Fingerprint
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, Failed, FailureKind, Fingerprinted
+from coordinators.messages import Broken, Failed, FailureKind, Fingerprinted
 from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import recover

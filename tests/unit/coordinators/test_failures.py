@@ -9,7 +9,7 @@ import pytest
 from attrs import define
 
 from coordinators.errors import CoordinationLost, PoisonBatchError, SpoutError
-from coordinators.notices import Failed, FailureKind
+from coordinators.messages import Failed, FailureKind
 from coordinators.record import CoordinatorRecord, Failure
 from tests.unit.coordinators.world import Numbers, World, attempt
 

@@ -11,7 +11,7 @@ import pytest
 
 from coordinators.errors import TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, IdleWanted, Notice, PauseRequested, StopRequested
+from coordinators.messages import Broken, IdleWanted, Notice, PauseRequested, StopRequested
 from tests.unit.coordinators.world import Numbers, World
 
 PATIENCE_SECS = 30

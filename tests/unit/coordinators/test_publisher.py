@@ -18,7 +18,7 @@ from coordinators.listener import (
     SucceededEvent,
     TopologyEvent,
 )
-from coordinators.notices import Acked, Failed, FailureKind, PauseRequested, StopRequested
+from coordinators.messages import Acked, Failed, FailureKind, PauseRequested, StopRequested
 from coordinators.protocol import StreamId
 from coordinators.publisher import Publisher
 from coordinators.status import TopologyStatus

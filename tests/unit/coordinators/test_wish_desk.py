@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.notices import Failed, FailureKind, IdleWanted, PauseRequested, ResumeRequested, StopRequested
+from coordinators.messages import Failed, FailureKind, IdleWanted, PauseRequested, ResumeRequested, StopRequested
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.wishes import NOTHING_STANDS, OUTCOMES_KEPT, Action, Hold, Outcome, Rate, Standing, Wish
 from tests.unit.coordinators.world import Numbers, World, attempt

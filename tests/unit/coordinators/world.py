@@ -12,7 +12,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.canonical import Json
 from coordinators.driver import CoordinatorDriver
-from coordinators.notices import (
+from coordinators.messages import (
     Acked,
     Defined,
     DefinitionFailed,

@@ -15,7 +15,7 @@ import coordinators
 import trident_py
 from coordinators.attempt import TransactionAttempt
 from coordinators.errors import About, TridentError, located
-from coordinators.notices import FailureKind
+from coordinators.messages import FailureKind
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import recover
 from trident_py.engine.spout_executor import TridentSpoutExecutor

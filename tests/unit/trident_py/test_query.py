@@ -13,7 +13,7 @@ import trident_py
 from coordinators.candidate import Candidate
 from coordinators.errors import FencedError, TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.notices import Broken, WishesChanged
+from coordinators.messages import Broken, WishesChanged
 from coordinators.store import InMemoryRecordStore
 from coordinators.wishes import Action, Hold, Wish
 from tests.unit.coordinators.world import Numbers, World

@@ -7,9 +7,9 @@ from attrs import define
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import Content, is_compressed
-from trident_py.spouts.files.extents import Extent, parse_origin
 from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, hint_of, stamp_of
 from trident_py.spouts.files.lines import last_line_end, line_end
+from trident_py.spouts.files.splits import Extent, parse_origin
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 STILL_SECS = 2.0

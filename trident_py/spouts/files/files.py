@@ -19,10 +19,10 @@ from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.cursor import FileCursor
-from trident_py.spouts.files.extents import Extent, StoredExtent
 from trident_py.spouts.files.following import FollowedFiles
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.splits import Extent, StoredExtent
 
 log = logging.getLogger(__name__)
 

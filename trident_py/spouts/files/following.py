@@ -13,9 +13,9 @@ from trident_py.errors import SpoutError
 from trident_py.spouts.files.beginnings import Beginnings
 from trident_py.spouts.files.content import file_errors, is_compressed, open_content
 from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
-from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.identity import HASHED_BYTES, Stamp, hint_of, stamp_of
 from trident_py.spouts.files.paths import PathPattern, status_of
+from trident_py.spouts.files.splits import Extent
 from trident_py.spouts.files.suspects import Suspects
 from trident_py.spouts.files.whereabouts import Here, Other, Sighting, Whereabouts, find
 

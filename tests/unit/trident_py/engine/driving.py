@@ -13,7 +13,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.notices import Acked, Diagnosis, Notice, Reported
+from coordinators.messages import Acked, Diagnosis, Notice, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator

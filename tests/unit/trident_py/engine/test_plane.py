@@ -11,7 +11,7 @@ import pytest
 from attrs import define, field, frozen
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
+from coordinators.messages import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol import StreamId
 from trident_py.engine.batcher import JobBatcher
 from trident_py.engine.commit_lane import CommitGroup, CommitLane

@@ -11,7 +11,7 @@ import pytest
 from attrs import define
 
 from coordinators.attempt import CommitToken, TransactionAttempt
-from coordinators.notices import Acked, Failed
+from coordinators.messages import Acked, Failed
 from coordinators.protocol import StreamId
 from coordinators.record import CommitPin, CoordinatorRecord
 from coordinators.shutdown import Shutdown

@@ -13,7 +13,7 @@ from attrs import define, field
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Failed, FailureKind
+from coordinators.messages import Acked, Failed, FailureKind
 from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECS, Driven, driven, processed, spout_of
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.interfaces.collector import TridentCollector

@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.notices import Acked, Broken, Failed, FailureKind, SuccessDelivered
+from coordinators.messages import Acked, Broken, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from trident_py.engine.commit_thread import CommitThread

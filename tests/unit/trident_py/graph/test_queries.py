@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.notices import Diagnosis
+from coordinators.messages import Diagnosis
 from tests.unit.trident_py.engine.driving import driven
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.notices import FailureKind
+from coordinators.messages import FailureKind
 from trident_py.errors import FailedException, FencedError, SpoutError, StateError, StoreBusyException
 from trident_py.worker.failures import (
     Judge,

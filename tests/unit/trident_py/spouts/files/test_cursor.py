@@ -9,8 +9,8 @@ from trident_py.errors import SpoutError
 from trident_py.spouts.files import cursor
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
-from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.identity import stamp_of
+from trident_py.spouts.files.splits import Extent
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 YOUNG, OLD = 0.0, STILL_SECS

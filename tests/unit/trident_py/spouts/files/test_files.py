@@ -22,9 +22,9 @@ from tests.unit.trident_py.spouts.files.world import Row, World, write
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.spouts import Replay
 from trident_py.spouts.files import files
-from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.files import FileSpout, shares
 from trident_py.spouts.files.lines import Piece
+from trident_py.spouts.files.splits import Extent
 
 
 def lines_of(*paths: Path) -> list[Row]:

@@ -4,8 +4,8 @@ import pytest
 
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.files.extents import Extent
 from trident_py.spouts.files.identity import Identity
+from trident_py.spouts.files.splits import Extent
 
 IDENTITY = Identity((1, 2), 5, "head", "head")
 
