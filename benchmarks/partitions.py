@@ -11,11 +11,11 @@ import pyarrow as pa
 from trident_py import TopologyContext, TransactionAttempt, TridentCollector, TridentConfig
 from trident_py.spouts import IPartitionedTridentSpout, PartitionedCoordinator, PartitionedEmitter
 
-Extent = list[int]
+Split = list[int]
 """The first number of a batch, and the one after its last."""
 
 
-class ManyPartitions(IPartitionedTridentSpout[list[str], str, Extent]):
+class ManyPartitions(IPartitionedTridentSpout[list[str], str, Split]):
     """Batches of ``rows`` updates from each of ``partitions``, as many batches as are allowed.
 
     Args:
@@ -38,7 +38,7 @@ class ManyPartitions(IPartitionedTridentSpout[list[str], str, Extent]):
         """Knows the partitions."""
         return Counting(self)
 
-    def get_emitter(self, conf: TridentConfig, context: TopologyContext) -> PartitionedEmitter[list[str], str, Extent]:
+    def get_emitter(self, conf: TridentConfig, context: TopologyContext) -> PartitionedEmitter[list[str], str, Split]:
         """Emits."""
         return Numbers(self.rows)
 
@@ -58,7 +58,7 @@ class Counting(PartitionedCoordinator[list[str]]):
         return txid <= self.spout.allowed
 
 
-class Numbers(PartitionedEmitter[list[str], str, Extent]):
+class Numbers(PartitionedEmitter[list[str], str, Split]):
     """Numbers that go on from batch to batch."""
 
     def __init__(self, rows: int) -> None:
@@ -70,17 +70,17 @@ class Numbers(PartitionedEmitter[list[str], str, Extent]):
         collector: TridentCollector,
         partitions: AbstractSet[str],
         last_partition_meta_map: Mapping[str, Any],
-    ) -> Mapping[str, Extent]:
+    ) -> Mapping[str, Split]:
         """The next rows of each partition."""
-        extents = {}
+        splits = {}
         for partition in partitions:
             first = last_partition_meta_map.get(partition, [0, 0])[1]
-            extents[partition] = [first, first + self.rows]
-            self.re_emit_partition_batch(tx, collector, partition, extents[partition])
-        return extents
+            splits[partition] = [first, first + self.rows]
+            self.re_emit_partition_batch(tx, collector, partition, splits[partition])
+        return splits
 
     def re_emit_partition_batch(
-        self, tx: TransactionAttempt, collector: TridentCollector, partition: str, partition_meta: Extent
+        self, tx: TransactionAttempt, collector: TridentCollector, partition: str, partition_meta: Split
     ) -> None:
         """The same rows again."""
         keys = list(range(*partition_meta))

@@ -11,7 +11,7 @@ from coordinators.cursors import Cursors
 from coordinators.definition import Definition, SpoutPart, Stage
 from coordinators.errors import SpoutError
 from coordinators.fingerprint import Fingerprint
-from coordinators.messages import Defined, DefinitionFailed, ExtentsLearned, Fingerprinted, NotReady
+from coordinators.messages import Defined, DefinitionFailed, Fingerprinted, NotReady, OffsetsResolved
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 
@@ -173,20 +173,20 @@ class Definitions:
             if not entry.backing_off:
                 entry.ask_again_at = 0.0
 
-    def take_defined(self, notice: Defined) -> None:
+    def take_defined(self, message: Defined) -> None:
         """A spout has answered; the transaction is defined when all have."""
-        inquiry, number, spout = self._inquiries[notice.spout], notice.txid, notice.spout
-        is_awaited = inquiry.asked is not None and inquiry.asked.number == notice.ask and not inquiry.is_stale
-        if not notice.more:
-            self._close(inquiry, notice.ask)
+        inquiry, number, spout = self._inquiries[message.spout], message.txid, message.spout
+        is_awaited = inquiry.asked is not None and inquiry.asked.number == message.ask and not inquiry.is_stale
+        if not message.more:
+            self._close(inquiry, message.ask)
         parts = self.known.setdefault(number, Definition()).parts
         before = parts.get(spout)
         is_answer = is_awaited and number == self.frontier
         if is_answer or before is None:  # where nobody waits for it, the spout has used input up for it all the same
             parts[spout] = SpoutPart(
-                metadata=notice.metadata,
-                bytes=notice.bytes,
-                moves=None if before and before.was_attempted else notice.moved,
+                metadata=message.metadata,
+                bytes=message.bytes,
+                moves=None if before and before.was_attempted else message.moved,
                 stands=is_answer or spout in self.exact,
                 fingerprint=before.fingerprint if before else None,
             )
@@ -198,19 +198,19 @@ class Definitions:
             self.known[self.frontier].stage = Stage.DEFINED
             self._turn_to(self.frontier + 1)
 
-    def take_not_ready(self, notice: NotReady, now: float) -> None:
+    def take_not_ready(self, message: NotReady, now: float) -> None:
         """A spout has nothing yet; it is asked again a little later."""
-        inquiry = self._inquiries[notice.spout]
-        if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
-            if not notice.is_pending:
-                inquiry.refused = notice.ask
+        inquiry = self._inquiries[message.spout]
+        if self._close(inquiry, message.ask) and message.txid == self.frontier:
+            if not message.is_pending:
+                inquiry.refused = message.ask
             inquiry.ask_again_at = now + inquiry.wait
             inquiry.wait = min(POLL_MAX, inquiry.wait * 2)
 
-    def take_failure(self, notice: DefinitionFailed, retry_at: float) -> None:
+    def take_failure(self, message: DefinitionFailed, retry_at: float) -> None:
         """A spout's coordinator raised; it is asked again at ``retry_at``."""
-        inquiry = self._inquiries[notice.spout]
-        if self._close(inquiry, notice.ask) and notice.txid == self.frontier:
+        inquiry = self._inquiries[message.spout]
+        if self._close(inquiry, message.ask) and message.txid == self.frontier:
             inquiry.ask_again_at = retry_at
             inquiry.backing_off = True
 
@@ -261,19 +261,19 @@ class Definitions:
                 part.moves = None
         self._check(number)
 
-    def take_emission(self, topology: str, number: int, notice: ExtentsLearned | Fingerprinted) -> None:
+    def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
         """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.
 
         Raises:
             SpoutError: the rows are others than before, and the spout has promised the same.
         """
-        spout = notice.spout
+        spout = message.spout
         part = self.known[number].parts[spout]
-        if isinstance(notice, ExtentsLearned):
-            part.metadata, part.learned = notice.metadata, notice.moved
+        if isinstance(message, OffsetsResolved):
+            part.metadata, part.learned = message.metadata, message.moved
         elif spout in self.exact:
-            _check_same(topology, notice, part.fingerprint or notice.fingerprint)
-            part.fingerprint = notice.fingerprint
+            _check_same(topology, message, part.fingerprint or message.fingerprint)
+            part.fingerprint = message.fingerprint
         self._check(number)
 
     def go_back(self, number: int) -> None:
@@ -334,17 +334,17 @@ def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, 
     return Definition(parts, Stage.CLOSED if is_closed else Stage.OPEN)
 
 
-def _check_same(topology: str, notice: Fingerprinted, before: Fingerprint) -> None:
-    now = notice.fingerprint
+def _check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> None:
+    now = message.fingerprint
     if now.agrees(before):
         return
     what = f"{now.rows} rows" if now.rows != before.rows else "other rows, as many,"
     raise SpoutError(
-        f"topology {topology!r}, spout {notice.spout!r}, transaction {notice.attempt.txid}: attempt {notice.attempt} "
-        f"read {what} where an earlier one read {before.rows} rows, from the same metadata. Nothing of this attempt is "
-        f"committed. A spout with Replay.EXACT must give the same rows again, others declare Replay.OPAQUE; mend the "
-        f"spout, or restore what it reads, and start the topology again",
+        f"topology {topology!r}, spout {message.spout!r}, transaction {message.attempt.txid}: attempt "
+        f"{message.attempt} read {what} where an earlier one read {before.rows} rows, from the same metadata. "
+        f"Nothing of this attempt is committed. A spout with Replay.EXACT must give the same rows again, others "
+        f"declare Replay.OPAQUE; mend the spout, or restore what it reads, and start the topology again",
         topology=topology,
-        attempt=notice.attempt,
-        spout=notice.spout,
+        attempt=message.attempt,
+        spout=message.spout,
     )

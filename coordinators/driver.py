@@ -30,13 +30,13 @@ from coordinators.messages import (
     Broken,
     Defined,
     DefinitionFailed,
-    DefinitionNotice,
-    ExtentsLearned,
+    DefinitionMessage,
     Failed,
     Fingerprinted,
     IdleWanted,
-    Notice,
+    Message,
     NotReady,
+    OffsetsResolved,
     Reported,
     StopRequested,
     SuccessDelivered,
@@ -58,7 +58,7 @@ from coordinators.protocol import (
     Ticked,
 )
 from coordinators.publisher import Publisher
-from coordinators.record import CommitPin, CoordinatorRecord
+from coordinators.record import CommitIntent, CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.store import RecordStore
 from coordinators.streams import BatchStreams
@@ -77,7 +77,7 @@ class CoordinatorDriver:
         record: the durable state as this leadership has last written it.
         exact: those of ``spouts`` that define a transaction once and for all.
         clock: what this leadership takes for the time of day.
-        run_max: how many transactions may commit in one step of every state.
+        group_max: how many transactions may commit in one step of every state.
         draw_edge: a random number from 1 to ``EDGE_MAX``.
         message_timeout: seconds of silence after which a phase fails.
         batch_interval: seconds between two new batches, at least.
@@ -99,8 +99,8 @@ class CoordinatorDriver:
     message_timeout: float
     batch_interval: float = 0.0
     idle_turn: float = 1.0
-    pin_commits: bool = False
-    run_max: int = 1
+    store_intents: bool = False
+    group_max: int = 1
     retries: Retries = field(factory=Retries)
     source_patience: float | None = None
     publisher: Publisher = field(factory=Publisher)
@@ -127,8 +127,8 @@ class CoordinatorDriver:
             max_spout_pending=self.max_spout_pending,
             current_txid=record.current_txid,
             attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
-            run_max=self.run_max,
-            pin_commits=self.pin_commits,
+            group_max=self.group_max,
+            store_intents=self.store_intents,
             committing=tuple(pin.attempt for pin in record.committing),
             standing=record.standing,
         )
@@ -168,13 +168,13 @@ class CoordinatorDriver:
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
-    def turn(self, notices: Iterable[Notice], now: float, wall: float) -> None:
-        """Take ``notices``, then tick once; carry out what follows. Any exception ends this leadership."""
+    def turn(self, messages: Iterable[Message], now: float, wall: float) -> None:
+        """Take ``messages``, then tick once; carry out what follows. Any exception ends this leadership."""
         self._wall = wall
         events, self._followups = self._followups, []
         commands = [command for event in events for command in self._handle(event, now)]
-        for notice in notices:
-            for event in self._take(notice, now):
+        for message in messages:
+            for event in self._take(message, now):
                 commands += self._handle(event, now)
         for wished in self.wishes.take():
             commands += self._handle(wished, now)
@@ -184,7 +184,7 @@ class CoordinatorDriver:
         for spout, ask in self.admission.asks(now):
             self.streams.ask(spout, ask)
         self.publisher.publish(now, wall, is_stopping=self.stopping)
-        self._settle()
+        self._answer_idle()
         self._end_if_given_up()
         self.store.heartbeat()
 
@@ -200,14 +200,14 @@ class CoordinatorDriver:
         self.publisher.handled(event, commands, now, self._wall)
         return commands
 
-    def _take(self, notice: Notice, now: float) -> Iterable[Event]:
-        match notice:
+    def _take(self, message: Message, now: float) -> Iterable[Event]:
+        match message:
             case Acked():
-                return self.phases.take(notice)
+                return self.phases.take(message)
             case Failed():
-                return self._failed(notice, now)
-            case Defined() | NotReady() | DefinitionFailed() | ExtentsLearned() | Fingerprinted():
-                self._take_definition(notice, now)
+                return self._failed(message, now)
+            case Defined() | NotReady() | DefinitionFailed() | OffsetsResolved() | Fingerprinted():
+                self._take_definition(message, now)
             case SuccessDelivered(txid):
                 self._delivered(txid)
             case Reported():
@@ -215,16 +215,16 @@ class CoordinatorDriver:
             case Broken(cause):
                 raise cause
             case IdleWanted():
-                self.idle.add(notice, self.definitions.asked)
+                self.idle.add(message, self.definitions.asked)
                 self.definitions.ask_now()
             case _:
-                return self._take_request(notice)
+                return self._take_request(message)
         return ()
 
     def _take_reports(self, now: float) -> Iterator[Event]:
-        # One by one: what a notice means depends on what the machine has made of the one before.
-        for notice in self.streams.take():
-            yield from self._take(notice, now)
+        # One by one: what a message means depends on what the machine has made of the one before.
+        for message in self.streams.take():
+            yield from self._take(message, now)
 
     def _take_request(self, request: Request | StopRequested) -> Iterable[Event]:
         if not isinstance(request, StopRequested):
@@ -307,21 +307,21 @@ class CoordinatorDriver:
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
-    def _take_definition(self, notice: DefinitionNotice, now: float) -> None:
-        match notice:
-            case ExtentsLearned(attempt) | Fingerprinted(attempt):
+    def _take_definition(self, message: DefinitionMessage, now: float) -> None:
+        match message:
+            case OffsetsResolved(attempt) | Fingerprinted(attempt):
                 number = self.numbers.of(attempt.txid)
                 if self.machine.is_live(attempt) and number is not None:
-                    self.definitions.take_emission(self.topology, number, notice)
+                    self.definitions.take_emission(self.topology, number, message)
             case Defined(spout):
                 self.failures.answered(spout, now)
-                self.definitions.take_defined(notice)
+                self.definitions.take_defined(message)
             case NotReady(spout):
                 self.failures.answered(spout, now)
-                self.definitions.take_not_ready(notice, now)
+                self.definitions.take_not_ready(message, now)
             case DefinitionFailed(txid=number):
-                failed = evolve(notice, txid=self.numbers.txid(number))
-                self.definitions.take_failure(notice, self.failures.definition_failed(failed, now, self._wall))
+                failed = evolve(message, txid=self.numbers.txid(number))
+                self.definitions.take_failure(message, self.failures.definition_failed(failed, now, self._wall))
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
@@ -356,9 +356,9 @@ class CoordinatorDriver:
         self.store.write(record)
         self.record = record
 
-    def _pin(self, attempt: TransactionAttempt) -> CommitPin:
+    def _pin(self, attempt: TransactionAttempt) -> CommitIntent:
         earlier = next((pin for pin in self.record.committing if pin.attempt == attempt), None)
-        return earlier or CommitPin(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
+        return earlier or CommitIntent(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
 
     def _delivered(self, txid: int) -> None:
         if txid in self._owed:
@@ -372,7 +372,7 @@ class CoordinatorDriver:
 
     # --- idleness and the end -----------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _answer_idle(self) -> None:
         quiet = not (self.machine.active or self._owed or self._followups)
         if self.stopping and quiet:
             self.finished = True
@@ -382,15 +382,15 @@ class CoordinatorDriver:
             is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
-    def end(self, error: BaseException | None, unread: Iterable[Notice]) -> None:
+    def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
         """Cancel what is live, and store what was delivered. Who waits for idleness waits on."""
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
         self.finished = True
-        for notice in (*unread, *self.streams.take()):
-            if isinstance(notice, IdleWanted):
-                self.idle.add(notice, 0)
-            elif isinstance(notice, SuccessDelivered):
-                self._delivered(notice.txid)
+        for message in (*unread, *self.streams.take()):
+            if isinstance(message, IdleWanted):
+                self.idle.add(message, 0)
+            elif isinstance(message, SuccessDelivered):
+                self._delivered(message.txid)
         if error is None and self.record.success_upto < self._success_upto:
             self._write()

@@ -220,7 +220,7 @@ class LocalRecordStore(InMemoryRecordStore):
                     topology=self.identity.name,
                 )
 
-    def judged(self, lost: CoordinationLost) -> TridentError:
+    def explain_loss(self, lost: CoordinationLost) -> TridentError:
         """What ``lost`` turns out to be: `FencedError` if somebody else leads now."""
         try:
             super().ensure_leading()

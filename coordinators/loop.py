@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, TridentError
-from coordinators.messages import IdleWanted, Notice, StopRequested
+from coordinators.messages import IdleWanted, Message, StopRequested
 from coordinators.shutdown import Shutdown
 from coordinators.status import TopologyStatus
 
@@ -23,15 +23,15 @@ log = logging.getLogger(__name__)
 class Inbox:
     """Notices on their way to the driver; posted from any thread, taken by one."""
 
-    _queue: queue.SimpleQueue[Notice] = field(factory=queue.SimpleQueue, init=False)
+    _queue: queue.SimpleQueue[Message] = field(factory=queue.SimpleQueue, init=False)
     _open: bool = field(default=True, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def post(self, notice: Notice) -> bool:
-        """Leave ``notice`` for the driver's next turn; False if there will be none."""
+    def post(self, message: Message) -> bool:
+        """Leave ``message`` for the driver's next turn; False if there will be none."""
         with self._lock:
             if self._open:
-                self._queue.put(notice)
+                self._queue.put(message)
             return self._open
 
     @property
@@ -39,17 +39,17 @@ class Inbox:
         """Whether there will be another turn."""
         return self._open
 
-    def take(self, timeout: float) -> list[Notice]:
+    def take(self, timeout: float) -> list[Message]:
         """All that is there; waits up to ``timeout`` seconds for the first."""
-        notices: list[Notice] = []
+        messages: list[Message] = []
         try:
-            notices.append(self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait())
+            messages.append(self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait())
             while True:
-                notices.append(self._queue.get_nowait())
+                messages.append(self._queue.get_nowait())
         except queue.Empty:
-            return notices
+            return messages
 
-    def close(self) -> list[Notice]:
+    def close(self) -> list[Message]:
         """Take no more; returns what nobody will look at."""
         with self._lock:
             self._open = False
@@ -82,7 +82,7 @@ class DriverLoop:
     wall: Callable[[], float] = time.time
     shutdown: Shutdown = field(factory=Shutdown)
     error: BaseException | None = field(default=None, init=False)
-    _taken: Iterator[Notice] = field(factory=lambda: iter(()), init=False)
+    _taken: Iterator[Message] = field(factory=lambda: iter(()), init=False)
     _waiting: list[IdleWanted] = field(factory=list, init=False)
 
     @property
@@ -144,7 +144,7 @@ class DriverLoop:
     def _end(self) -> None:
         unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended in the middle
         if self.driver is None:
-            self._waiting = [notice for notice in unread if isinstance(notice, IdleWanted)]
+            self._waiting = [message for message in unread if isinstance(message, IdleWanted)]
         else:
             self.driver.end(self.error, unread)
 
@@ -170,7 +170,7 @@ class DriverLoop:
     def _judged(self, error: TridentError) -> TridentError:
         if self.driver is None or not isinstance(error, CoordinationLost):
             return error
-        cause = self.driver.store.judged(error)
+        cause = self.driver.store.explain_loss(error)
         if cause is not error:
             cause.__cause__ = error
         return cause

@@ -83,8 +83,8 @@ class MasterBatchCoordinator:
         max_spout_pending: how many transactions may be active at once, at least 1. May be changed between events.
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of every transaction from ``current_txid`` on that was ever tried.
-        run_max: how many transactions may commit together, at least 1.
-        pin_commits: store which attempt is about to commit before its commit is announced, for sinks that can't
+        group_max: how many transactions may commit together, at least 1.
+        store_intents: store which attempt is about to commit before its commit is announced, for sinks that can't
             fence and spouts whose batches aren't fixed by their metadata.
         committing: the pinned attempts whose commit is not closed. A failure doesn't unpin: a late task may still
             apply it.
@@ -95,8 +95,8 @@ class MasterBatchCoordinator:
     max_spout_pending: int = 1
     current_txid: int = INITIAL_TXID
     attempt_ids: dict[int, int] = field(factory=dict)
-    run_max: int = 1
-    pin_commits: bool = False
+    group_max: int = 1
+    store_intents: bool = False
     committing: tuple[TransactionAttempt, ...] = ()
     paused: bool = False
     standing: Standing = NOTHING_STANDS
@@ -234,10 +234,10 @@ class MasterBatchCoordinator:
 
     def _commit_lowest(self) -> Iterator[Command]:
         processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
-        run = list(islice(processed, self.run_max))
+        run = list(islice(processed, self.group_max))
         for entry in run:
             entry.status = AttemptStatus.COMMITTING
-        if run and self.pin_commits:
+        if run and self.store_intents:
             pinned = [entry.attempt for entry in run]
             # What an earlier, longer run has pinned behind this one stays: a late task may still apply it.
             self.committing = (*pinned, *(pin for pin in self.committing if pin.txid > pinned[-1].txid))
@@ -294,7 +294,7 @@ class MasterBatchCoordinator:
                     self._check_batch(event, attempt, tried)
                     active += 1
                 case EmitCommit(attempt):
-                    pinned = not self.pin_commits or attempt in self._stored.committing
+                    pinned = not self.store_intents or attempt in self._stored.committing
                     assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
                 case EmitSuccess(attempt):
                     closed = isinstance(event, PhaseAcked) and self._stored.current_txid == attempt.txid + 1
@@ -347,10 +347,10 @@ class MasterBatchCoordinator:
         due = range(self.current_txid, self.current_txid + len(group))
         in_turn = isinstance(event, PhaseAcked) and self._begun_upto < due.start and all(map(self.is_live, group))
         behind = self._active.get(due.stop)
-        is_full = len(group) == self.run_max or behind is None or behind.status is AttemptStatus.PROCESSING
+        is_full = len(group) == self.group_max or behind is None or behind.status is AttemptStatus.PROCESSING
         assert [attempt.txid for attempt in group] == [*due], self._bug(event, "commits are out of order")
         assert in_turn, self._bug(event, "a commit begins while another is open")
-        assert len(group) <= self.run_max, self._bug(event, "too many commit together")
+        assert len(group) <= self.group_max, self._bug(event, "too many commit together")
         assert is_full, self._bug(event, f"{due.stop} is processed, and doesn't commit with those before it")
         self._begun_upto = due[-1]
 

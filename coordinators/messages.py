@@ -1,4 +1,4 @@
-"""What the world tells the driver: notices, posted from any thread, taken one turn at a time."""
+"""What the world tells the driver: messages, posted from any thread, taken one turn at a time."""
 
 from __future__ import annotations
 
@@ -121,11 +121,11 @@ class DefinitionFailed:
 
 
 @frozen
-class ExtentsLearned:
+class OffsetsResolved:
     """What a batch consists of was found out by emitting it; posted before the emission is acked.
 
     Attributes:
-        metadata: the definition, with its extents: replaces the one without.
+        metadata: the definition, with its splits: replaces the one without.
         moved: the cursors that move when this very attempt has committed.
     """
 
@@ -187,18 +187,18 @@ class StopRequested:
 
 @frozen(eq=False)
 class IdleWanted:
-    """Call ``done(None)`` once a check begun after this notice finds nothing left to do, or ``done(error)`` if not."""
+    """Call ``done(None)`` once a check begun after this message finds nothing left to do, or ``done(error)`` if not."""
 
     done: Callable[[BaseException | None], Any]
 
 
-DefinitionNotice = Defined | NotReady | DefinitionFailed | ExtentsLearned | Fingerprinted
+DefinitionMessage = Defined | NotReady | DefinitionFailed | OffsetsResolved | Fingerprinted
 """What a transaction consists of: its definition, and what is found out by emitting it."""
 
-Notice = (
+Message = (
     Acked
     | Broken
-    | DefinitionNotice
+    | DefinitionMessage
     | Failed
     | IdleWanted
     | PauseRequested

@@ -36,7 +36,7 @@ INLINE_BYTES_TOTAL = 64 * 1024
 
 
 @frozen
-class CommitPin:
+class CommitIntent:
     """An attempt whose commit may have begun, with the hash of the definition it was made from."""
 
     attempt: TransactionAttempt
@@ -100,7 +100,7 @@ class CoordinatorRecord:
     current_txid: int = INITIAL_TXID
     attempt_ids: Mapping[int, int] = field(factory=dict)
     metadata: Mapping[int, Mapping[str, Json]] = field(factory=dict)
-    committing: tuple[CommitPin, ...] = ()
+    committing: tuple[CommitIntent, ...] = ()
     states: Mapping[str, int] = field(factory=dict)
     cursors: Mapping[str, Cursors] = field(factory=dict)
     success_upto: int = INITIAL_TXID - 1
@@ -268,7 +268,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
             for txid, definitions in body["metadata"].items()
         },
         committing=tuple(
-            CommitPin(TransactionAttempt(pin["txid"], pin["attempt"]), pin["hash"]) for pin in body["committing"]
+            CommitIntent(TransactionAttempt(pin["txid"], pin["attempt"]), pin["hash"]) for pin in body["committing"]
         ),
         states=body["states"],
         cursors={spout: positions(names) for spout, names in body["cursors"].items()},

@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from coordinators.attempt import TransactionAttempt
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TridentError
-from coordinators.messages import Failed, FailureKind, Notice, PauseRequested, ResumeRequested
+from coordinators.messages import Failed, FailureKind, Message, PauseRequested, ResumeRequested
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.script_plane import SPOUT, ScriptOutside, ScriptPlane
@@ -239,10 +239,10 @@ class ScriptDriver:
             return
         process, plane = self._process, self._process.plane
         try:
-            yield from self._settle(process, self._notices(plane, step))
+            yield from self._answer_idle(process, self._messages(plane, step))
             yield from self._turn(process, plane.refuse())
             yield from self._turn(process, [])  # so all is asked for that has a place now
-            yield from self._settle(process, plane.define(process.driver.machine.window))
+            yield from self._answer_idle(process, plane.define(process.driver.machine.window))
         except _Lost:
             self._process = None
 
@@ -257,7 +257,7 @@ class ScriptDriver:
             case SetReady(int(txid), ready):
                 self._outside.ready_of[txid] = ready
 
-    def _notices(self, plane: ScriptPlane, step: Step) -> list[Notice]:
+    def _messages(self, plane: ScriptPlane, step: Step) -> list[Message]:
         match step:
             case Ack(attempt):
                 return plane.ack(attempt)
@@ -269,15 +269,15 @@ class ScriptDriver:
                 return [ResumeRequested()]
         return []
 
-    def _settle(self, process: _Process, notices: list[Notice]) -> Iterator[str]:
+    def _answer_idle(self, process: _Process, messages: list[Message]) -> Iterator[str]:
         """Turns until nothing follows any more."""
-        yield from self._turn(process, notices)
+        yield from self._turn(process, messages)
         while process.plane.inbox or process.driver.next_turn_at(self._now) <= self._now:
             yield from self._turn(process, [])
 
-    def _turn(self, process: _Process, notices: list[Notice]) -> Iterator[str]:
+    def _turn(self, process: _Process, messages: list[Message]) -> Iterator[str]:
         self._now += TURN_SECS
-        process.driver.turn([*process.plane.taken(), *notices], self._now, self._now)
+        process.driver.turn([*process.plane.taken(), *messages], self._now, self._now)
         said, process.plane.said = process.plane.said, []
         yield from said
 

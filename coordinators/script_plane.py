@@ -8,7 +8,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.messages import Acked, Defined, Notice, NotReady, SuccessDelivered
+from coordinators.messages import Acked, Defined, Message, NotReady, SuccessDelivered
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 
@@ -47,7 +47,7 @@ class ScriptPlane:
 
     outside: ScriptOutside
     said: list[str] = field(factory=list)
-    inbox: list[Notice] = field(factory=list)
+    inbox: list[Message] = field(factory=list)
     pending: dict[TransactionAttempt, tuple[StreamId, Sequence[int]]] = field(factory=dict)
     asks: list[Ask] = field(factory=list)
 
@@ -88,7 +88,7 @@ class ScriptPlane:
         """Nobody will hear of it again."""
         self.pending.pop(attempt, None)
 
-    def take(self) -> Sequence[Notice]:
+    def take(self) -> Sequence[Message]:
         """Nothing: there are no threads."""
         return ()
 
@@ -100,25 +100,25 @@ class ScriptPlane:
         """There are no windows."""
         return None
 
-    def ack(self, attempt: TransactionAttempt) -> list[Notice]:
+    def ack(self, attempt: TransactionAttempt) -> list[Message]:
         """The script has handled ``attempt`` in the phase that is pending; without one, nothing happens."""
         stream, edges = self.pending.pop(attempt, (StreamId.BATCH, ()))
         return [Acked(attempt, stream, edge) for edge in edges]
 
-    def define(self, window: range) -> list[Notice]:
+    def define(self, window: range) -> list[Message]:
         """Answer what is asked with all of ``window`` that is ready."""
-        return [notice for ask in self._taken() for notice in self._answers(ask, window)]
+        return [message for ask in self._taken() for message in self._answers(ask, window)]
 
-    def refuse(self) -> list[Notice]:
+    def refuse(self) -> list[Message]:
         """Answer what is still asked: not now."""
         return [NotReady(SPOUT, ask.number, ask.txid) for ask in self._taken()]
 
-    def taken(self) -> list[Notice]:
+    def taken(self) -> list[Message]:
         """What has come of it since."""
-        notices, self.inbox = self.inbox, []
-        return notices
+        messages, self.inbox = self.inbox, []
+        return messages
 
-    def _answers(self, ask: Ask, window: range) -> Iterator[Notice]:
+    def _answers(self, ask: Ask, window: range) -> Iterator[Message]:
         for txid in range(ask.txid, ask.upto + 1):
             if txid not in window or not self.outside.is_ready(txid):
                 yield NotReady(SPOUT, ask.number, txid)

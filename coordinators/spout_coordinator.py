@@ -42,7 +42,7 @@ class Ask:
 
 @define
 class TridentSpoutCoordinator:
-    """Calls one spout's coordinator and turns what comes back into notices. Storm's bolt of the same name.
+    """Calls one spout's coordinator and turns what comes back into messages. Storm's bolt of the same name.
 
     Attributes:
         topology: named in errors.
@@ -63,16 +63,16 @@ class TridentSpoutCoordinator:
             self.coordinator.restore(dict(cursors.items()))
 
     def answers(self, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
-        """Ask the user's coordinator; every exception becomes a notice. The last notice is the one without ``more``."""
+        """Ask the user's coordinator; every exception becomes a message. The last one has no ``more``."""
         while True:
-            notice = self._answer(ask)
-            yield notice
-            if not (isinstance(notice, Defined) and notice.more):
+            message = self._answer(ask)
+            yield message
+            if not (isinstance(message, Defined) and message.more):
                 return
             ask = evolve(
                 ask,
                 txid=ask.txid + 1,
-                prev_metadata=notice.metadata,
+                prev_metadata=message.metadata,
                 curr_metadata=ask.then[0] if ask.then else None,
                 definite=bool(ask.then),
                 then=ask.then[1:],

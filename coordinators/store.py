@@ -98,7 +98,7 @@ class RecordStore(Protocol):
         """
         ...
 
-    def judged(self, lost: CoordinationLost) -> TridentError:
+    def explain_loss(self, lost: CoordinationLost) -> TridentError:
         """What ``lost``, by which this leadership ended, turns out to be: `FencedError` if somebody else leads now."""
         ...
 
@@ -180,7 +180,7 @@ class InMemoryRecordStore:
                 topology=self.identity.name,
             )
 
-    def judged(self, lost: CoordinationLost) -> TridentError:
+    def explain_loss(self, lost: CoordinationLost) -> TridentError:
         """Memory is never out of reach."""
         return lost
 

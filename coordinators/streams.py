@@ -7,7 +7,7 @@ from typing import Protocol
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.messages import Notice
+from coordinators.messages import Message
 from coordinators.protocol import StreamId
 from coordinators.spout_coordinator import Ask
 
@@ -54,7 +54,7 @@ class BatchStreams(Protocol):
         """Stop working on ``attempt``, and give up what it prepared."""
         ...
 
-    def take(self) -> Sequence[Notice]:
+    def take(self) -> Sequence[Message]:
         """What has come of it since; `Reported` was posted when there was something."""
         ...
 

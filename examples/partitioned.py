@@ -1,6 +1,6 @@
 """Reads a source of our own in parallel: orders in several SQLite databases, one partition each, by their ids.
 
-A batch has at most 1 000 orders of each. Its extents are stored, and it can be read again from those: so this is an
+A batch has at most 1 000 orders of each. Its splits are stored, and it can be read again from those: so this is an
 `IPartitionedTridentSpout`. Databases may be added while it runs; kill it whenever you like, and start it again.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from trident_py import SQLiteState, Sum, TridentCollector, TridentTopology
 from trident_py.spouts import IPartitionedTridentSpout, PartitionedCoordinator, PartitionedEmitter
 
-Extents = Mapping[str, list[int]]  # by path: the first and the last id
+Splits = Mapping[str, list[int]]  # by path: the first and the last id
 
 
 def rows(path: str, select: str, *parameters: int) -> list[Any]:
@@ -28,12 +28,12 @@ class Shards(PartitionedCoordinator[list[str]]):
     """Knows which databases there are, and whether one has new orders."""
 
     def __init__(self) -> None:
-        self.read: Extents = {}
+        self.read: Splits = {}
 
     def get_partitions_for_batch(self) -> list[str]:
         return sorted(map(str, Path("shards").resolve().glob("*.db")))
 
-    def emitted(self, positions: Extents) -> None:
+    def emitted(self, positions: Splits) -> None:
         self.read = positions
 
     def is_ready(self, txid: int) -> bool:
@@ -44,16 +44,16 @@ class Shards(PartitionedCoordinator[list[str]]):
 class Orders(PartitionedEmitter[list[str], str, list[int]]):
     """Reads the databases of one task."""
 
-    def emit_batch_new(self, tx: Any, collector: TridentCollector, partitions: Any, last: Extents) -> Extents:
+    def emit_batch_new(self, tx: Any, collector: TridentCollector, partitions: Any, last: Splits) -> Splits:
         query = "SELECT min(id), max(id) FROM (SELECT id FROM orders WHERE id > ? ORDER BY id LIMIT 1000)"
         next_ids = {path: list(rows(path, query, last.get(path, [0, 0])[1])[0]) for path in partitions}
-        found = {path: extent for path, extent in next_ids.items() if extent[0] is not None}
-        for path, extent in found.items():
-            self.re_emit_partition_batch(tx, collector, path, extent)
+        found = {path: split for path, split in next_ids.items() if split[0] is not None}
+        for path, split in found.items():
+            self.re_emit_partition_batch(tx, collector, path, split)
         return found
 
-    def re_emit_partition_batch(self, tx: Any, collector: TridentCollector, path: str, extent: list[int]) -> None:
-        for row in rows(path, "SELECT item, amount FROM orders WHERE id BETWEEN ? AND ?", *extent):
+    def re_emit_partition_batch(self, tx: Any, collector: TridentCollector, path: str, split: list[int]) -> None:
+        for row in rows(path, "SELECT item, amount FROM orders WHERE id BETWEEN ? AND ?", *split):
             collector.emit(row)
 
 

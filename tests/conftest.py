@@ -45,7 +45,7 @@ def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
     """A connection string whose chroot no other test has; the node exists."""
     hosts = f"{zookeeper_server.hosts}/{uuid4()}"
     session = ZooKeeperSession.connect(hosts, who="the tests", session_timeout=30.0)
-    session.settle(lambda: session.ensure_path(session.chroot))
+    session.retry_within_lease(lambda: session.ensure_path(session.chroot))
     session.close()
     return hosts
 

@@ -349,3 +349,63 @@ def _classes_asked_for(tree: ast.Module) -> Iterator[str]:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+BANNED = {
+    "CommitPin",
+    "Extent",
+    "Extents",
+    "ExtentsLearned",
+    "Fold",
+    "Learned",
+    "LearningEmitter",
+    "MergeFold",
+    "Noted",
+    "Notice",
+    "ReadBatch",
+    "RunState",
+    "StoredExtent",
+    "Unread",
+    "Watched",
+    "begin_run",
+    "blamed",
+    "carrying",
+    "TallyStage",
+    "end_run",
+    "endings",
+    "extent",
+    "extents",
+    "fed",
+    "fold",
+    "folds",
+    "gathering",
+    "is_ours",
+    "judged",
+    "noted",
+    "notice",
+    "notices",
+    "noting",
+    "pin_commits",
+    "run_max",
+    "tally",
+    "torn_upto",
+    "turn_to",
+    "understood",
+}
+"""Identifiers of ours that the field has a word for, which is used instead; docs/glossary.md has those."""
+
+
+@pytest.mark.parametrize("module", modules(*PRODUCT).values(), ids=lambda module: module.name)
+def test_a_thing_has_the_fields_name(module: Module) -> None:
+    used = {name for node in ast.walk(module.tree) for name in _identifiers(node)}
+    assert not used & BANNED
+
+
+def _identifiers(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+            yield name
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name

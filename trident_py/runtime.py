@@ -31,7 +31,7 @@ from coordinators.store import RecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
-from trident_py.engine.assembly import ensure_stores, everything, participant_of, shape_of, states_of, torn_upto_of
+from trident_py.engine.assembly import ensure_stores, everything, partial_commit_of, participant_of, shape_of, states_of
 from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
@@ -233,7 +233,7 @@ class _Assembly:
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
-        streams.take_over(torn_upto_of(participants, record))
+        streams.take_over(partial_commit_of(participants, record))
         self.requests.serve(reads, self.engine.request_jobs, self._diagnosed)
         for threads in spouts:
             threads.restore(record)
@@ -289,8 +289,8 @@ class _Assembly:
             message_timeout=config.message_timeout,
             batch_interval=config.batch_interval,
             idle_turn=min(1.0, config.session_timeout / 6),
-            run_max=self._run_max(participants, streams.workers.spouts),
-            pin_commits=self._pins(participants),
+            group_max=self._group_max(participants, streams.workers.spouts),
+            store_intents=self._needs_intents(participants),
             retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
             source_patience=config.source_patience,
             publisher=publisher,
@@ -372,14 +372,14 @@ class _Assembly:
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, self.store.epoch, time)
 
-    def _run_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
+    def _group_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
         """How many transactions may commit in one step: more than one where all that commit can take them so."""
         committing = [participant for participant in participants if participant.commits]
-        alone = self._pins(participants) or any(threads.executor.is_committer for threads in spouts)
+        alone = self._needs_intents(participants) or any(threads.executor.is_committer for threads in spouts)
         in_runs = committing and all(participant.takes_groups for participant in committing)
         return self.config.max_spout_pending if in_runs and not alone else 1
 
-    def _pins(self, participants: list[Participant]) -> bool:
+    def _needs_intents(self, participants: list[Participant]) -> bool:
         """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
         opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
         learning = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in self.plan.spouts)

@@ -32,7 +32,7 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
             session.hosts,
         )
         return
-    is_open = session.settle(lambda: session.open_to_anyone(*_nodes(session, paths)))
+    is_open = session.retry_within_lease(lambda: session.open_to_anyone(*_nodes(session, paths)))
     if is_open:
         found = ", ".join(f"{path} ({rights})" for path, rights in [*is_open.items()][:SHOWN])
         raise ConfigError(
@@ -47,7 +47,7 @@ def guard(session: ZooKeeperSession, paths: TopologyPaths) -> None:
 
     Called by whoever leads the topology, so that no earlier leader without a login is locked out while it runs.
     """
-    session.settle(lambda: session.close_to_others(*session.open_to_anyone(*_nodes(session, paths))))
+    session.retry_within_lease(lambda: session.close_to_others(*session.open_to_anyone(*_nodes(session, paths))))
 
 
 def _nodes(session: ZooKeeperSession, paths: TopologyPaths) -> list[str]:

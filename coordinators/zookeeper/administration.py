@@ -41,7 +41,7 @@ def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAcce
         ConfigError: ``hosts`` is no connection string, or we are not let in.
     """
     with _session(hosts, access, f"topologies under {root}") as session:
-        return session.settle(lambda: _names(session, root))
+        return session.retry_within_lease(lambda: _names(session, root))
 
 
 def describe(
@@ -55,7 +55,7 @@ def describe(
         CoordinationLost: no server answers.
     """
     with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
-        return session.settle(lambda: _describe(session, topology, root))
+        return session.retry_within_lease(lambda: _describe(session, topology, root))
 
 
 def reset(
@@ -74,7 +74,7 @@ def reset(
     """
     with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
         paths = _paths(session, topology, root)
-        before = session.settle(lambda: _known_identity(session, topology, root))
+        before = session.retry_within_lease(lambda: _known_identity(session, topology, root))
         after = evolve(before, incarnation=before.incarnation + 1)
 
         def reset_once() -> None:
@@ -82,9 +82,9 @@ def reset(
                 session.commit(_reset_steps(session, paths, after))
 
         try:
-            session.settle(reset_once)
+            session.retry_within_lease(reset_once)
         except Conflict as conflict:
-            [node] = session.settle(lambda: session.read(paths.leader))
+            [node] = session.retry_within_lease(lambda: session.read(paths.leader))
             who = f"{parse(Leader, node.text, paths.leader)} leads it" if node else f"{conflict.path} has just changed"
             raise FencedError(
                 f"topology {topology!r} was not reset: {who}; stop it first, then try again"
@@ -103,8 +103,8 @@ def leave_wish(
     """
     with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
         paths = _paths(session, topology, root)
-        session.settle(lambda: _known_identity(session, topology, root))
-        session.settle(lambda: session.ensure_path(paths.wishes))
+        session.retry_within_lease(lambda: _known_identity(session, topology, root))
+        session.retry_within_lease(lambda: session.ensure_path(paths.wishes))
         tried: list[Wish] = []
 
         def leave() -> None:
@@ -114,7 +114,7 @@ def leave_wish(
             session.commit([Create(paths.wish(wish.id), wish.text.encode())])
 
         try:
-            session.settle(leave)
+            session.retry_within_lease(leave)
         except Conflict as conflict:  # sent twice, and the first came through late
             if conflict.path != paths.wish(wish.id):
                 raise

@@ -131,14 +131,14 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
     topology = candidate.topology
     paths = TopologyPaths(f"{session.chroot}{root}/{topology}")
     try:
-        session.settle(lambda: _ensure_identity(session, paths))
+        session.retry_within_lease(lambda: _ensure_identity(session, paths))
         ensure_guarded(session, paths)
         claim, version = _take_over(session, paths, candidate)
         if session.access.is_own_server:
             guard(session, paths)
         # Read only now: whoever resets a topology can do so until somebody leads it.
-        identity = session.settle(lambda: _existing_identity(session, paths, topology))
-        [claimed] = session.settle(lambda: session.read(paths.epoch))
+        identity = session.retry_within_lease(lambda: _existing_identity(session, paths, topology))
+        [claimed] = session.retry_within_lease(lambda: session.read(paths.epoch))
     except BaseException:
         session.close()
         raise
@@ -195,7 +195,7 @@ def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candi
     leader = Leader()
     owner = str(uuid4())
     while True:
-        claimed = session.settle(lambda: _claim(session, paths, leader, owner))
+        claimed = session.retry_within_lease(lambda: _claim(session, paths, leader, owner))
         if claimed is not None:
             return claimed
         look(candidate, session, paths.leader)
@@ -205,7 +205,7 @@ def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candi
 
 def look(candidate: Candidate, session: ZooKeeperSession, path: str) -> None:
     """Have ``candidate`` see who leads, and be woken when that changes."""
-    node = session.settle(lambda: session.watch(path, candidate.wake))
+    node = session.retry_within_lease(lambda: session.watch(path, candidate.wake))
     if node is None:  # it was there a moment ago
         candidate.wake()
     else:

@@ -94,7 +94,7 @@ class ZooKeeperRecordStore:
 
     def read(self) -> CoordinatorRecord | None:
         """The record as it is now; None if the topology has none yet."""
-        self._stored = self._session.settle(lambda: load(self._session, self._paths))
+        self._stored = self._session.retry_within_lease(lambda: load(self._session, self._paths))
         if not self._has_read:
             self._remove_orphans()
         self._has_read = True
@@ -127,7 +127,7 @@ class ZooKeeperRecordStore:
             return wishes_of(session, paths, session.watch_children(paths.wishes, changed))
 
         told = self._told  # a server that lags may still show what went with our last write
-        return [wish for wish in session.settle(read) if wish.id not in told]
+        return [wish for wish in session.retry_within_lease(read) if wish.id not in told]
 
     def _carried_out(self, record: CoordinatorRecord) -> list[str]:
         """The wishes whose outcomes ``record`` adds to those that are stored."""
@@ -153,7 +153,7 @@ class ZooKeeperRecordStore:
 
         while True:
             try:
-                return self._session.settle(store_missing)
+                return self._session.retry_within_lease(store_missing)
             except Conflict as conflict:
                 if conflict.path == self._paths.epoch:
                     raise self._fence(conflict) from conflict
@@ -169,10 +169,10 @@ class ZooKeeperRecordStore:
             self._session.commit(list(steps))
 
         try:
-            self._session.settle(write_once)
+            self._session.retry_within_lease(write_once)
         except Conflict as conflict:
             # Sent twice, the first may have come through late, after we had looked for it in vain.
-            if conflict.path != self._paths.epoch and self._session.settle(lambda: self._holds(encoded)):
+            if conflict.path != self._paths.epoch and self._session.retry_within_lease(lambda: self._holds(encoded)):
                 return
             blobs = {self._paths.blob(name): text for name, text in encoded.blobs.items()}
             if conflict.path not in blobs:
@@ -189,13 +189,16 @@ class ZooKeeperRecordStore:
             return
         paths, named = self._paths, self._stored.encoded.blobs
         kept = {paths.blob(name) for name in named}
-        there = [f"{paths.blobs}/{name}" for name in self._session.settle(lambda: self._session.children(paths.blobs))]
+        there = [
+            f"{paths.blobs}/{name}"
+            for name in self._session.retry_within_lease(lambda: self._session.children(paths.blobs))
+        ]
         orphans = [Remove(path, ANY_VERSION) for path in there if path not in kept][:ORPHANS_MAX]
         if not orphans:
             return
         same_head = Check(paths.record, self._stored.version)
         try:
-            self._session.settle(lambda: self._session.commit([self._fence_step, same_head, *orphans]))
+            self._session.retry_within_lease(lambda: self._session.commit([self._fence_step, same_head, *orphans]))
         except Conflict as conflict:  # they do no harm, and the next leader tries again
             log.info("%s: %d blobs that no record names stay for now: %s", self._session.who, len(orphans), conflict)
 
@@ -204,7 +207,7 @@ class ZooKeeperRecordStore:
         self._ensure_not_fenced()
         if not self._session.is_round_due():
             return
-        [claim] = self._session.settle(lambda: self._session.read(self._paths.epoch))
+        [claim] = self._session.retry_within_lease(lambda: self._session.read(self._paths.epoch))
         if claim is None or claim.version != self._epoch_version:
             raise self._fence(Conflict(self._paths.epoch, "its version is another"))
 
@@ -219,14 +222,14 @@ class ZooKeeperRecordStore:
         self._ensure_not_fenced()
         self._session.ensure_alive()
 
-    def judged(self, lost: CoordinationLost) -> TridentError:
+    def explain_loss(self, lost: CoordinationLost) -> TridentError:
         """Why we don't lead any more, now that the session is lost: as a new session sees it, if there can be one."""
         try:
             session = self._session.another(JUDGE_SECONDS)
         except TridentError:
             return lost
         try:
-            [claim] = session.settle(lambda: session.read(self._paths.epoch))
+            [claim] = session.retry_within_lease(lambda: session.read(self._paths.epoch))
         except TridentError:
             return lost
         finally:
@@ -256,7 +259,7 @@ class ZooKeeperRecordStore:
             raise FencedError(self._fenced, topology=self.identity.name)
 
     def _fence(self, conflict: Conflict) -> FencedError:
-        [node] = self._session.settle(lambda: self._session.read(self._paths.epoch))
+        [node] = self._session.retry_within_lease(lambda: self._session.read(self._paths.epoch))
         if node is not None and node.version != self._epoch_version:
             return self._fenced_by(node)
         return self._over(f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may")

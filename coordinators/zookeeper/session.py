@@ -3,8 +3,8 @@
 kazoo and tenacity are imported here and nowhere else. kazoo leaves five things to its users; each has one place here:
 
 - A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
-- A request without an answer may have been carried out or not: `Unanswered`, and every user of `settle` looks before it
-  sends again.
+- A request without an answer may have been carried out or not: `Unanswered`, and every user of `retry_within_lease`
+  looks before it sends again.
 - Requests made while disconnected are queued and sent whenever the network heals: nothing is sent then, and what slips
   through carries the epoch's and the record's versions.
 - A client cut off from the servers never learns that its session expired: `ZooKeeperSession.ensure_alive` goes by our
@@ -81,7 +81,7 @@ UNANSWERED_RETRY = Retrying(
     stop=stop_after_delay(10),
     reraise=True,
 )
-"""`ZooKeeperSession.settle` stops it with the lease instead."""
+"""`ZooKeeperSession.retry_within_lease` stops it with the lease instead."""
 
 RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
 """Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
@@ -91,7 +91,7 @@ RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0
 class ZooKeeperSession:
     """One session with the servers, from `connect` to its end; never renewed under another id.
 
-    Used by one thread, inside `settle`, which bounds every wait; `ensure_alive` may be asked by any thread.
+    Used by one thread, inside `retry_within_lease`, which bounds every wait; `ensure_alive` may be asked by any thread.
 
     Attributes:
         who: on whose behalf, for messages: "topology 'wordcount'".
@@ -163,7 +163,7 @@ class ZooKeeperSession:
         path = self.hosts.partition("/")[2].strip("/")
         return f"/{path}" if path else ""
 
-    def settle(self, operation: Callable[[], T]) -> T:
+    def retry_within_lease(self, operation: Callable[[], T]) -> T:
         """What ``operation`` returns; it is begun again when the connection fails it, until our lease has run out.
 
         It may find done what it was about to do, so it looks before it writes.

@@ -143,7 +143,7 @@ class Connected(Function):
 
 
 @define
-class Noted(Operation):
+class ReportedOffsets(Operation):
     """Notes in a file what is called; has something that can't travel between ``prepare`` and ``cleanup``."""
 
     log: str
@@ -164,25 +164,25 @@ class Noted(Operation):
         self.opened.flush()
 
 
-class NotedFunction(Noted, Function):
+class NotedFunction(ReportedOffsets, Function):
     def execute(self, row: Any, collector: TridentCollector) -> None:
         self.note(f"saw {row.word}")
         collector.emit((1,))
 
 
-class NotedFilter(Noted, Filter):
+class NotedFilter(ReportedOffsets, Filter):
     def is_keep(self, row: Any) -> bool:
         self.note(f"saw {row.word}")
         return False
 
 
-class NotedCall(Noted):
+class NotedCall(ReportedOffsets):
     def __call__(self, row: Any) -> Any:
         self.note(f"saw {row.word}")
         return row
 
 
-class NotedAggregator(Noted, Aggregator[int]):
+class NotedAggregator(ReportedOffsets, Aggregator[int]):
     def init(self, batch_id: Any, collector: TridentCollector) -> int:
         self.note("began")
         return 0
@@ -194,7 +194,7 @@ class NotedAggregator(Noted, Aggregator[int]):
         collector.emit((value,))
 
 
-class NotedReducer(Noted, MultiReducer[int]):
+class NotedReducer(ReportedOffsets, MultiReducer[int]):
     def init(self, collector: TridentCollector) -> int:
         return 0
 
@@ -210,14 +210,14 @@ class NotedReducer(Noted, MultiReducer[int]):
 def test_O1_operations_are_prepared_and_cleaned_up_where_they_run(batch: Batch, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    def noted(declare: Callable[..., Stream], *given: Any) -> list[str]:
+    def reported(declare: Callable[..., Stream], *given: Any) -> list[str]:
         log.write_text("")
         batch(declare, *given, parts=1)
         return log.read_text().splitlines()
 
     function, call = NotedFunction(str(log), "function"), NotedCall(str(log), "call")
     not_kept = Negate(NotedFilter(str(log), "filter"))
-    assert noted(
+    assert reported(
         lambda s: s.each("word", function, "one int").filter(not_kept).project("word").map(call, "w string"),
         (WORDS, [("a", 1)]),
     ) == [
@@ -225,12 +225,12 @@ def test_O1_operations_are_prepared_and_cleaned_up_where_they_run(batch: Batch, 
         "function cleaned up", "filter cleaned up", "call cleaned up",
     ]  # fmt: skip
     aggregator = NotedAggregator(str(log), "aggregator")
-    assert noted(lambda s: s.aggregate(aggregator, "n int"), (WORDS, [])) == [
+    assert reported(lambda s: s.aggregate(aggregator, "n int"), (WORDS, [])) == [
         "aggregator prepared", "aggregator began", "aggregator cleaned up",
     ]  # fmt: skip
     reducer = NotedReducer(str(log), "reducer")
     both: list[Any] = [(WORDS, [("a", 1)]), (WORDS, [])]
-    assert noted(lambda topology, *streams: topology.multi_reduce(streams, reducer, "n int"), *both) == [
+    assert reported(lambda topology, *streams: topology.multi_reduce(streams, reducer, "n int"), *both) == [
         "reducer prepared", "reducer saw 1", "reducer cleaned up",
     ]  # fmt: skip
 

@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         def expire(topology: str) -> None:
             # what the servers do when a leader's session expires; the leader itself is not told
             leader = TopologyPaths(f"{admin.chroot}/trident/{topology}").leader
-            admin.settle(lambda: admin.commit([Remove(leader, ANY_VERSION)]))
+            admin.retry_within_lease(lambda: admin.commit([Remove(leader, ANY_VERSION)]))
 
         patient, impatient = (ZooKeeperCoordination(hosts=hosts, session_timeout=seconds) for seconds in (30.0, 3.0))
         yield Place(patient, impatient, expire, pool, closing)
@@ -113,7 +113,7 @@ def test_a_leader_that_was_given_up_for_dead_is_fenced_by_the_next(place: Place)
     place.lead().write(CoordinatorRecord(2, seq=2))
     with pytest.raises(FencedError, match="epoch 1 is over"):
         zombie.write(CoordinatorRecord(1, seq=1))
-    assert isinstance(zombie.judged(CoordinationLost("it heard nothing")), FencedError)
+    assert isinstance(zombie.explain_loss(CoordinationLost("it heard nothing")), FencedError)
     zombie.close()
     assert place.coordination.describe("wordcount").record == CoordinatorRecord(2, seq=2)
     assert place.coordination.describe("wordcount").leader is not None

@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.cursors import Cursors
 from coordinators.errors import FencedError, MetadataError
-from coordinators.record import CommitPin, CoordinatorRecord, EncodedRecord
+from coordinators.record import CommitIntent, CoordinatorRecord, EncodedRecord
 from coordinators.store import InMemoryCoordination, RecordStore
 from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
 from coordinators.zookeeper.leadership import lead
@@ -61,18 +61,18 @@ class ZooKeeperTopology:
 
     def acquire(self) -> RecordStore:
         # what the servers do when a leader's session expires; the leader itself is not told
-        if self.admin.settle(lambda: self.admin.read(self.paths.leader)) != [None]:
-            self.admin.settle(lambda: self.admin.commit([Remove(self.paths.leader, ANY_VERSION)]))
+        if self.admin.retry_within_lease(lambda: self.admin.read(self.paths.leader)) != [None]:
+            self.admin.retry_within_lease(lambda: self.admin.commit([Remove(self.paths.leader, ANY_VERSION)]))
         store = lead("wordcount", hosts=self.hosts, session_timeout=30.0)
         self.stores.append(store)
         return store
 
     def replace_head(self, text: str) -> None:
-        self.admin.settle(lambda: self.admin.commit([Put(self.paths.record, text.encode(), ANY_VERSION)]))
+        self.admin.retry_within_lease(lambda: self.admin.commit([Put(self.paths.record, text.encode(), ANY_VERSION)]))
 
     def wish(self, wish: Wish) -> None:
-        self.admin.settle(lambda: self.admin.ensure_path(self.paths.wishes))
-        self.admin.settle(lambda: self.admin.commit([Create(self.paths.wish(wish.id), wish.text.encode())]))
+        self.admin.retry_within_lease(lambda: self.admin.ensure_path(self.paths.wishes))
+        self.admin.retry_within_lease(lambda: self.admin.commit([Create(self.paths.wish(wish.id), wish.text.encode())]))
 
 
 @pytest.fixture(params=["in memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
@@ -100,7 +100,7 @@ FULL = CoordinatorRecord(
         5: {"lines": None},
         6: {"lines": [1, 2.5, True, "ü\u2028", {"big": 2**60}]},
     },
-    committing=(CommitPin(TransactionAttempt(5, 3), "0a1b2c3d"),),
+    committing=(CommitIntent(TransactionAttempt(5, 3), "0a1b2c3d"),),
     states={"counts": 1, "late": 4},
     cursors={"lines": MANY_CURSORS, "words": Cursors()},
     success_upto=3,

@@ -220,7 +220,7 @@ class Case:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def retry_within_lease(self) -> None:
         """Let everything be counted, and stop everybody."""
         self.feeder.stop()
         words = counted(words_in(self.feeder.files), self.per_window).total()
@@ -234,7 +234,7 @@ class Case:
     def finish(self) -> list[Violation]:
         """Settle, unless that was done, and look."""
         if self.left is None:
-            self.settle()
+            self.retry_within_lease()
         assert self.left is not None
         return violations(self.left)
 
@@ -266,7 +266,7 @@ class Case:
     def record(self) -> CoordinatorRecord:
         """The record as it is in ZooKeeper."""
         with self.administration() as (session, paths):
-            stored = session.settle(lambda: load(session, paths))
+            stored = session.retry_within_lease(lambda: load(session, paths))
         assert stored is not None
         return stored.record
 

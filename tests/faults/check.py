@@ -34,7 +34,7 @@ class Entry:
     epoch: int
     attempt: int
     deltas: Mapping[str, int]
-    extents: list[list[Any]]
+    splits: list[list[Any]]
 
 
 @frozen
@@ -104,7 +104,7 @@ def violations(evidence: Evidence) -> list[Violation]:
 
 
 def reference(evidence: Evidence) -> Iterator[str]:
-    """The counts are those of the input, and each transaction brought in what its extents say."""
+    """The counts are those of the input, and each transaction brought in what its splits say."""
     expected = counted(words_in(evidence.files), evidence.per_window)
     lost, doubled = expected - Counter(evidence.counts), Counter(evidence.counts) - expected
     if lost:
@@ -115,9 +115,9 @@ def reference(evidence: Evidence) -> Iterator[str]:
     waiting: Counter[str] = Counter()
     for entry in sorted(evidence.ledger, key=lambda entry: entry.txid):
         before = counted(read, evidence.per_window)
-        read += words_of(entry.extents)
+        read += words_of(entry.splits)
         if evidence.is_timed:
-            waiting += words_of(entry.extents)
+            waiting += words_of(entry.splits)
             if early := Counter(entry.deltas) - waiting:
                 yield f"transaction {entry.txid} brought in {dict(early)}, which waited in no window"
             waiting -= Counter(entry.deltas)
@@ -136,10 +136,10 @@ def counted(words: Counter[str], per_window: int) -> Counter[str]:
     return +whole
 
 
-def words_of(extents: Iterable[list[Any]]) -> Counter[str]:
+def words_of(splits: Iterable[list[Any]]) -> Counter[str]:
     """The words in these ranges of files."""
     words: Counter[str] = Counter()
-    for path, first, last, *_ in extents:
+    for path, first, last, *_ in splits:
         with Path(path).open("rb") as file:
             file.seek(first)
             words.update(file.read(last - first).decode().split())
@@ -154,13 +154,13 @@ def once(evidence: Evidence) -> Iterator[str]:
 
 
 def tiling(evidence: Evidence) -> Iterator[str]:
-    """Transactions are numbered without a gap, and their extents cover the input without one."""
+    """Transactions are numbered without a gap, and their splits cover the input without one."""
     ledger = sorted(evidence.ledger, key=lambda entry: entry.txid)
     if [entry.txid for entry in ledger] != list(range(1, len(ledger) + 1)):
         yield f"the transactions are {[entry.txid for entry in ledger]}"
     ends = {str(path): 0 for path in evidence.files}
     for entry in ledger:
-        for path, first, last, *_ in entry.extents:
+        for path, first, last, *_ in entry.splits:
             if first != ends.get(path):
                 yield f"transaction {entry.txid} reads {path} from {first}, the one before it ended at {ends.get(path)}"
             ends[path] = last
@@ -222,7 +222,7 @@ def tokens(evidence: Evidence) -> Iterator[str]:
 
 def pinned(evidence: Evidence) -> Iterator[str]:
     """Every attempt of a transaction has the same definition, in every process; it is what was committed."""
-    defined = {entry.txid: entry.extents for entry in evidence.ledger}
+    defined = {entry.txid: entry.splits for entry in evidence.ledger}
     for event in evidence.of("emitted"):
         if event["extents"] != defined.setdefault(event["txid"], event["extents"]):
             yield f"transaction {event['txid']} was {defined[event['txid']]}, its attempt {event['attempt']} is other"

@@ -57,21 +57,21 @@ class LedgerState(PostgresMapState):
         self._points.reach("in_fence")
         return fence
 
-    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         self._points.reach("before_merge")
         self._member: SinkTransaction | None = None
-        due = super().begin_run(run)
+        due = super().begin_group(run)
         if due:
             connection, tx = self._in_transaction()
-            token = self._book(connection, tx, "").fence.token
+            token = self._header(connection, tx, "").fence.token
             if token is not None and token.txid == tx.txid:  # an older attempt's, which is rolled back
                 connection.execute(sql.SQL("DELETE FROM {} WHERE txid = %s").format(self._ledger), [tx.txid])
         return due
 
-    def turn_to(self, tx: SinkTransaction) -> None:
+    def begin_member(self, tx: SinkTransaction) -> None:
         if self._member is not None:
             self._enter(self._in_transaction()[0], self._member)
-        super().turn_to(tx)
+        super().begin_member(tx)
         self._member = tx
 
     def _finish(self, connection: Connection) -> None:
@@ -115,7 +115,7 @@ class LedgerPostgres(PostgresState):
     """Makes a `LedgerState`.
 
     Attributes:
-        announced: the extents of each attempt that was emitted.
+        announced: the splits of each attempt that was emitted.
     """
 
     points: Points

@@ -95,9 +95,9 @@ class Program:
     def _emitted(
         self, _: object, attempt: TransactionAttempt, number: int | None, metadata: Mapping[str, Any], *_rest: object
     ) -> None:
-        extents = metadata.get("lines", [])  # an empty transaction, which closes a window, has none
-        self.announced[attempt] = extents
-        self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, extents=extents)
+        splits = metadata.get("lines", [])  # an empty transaction, which closes a window, has none
+        self.announced[attempt] = splits
+        self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, splits=splits)
 
     def run(
         self,

@@ -77,7 +77,7 @@ def _(case: Case) -> None:
     leader, standby = case.pair()
     with case.administration() as (session, paths):
         leader.pause()
-        stored = session.settle(lambda: load(session, paths))
+        stored = session.retry_within_lease(lambda: load(session, paths))
         assert stored is not None
         head = stored.encoded.head.encode()
         session.commit([Put(paths.record, head[: len(head) // 2], ANY_VERSION)])
@@ -113,7 +113,7 @@ def _(case: Case) -> None:
             servers.start()
             servers.await_quorum()
             case.await_commits(2, since=back)
-            case.settle()
+            case.retry_within_lease()
         finally:
             servers.stop()
 

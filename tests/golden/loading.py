@@ -55,8 +55,8 @@ def restore_zookeeper(name: str, hosts: str) -> None:
         Create(f"{paths.base}/{each}", (nodes / each).read_bytes()) for each in ("identity", "epoch", "record")
     ]
     created += [Create(f"{paths.blobs}/{path.name}", path.read_bytes()) for path in sorted((nodes / "blobs").glob("*"))]
-    session.settle(lambda: session.ensure_path(paths.blobs))
-    session.settle(lambda: session.commit(created))
+    session.retry_within_lease(lambda: session.ensure_path(paths.blobs))
+    session.retry_within_lease(lambda: session.commit(created))
     session.close()
 
 

@@ -61,17 +61,17 @@ class Gate:
 def on_commit(module: str, kind: str, table: str, txid: int, *, before: Any = None, after: Any = None) -> None:
     """Call ``before`` or ``after`` the COMMIT that has ``txid`` in ``table``."""
     state = getattr(import_module(f"trident_py.states.{module}"), kind)
-    end_run = state.end_run
+    commit_group = state.commit_group
 
     def hooked(self: Any) -> None:
         concerned = self._table.name == table and txid in [tx.txid for tx in self._run]
         if concerned and before:
             before()
-        end_run(self)
+        commit_group(self)
         if concerned and after:
             after()
 
-    state.end_run = hooked
+    state.commit_group = hooked
 
 
 def on_sqlite(table: str, txid: int, **hooks: Any) -> None:

@@ -230,7 +230,7 @@ def owed_success(at: Path, upto: int) -> TridentTopology:
 
 
 def exact_partitions(at: Path, upto: int) -> TridentTopology:
-    """A pinned transaction that no state has, and extents of those behind it."""
+    """A pinned transaction that no state has, and splits of those behind it."""
     return _shelves("golden-exact-partitions", ExactShelves(upto), at)
 
 

@@ -9,11 +9,11 @@ from tests.simulation.rules import Violation
 from tests.simulation.stores import Rows, Store
 
 
-def check_agreement(stores: Mapping[str, Store], committed: int, run_max: int) -> None:
+def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int) -> None:
     """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one run more."""
     there = {name: store for name, store in stores.items() if not store.lags}
     for store in there.values():
-        if not committed <= len(store.ledger) <= committed + run_max:
+        if not committed <= len(store.ledger) <= committed + group_max:
             story = f"{store.name} has {len(store.ledger)} transactions, the record says {committed} are committed"
             raise Violation("S11", story)
         if store.fed_by:
@@ -22,13 +22,13 @@ def check_agreement(stores: Mapping[str, Store], committed: int, run_max: int) -
         _check_rows(one, other, committed)
 
 
-def check_values(fed: Store, feeding: Store, committed: int) -> None:
+def check_values(downstream_states: Store, feeding: Store, committed: int) -> None:
     """S21: a store has, of each transaction, the new values that the other one had when it had committed it."""
-    entries = zip(fed.ledger, feeding.ledger, feeding.new_values(), strict=False)
+    entries = zip(downstream_states.ledger, feeding.ledger, feeding.new_values(), strict=False)
     for txid, (here, there, values) in enumerate(entries, 1):
         # What isn't committed for good may be there as an older attempt has made it.
         if here.rows != values and (txid <= committed or here.token == there.token):
-            raise Violation("S21", f"{fed.name} has {here}, {feeding.name} gave {values} with {there}")
+            raise Violation("S21", f"{downstream_states.name} has {here}, {feeding.name} gave {values} with {there}")
 
 
 def _check_rows(one: Store, other: Store, committed: int) -> None:

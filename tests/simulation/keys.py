@@ -10,7 +10,7 @@ from attrs import asdict
 
 from coordinators.definition import SpoutPart
 from coordinators.failures import Failures
-from coordinators.messages import Acked, Defined, DefinitionFailed, Failed, Notice, NotReady
+from coordinators.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady
 from coordinators.spout_coordinator import Ask
 from coordinators.zookeeper.znodes import Create, Put, Step
 from tests.simulation.oracle import BASE, RECORD
@@ -33,7 +33,7 @@ def key_of(world: World) -> Any:
         tuple(_store(store) for store in world.stores.values()),
         world.added is None,
         world.version,
-        tuple((s.available, s.succeeded, tuple(map(str, s.extents.items()))) for s in world.sources.values()),
+        tuple((s.available, s.succeeded, tuple(map(str, s.splits.items()))) for s in world.sources.values()),
         tuple(_process(world, process) for process in world.processes),
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
@@ -80,7 +80,7 @@ def _store(store: Store) -> Any:
     fence = store.state._fence
     return (
         tuple(store.ledger),
-        fence and (fence.epoch, fence.token, fence.run_first),
+        fence and (fence.epoch, fence.token, fence.group_first),
         tuple(sorted(store.staged)),
         str(store.holder),
         store.highest_epoch,
@@ -123,9 +123,9 @@ def _driver(world: World, process: Process) -> Any:
         _failures(driver.failures),
         driver.wishes.is_due,
         str(driver._followups),
-        tuple(_notice(notice, asked) for notice in process.inbox),
+        tuple(_message(message, asked) for message in process.inbox),
         tuple(getattr(c.coordinator, "handed_out", None) for c in process.coordinators.values()),
-        tuple(str((e._positions, e._upto, sorted(e._extents.items()))) for e in process.emitters.values()),
+        tuple(str((e._positions, e._upto, sorted(e._splits.items()))) for e in process.emitters.values()),
     )
 
 
@@ -164,18 +164,18 @@ def _ask(ask: Ask, asked: int) -> str:
     return str({**asdict(ask), "number": ask.number - asked})
 
 
-def _notice(notice: Notice, asked: int) -> str:
-    match notice:
+def _message(message: Message, asked: int) -> str:
+    match message:
         case Defined(spout, ask, txid, metadata, _, more):
             return f"defined {spout} {ask - asked} {txid} {metadata} {more}"
         case NotReady(spout, ask, txid) | DefinitionFailed(spout, ask, txid, _):
-            return f"{type(notice).__name__} {spout} {ask - asked} {txid}"
+            return f"{type(message).__name__} {spout} {ask - asked} {txid}"
         case Failed(attempt, cause, _):
             return f"failed {attempt} {type(cause).__name__}"
         case Acked(attempt, stream, took, made, _):
             return f"acked {attempt} {stream} {took} {made}"
         case _:
-            return str(notice)
+            return str(message)
 
 
 def _plane(process: Process) -> Any:
@@ -187,7 +187,7 @@ def _plane(process: Process) -> Any:
         tuple(map(_executor, machine._executors.values())),
         str(sorted((branch, waiting) for branch, waiting in machine._batcher._waiting.items() if waiting)),
         str(sorted((branch, list(groups)) for branch, groups in machine._batcher._again.items() if groups)),
-        machine._lane.torn_upto,
+        machine._lane.partial_commit_txid,
         len(machine._lane._parked),
         tuple(_used(item) for item in (machine._lane._current, *machine._lane._queue)),
         str(sorted((txid, len(untold)) for txid, untold in machine._untold.items())),
@@ -235,5 +235,5 @@ def _lateness(world: World, steps: Sequence[Step]) -> tuple[str, int]:
 
 def _argument(argument: Any, asked: int) -> str:
     if isinstance(argument, Acked | Failed):
-        return _notice(argument, asked)
+        return _message(argument, asked)
     return str(argument)

@@ -14,7 +14,7 @@ from coordinators.definitions import Definitions
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import StateError
 from coordinators.master import MasterBatchCoordinator
-from coordinators.messages import ExtentsLearned, Fingerprinted
+from coordinators.messages import Fingerprinted, OffsetsResolved
 from coordinators.numbers import SpoutNumbers
 from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record import CoordinatorRecord, EncodedRecord
@@ -158,15 +158,15 @@ class DefiningAnew(Definitions):
             yield spout, evolve(ask, curr_metadata=None, then=(None,) * len(ask.then))
 
 
-class ForgettingExtents(Definitions):
+class ForgettingSplits(Definitions):
     """Doesn't keep what was found out by emitting; positions move all the same."""
 
     __slots__ = ()
 
-    def take_emission(self, topology: str, number: int, notice: ExtentsLearned | Fingerprinted) -> None:
-        part = self.known[number].parts[notice.spout]
+    def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
+        part = self.known[number].parts[message.spout]
         before = part.metadata
-        super().take_emission(topology, number, notice)
+        super().take_emission(topology, number, message)
         part.metadata = before
 
 
@@ -255,7 +255,7 @@ class ByStep:
         token: CommitToken | None = self.state.recover(topology, epoch)
         record = self.records.read()
         current = record.current_txid if record else 1
-        if token and token.txid > current and (self.state.store.fence.run_first or token.txid) > current:
+        if token and token.txid > current and (self.state.store.fence.group_first or token.txid) > current:
             raise StateError(f"{self.state.name} has {token}, the record is only at {current}")
         return token
 
@@ -300,7 +300,7 @@ ADMISSIONS: dict[str, type[Admission]] = {
 
 DEFINITIONS: dict[str, type[Definitions]] = {
     "standing definitions": DefiningAnew,
-    "stored extents": ForgettingExtents,
+    "stored extents": ForgettingSplits,
     "moved cursors": LeavingCursors,
 }
 

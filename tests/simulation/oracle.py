@@ -102,7 +102,7 @@ class Oracle:
         if before is not None:
             self._compare(before, after)
         if self.damaged is None:
-            check_agreement(self.world.stores, self.committed, self.world.run_max)
+            check_agreement(self.world.stores, self.committed, self.world.group_max)
 
     def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:
         for name in ("epoch", "seq", "current_txid", "success_upto"):
@@ -110,7 +110,7 @@ class Oracle:
             self.require(new >= old, "S4", f"{name} of the record went from {old} to {new}")
         step = after.current_txid - before.current_txid
         # Of a record from the past it may be more, where the states are where commits of ours can have left them.
-        few = step <= self.world.run_max or self.damaged == "ZooKeeper restored from the past"
+        few = step <= self.world.group_max or self.damaged == "ZooKeeper restored from the past"
         self.require(few, "S4", f"the record went from {before.current_txid} to {after.current_txid}")
         for txid, failure in before.failures.items():
             due = min(failure.count, self.world.attempts - 1)  # after a halt it is tried once more
@@ -192,7 +192,7 @@ class Oracle:
     def effect_landed(self) -> None:
         """After every change of a store."""
         if self.damaged is None:
-            check_agreement(self.world.stores, self.committed, self.world.run_max)
+            check_agreement(self.world.stores, self.committed, self.world.group_max)
 
     def was_damaged(self, kind: str) -> None:
         """From here on, stopping by one of some named errors is as right as going on; doubling and losing are not."""
@@ -203,7 +203,7 @@ class Oracle:
             self.times.clear()
             self.numbers.clear()
             for source in self.world.sources.values():
-                source.extents.clear()
+                source.splits.clear()
             self.record_written()
 
     def ended(self, process: Process, error: TridentError) -> None:

@@ -52,9 +52,7 @@ class Sent(TridentCollector):
         """Nothing is emitted on the driver."""
         raise AssertionError(row)
 
-    def emit_extents(
-        self, extents: object, read: Any, *, fingerprinting: bool = False, on_driver: bool = False
-    ) -> None:
+    def emit_splits(self, splits: object, read: Any, *, fingerprinting: bool = False, on_driver: bool = False) -> None:
         """The task."""
         self.task = read
 
@@ -77,13 +75,13 @@ def emitted(world: World, source: Source, task: PartitionTask) -> tuple[Rows, st
     """What the tasks give: rows, and the note of where they came to."""
     known: Mapping[str, Any] = task.known
     if task.again:
-        extents = {name: known[name] for name in task.partitions if name in known}
+        splits = {name: known[name] for name in task.partitions if name in known}
     else:
-        extents = {name: _next(world, source, name, known.get(name, [0, 0])[1]) for name in task.partitions}
-    rows = [(name, number) for name, (start, end) in extents.items() for number in range(start, end)]
+        splits = {name: _next(world, source, name, known.get(name, [0, 0])[1]) for name in task.partitions}
+    rows = [(name, number) for name, (start, end) in splits.items() for number in range(start, end)]
     if any(2 * number < source.lost_upto for _, number in rows):
         raise SpoutError(f"{source.name}: rows up to {source.lost_upto} are gone, {task.attempt} needs some of them")
-    return tuple(rows), json.dumps({"extents": extents, "errors": []})
+    return tuple(rows), json.dumps({"extents": splits, "errors": []})
 
 
 def _next(world: World, source: Source, name: str, start: int) -> list[int]:

@@ -15,7 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.fingerprint import Fingerprint
-from coordinators.messages import Acked, Diagnosis, ExtentsLearned, FailureKind, Fingerprinted, Notice, Reported
+from coordinators.messages import Acked, Diagnosis, FailureKind, Fingerprinted, Message, OffsetsResolved, Reported
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
@@ -25,7 +25,7 @@ from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Given, Rows, Run
-from trident_py.engine.commit_lane import torn_upto
+from trident_py.engine.commit_lane import partial_commit_txid
 from trident_py.engine.instructions import (
     Abort,
     Answer,
@@ -80,7 +80,7 @@ class Plane:
         machine: the product's; made when the process leads, since versions of a topology differ.
         reports: what came of its instructions, and was not taken yet.
         cancelled: the jobs that Spark was told to cancel.
-        extents: what spouts that learn it have given, by attempt and spout.
+        splits: what spouts that learn it have given, by attempt and spout.
         committing: the transactions of the present commit step.
     """
 
@@ -88,7 +88,7 @@ class Plane:
     machine: DataPlane = field(factory=lambda: DataPlane(shape=TopologyShape(spouts=(), branches=())))
     reports: list[Stimulus] = field(factory=list)
     cancelled: set[Job] = field(factory=set)
-    extents: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
+    splits: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
     committing: Run = ()
 
     def lead(self, record: CoordinatorRecord) -> None:
@@ -110,7 +110,7 @@ class Plane:
         self.machine = plane_of(shape, world.rules)
         stores = self.process.stores.values()
         last = [store.fence.token.txid if store.fence.token else 0 for store in stores if store.remembers]
-        torn = torn_upto(last, record, all_remember=len(last) == len(stores))
+        torn = partial_commit_txid(last, record, all_remember=len(last) == len(stores))
         self.machine.handle(TakenOver(torn))
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
@@ -145,19 +145,19 @@ class Plane:
     def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         """Announce a success."""
         self.process.may_crash("before emit_success")
-        self.extents.pop(attempt, None)
+        self.splits.pop(attempt, None)
         self._announce(SuccessAnnounced(attempt, number))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """What runs may run on for a while."""
         self.process.may_crash("before cancel")
-        self.extents.pop(attempt, None)
+        self.splits.pop(attempt, None)
         self._announce(AttemptCancelled(attempt))
 
-    def take(self) -> Sequence[Notice]:
+    def take(self) -> Sequence[Message]:
         """What came of it."""
         reports, self.reports = self.reports, []
-        return [notice for stimulus in reports for notice in self._turn(stimulus)]
+        return [message for stimulus in reports for message in self._turn(stimulus)]
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """What visibly goes on."""
@@ -178,14 +178,14 @@ class Plane:
         self.process.deliver(Reported())
 
     def _announce(self, stimulus: Stimulus) -> None:
-        for notice in self._turn(stimulus):
-            self.process.deliver(notice)
+        for message in self._turn(stimulus):
+            self.process.deliver(message)
 
-    def _turn(self, stimulus: Stimulus) -> list[Notice]:
+    def _turn(self, stimulus: Stimulus) -> list[Message]:
         instructions = self.machine.handle(stimulus)
         for instruction in instructions:
             self._carry_out(instruction)
-        return [each.notice for each in instructions if isinstance(each, Post)]
+        return [each.message for each in instructions if isinstance(each, Post)]
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
@@ -239,7 +239,7 @@ class Plane:
             return
         self.report(self._given(emit, rows, learned))
 
-    def _given(self, emit: Emit, rows: Rows, learned: tuple[ExtentsLearned, ...]) -> Emitted:
+    def _given(self, emit: Emit, rows: Rows, learned: tuple[OffsetsResolved, ...]) -> Emitted:
         number = list(self.process.world.sources).index(emit.spout)
         return Emitted(
             attempt=emit.attempt,
@@ -259,7 +259,7 @@ class Plane:
     def _emission_failed(self, emit: Emit, error: Exception, kind: FailureKind) -> None:
         self.report(EmitFailed(emit.attempt, emit.spout, Diagnosis(error, kind)))
 
-    def _emitted(self, emit: Emit, source: Source) -> tuple[Rows, tuple[ExtentsLearned, ...]]:
+    def _emitted(self, emit: Emit, source: Source) -> tuple[Rows, tuple[OffsetsResolved, ...]]:
         assert emit.number is not None
         metadata: Any = emit.metadata
         if not source.learns:
@@ -269,8 +269,8 @@ class Plane:
         emitter.emit_batch(known_as, metadata, sent)
         rows, note = emitted(self.process.world, source, sent.task)
         learned = emitter.learn(known_as, [note])
-        self.extents.setdefault(attempt, {})[source.name] = learned.moved
-        return rows, (ExtentsLearned(attempt, source.name, learned.metadata, learned.moved),)
+        self.splits.setdefault(attempt, {})[source.name] = learned.moved
+        return rows, (OffsetsResolved(attempt, source.name, learned.metadata, learned.moved),)
 
     def on_job(self, job: Job, members: tuple[JobMember, ...]) -> None:
         """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""
@@ -322,11 +322,11 @@ class Plane:
         """What came late is here."""
         self.report(stimulus)
 
-    def _reports(self, member: JobMember, branch: int) -> list[Notice]:
+    def _reports(self, member: JobMember, branch: int) -> list[Message]:
         """Of the job and of its tasks; that of a task may be lost, or come twice."""
         chance, attempt = self.process.world.chance, member.attempt
         tasks = [1 << 20 + TASKS * branch + task for task in range(TASKS)]
-        told: list[Notice] = []
+        told: list[Message] = []
         for number, (spout, given) in enumerate(member.inputs.items()):
             if self.process.world.sources[spout].exact:
                 seen = Fingerprint(len(given.batch), sum(position for _, position in given.batch))
@@ -351,8 +351,8 @@ class Plane:
             return
         world.oracle.commit_started(self.process)
         for member in step.members:
-            for name, extents in self.extents.get(member.attempt, {}).items():
-                world.sources[name].committing(member.number or 0, extents)
+            for name, splits in self.splits.get(member.attempt, {}).items():
+                world.sources[name].committing(member.number or 0, splits)
         name, store = list(self.process.outputs.items())[step.branch]
         run = self.committing = tuple(
             evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
@@ -363,10 +363,10 @@ class Plane:
     def on_committed(self, name: str, values: Given, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken; its new values go on before the step is done."""
         world = self.process.world
-        fed = next((each for each, store in self.process.stores.items() if store.fed_by == name), None)
-        is_done = error is not None or fed is None
-        if fed is not None and error is None:
-            world.send_commit(self.process, fed, self.committing, values)
+        downstream_states = next((each for each, store in self.process.stores.items() if store.fed_by == name), None)
+        is_done = error is not None or downstream_states is None
+        if downstream_states is not None and error is None:
+            world.send_commit(self.process, downstream_states, self.committing, values)
         if is_done if world.has("values within the commit") else name in self.process.outputs:
             self._step_ended(error)
 

@@ -44,9 +44,9 @@ class ReadingAnyTime(CommitLane):
     __slots__ = ()
 
     def _next(self) -> Iterator[Instruction]:
-        torn, self.torn_upto = self.torn_upto, 0
+        torn, self.partial_commit_txid = self.partial_commit_txid, 0
         yield from super()._next()
-        self.torn_upto = max(torn, self.torn_upto)
+        self.partial_commit_txid = max(torn, self.partial_commit_txid)
 
 
 class Believing(DataPlane):

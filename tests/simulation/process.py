@@ -13,7 +13,7 @@ from coordinators.candidate import Candidate
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
-from coordinators.messages import Notice, NotReady, WishesChanged
+from coordinators.messages import Message, NotReady, WishesChanged
 from coordinators.record import CoordinatorRecord
 from coordinators.retries import Retries
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
@@ -90,7 +90,7 @@ class Process:
     plane: Plane = field(init=False)
     coordinators: dict[str, TridentSpoutCoordinator] = field(factory=dict)
     emitters: dict[str, PartitionTasksEmitter] = field(factory=dict)
-    inbox: list[Notice] = field(factory=list)
+    inbox: list[Message] = field(factory=list)
     leaves_out: str = ""
     is_next: bool = False
     next_edge: int = 1
@@ -162,9 +162,9 @@ class Process:
         """Something that happens in this life of the process, about so many seconds later."""
         self.world.later(kind, seconds, self, *arguments, lane=lane)
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, message: Message) -> None:
         """Into the driver's inbox."""
-        self.inbox.append(notice)
+        self.inbox.append(message)
         if len(self.inbox) == 1:
             self.post("turn", TURN_SECS, self.turns)
 
@@ -236,8 +236,8 @@ class Process:
             max_spout_pending=self.world.max_spout_pending,
             message_timeout=MESSAGE_TIMEOUT_SECS,
             idle_turn=0.5,
-            pin_commits=self.world.pins,
-            run_max=self.world.run_max,
+            store_intents=self.world.pins,
+            group_max=self.world.group_max,
             retries=Retries(self.world.attempts, self.world.backoff, 2.0),
             wished=self.wished,
         )
@@ -286,9 +286,9 @@ class Process:
         if driver is None or number != self.turns:
             return
         self.turns += 1
-        notices, self.inbox = self.inbox, []
+        messages, self.inbox = self.inbox, []
         began, window_at = self.world.now, self.plane.next_window_at()
-        driver.turn(notices, began, self.wall)
+        driver.turn(messages, began, self.wall)
         if window_at == self.plane.next_window_at():  # else a commit has landed: what that leaves is for the next turn
             self.world.oracle.turn_taken(self, driver, began, window_at)
         if self.inbox:
@@ -310,9 +310,9 @@ class Process:
         """ZooKeeper tells whoever watches that there may be other wishes."""
         self.post("report", 0.002, WishesChanged())
 
-    def on_report(self, notice: Notice) -> None:
+    def on_report(self, message: Message) -> None:
         """A report has arrived."""
-        self.deliver(notice)
+        self.deliver(message)
 
     def draw_edge(self) -> int:
         """An edge; different within one ledger, which is all that the acker needs."""

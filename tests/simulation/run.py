@@ -63,8 +63,10 @@ def branch_out(world: World, seed: int) -> None:
     feeding = [store for store in stores if store.kind is not StoreKind.COMPARE]
     if feeding and chance.random() < 0.3:
         world.leaves = ""
-        fed = chance.choice(feeding).name
-        world.stores["fed"] = Store("fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=fed)
+        downstream_states = chance.choice(feeding).name
+        world.stores["fed"] = Store(
+            "fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=downstream_states
+        )
 
 
 def world_of(dice: Dice, rules: Rules) -> World:

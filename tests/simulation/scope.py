@@ -23,7 +23,7 @@ class Scope:
         locks: whether a commit takes a lock first, and lands later.
         exact: whether the source gives every transaction again as it was.
         learns: whether only emitting a batch tells what it consists of.
-        gathers: whether a turn may come late, and find several notices; otherwise each notice has a turn of its own.
+        gathers: whether a turn may come late, and find several messages; otherwise each message has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         shares: whether transactions share jobs and commits.
         large_rows: a batch of so many rows commits in a step of its own.

@@ -27,7 +27,7 @@ class Source:
             commit on.
         available: how many rows there are now.
         lost_upto: rows below this can't be read any more.
-        extents: for exact ones, what each transaction was when it was first attempted.
+        splits: for exact ones, what each transaction was when it was first attempted.
         succeeded: the last transaction whose success was delivered.
     """
 
@@ -35,7 +35,7 @@ class Source:
     exact: bool
     available: int
     lost_upto: int = 0
-    extents: dict[int, Any] = field(factory=dict)
+    splits: dict[int, Any] = field(factory=dict)
     succeeded: int = 0
     learns: bool = False
 
@@ -46,16 +46,16 @@ class Source:
             return {self.name: self.available}
         return {f"{self.name}.0": (self.available + 1) // 2, f"{self.name}.1": self.available // 2}
 
-    def committing(self, txid: int, extents: Any) -> None:
+    def committing(self, txid: int, splits: Any) -> None:
         """S8 for those that learn: what may have been written in part is never another batch."""
-        if self.exact and self.extents.setdefault(txid, extents) != extents:
-            raise Violation("S8", f"{self.name}: {txid} was {self.extents[txid]} at a commit and is now {extents}")
+        if self.exact and self.splits.setdefault(txid, splits) != splits:
+            raise Violation("S8", f"{self.name}: {txid} was {self.splits[txid]} at a commit and is now {splits}")
 
-    def read(self, txid: int, extent: list[int]) -> Rows:
+    def read(self, txid: int, split: list[int]) -> Rows:
         """The rows of a batch; S8 and S9: an exact transaction is always the same, and nobody forgets which."""
-        start, end = extent
-        if self.exact and self.extents.setdefault(txid, extent) != extent:
-            raise Violation("S8", f"{self.name}: {txid} was {self.extents[txid]} and is now {extent}")
+        start, end = split
+        if self.exact and self.splits.setdefault(txid, split) != split:
+            raise Violation("S8", f"{self.name}: {txid} was {self.splits[txid]} and is now {split}")
         if start < self.lost_upto:
             raise SpoutError(f"{self.name}: rows {start} to {self.lost_upto} are gone, transaction {txid} needs them")
         return tuple((self.name, position) for position in range(start, end))

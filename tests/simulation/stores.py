@@ -145,7 +145,9 @@ class Store:
         self.state.recover(topology, epoch)
         fence = self.fence
         if self.rules.off:
-            self.state._fence = LooseFence(fence.topology, fence.epoch, fence.token, fence.run_first, rules=self.rules)
+            self.state._fence = LooseFence(
+                fence.topology, fence.epoch, fence.token, fence.group_first, rules=self.rules
+            )
         if not self.inline:
             self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
         return fence.token
@@ -237,12 +239,12 @@ class Store:
 
     def _change(self, run: Run, due: Sequence[SinkTransaction], given: Mapping[SinkTransaction, Rows]) -> None:
         if self.kind is StoreKind.UNDO and due:
-            self.state.begin_run(run)
+            self.state.begin_group(run)
             for tx in due:
                 counts = Counter(map(key_of, given[tx]))
-                self.state.turn_to(tx)
+                self.state.begin_member(tx)
                 self.state.multi_update([[key] for key in counts], [_adding(count) for count in counts.values()])
-            self.state.end_run()
+            self.state.commit_group()
         elif self.remembers and due:
             self.state._fence = self.fence.after(run)
 
@@ -276,10 +278,10 @@ class Store:
                     raise Violation("S3", story)
                 due[spout] = position + 1
         if self.kind is StoreKind.UNDO:
-            fold = dict(Counter(key_of(row) for entry in self.ledger for row in entry.rows))
+            accumulator = dict(Counter(key_of(row) for entry in self.ledger for row in entry.rows))
             values = {key: value for (key,), value in self.state.values().items()}
-            if values != fold:
-                raise Violation("S1", f"{self.name} counts {values}, its batches make {fold}")
+            if values != accumulator:
+                raise Violation("S1", f"{self.name} counts {values}, its batches make {accumulator}")
 
 
 def key_of(row: tuple[str, int]) -> str:

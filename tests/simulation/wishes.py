@@ -128,7 +128,7 @@ class RemovingLater(ZooKeeperRecordStore):
         super().write(record)
         if carried_out:
             steps = [Remove(self._paths.wish(wish), ANY_VERSION) for wish in carried_out]
-            self._session.settle(lambda: self._session.commit([self._fence_step, *steps]))
+            self._session.retry_within_lease(lambda: self._session.commit([self._fence_step, *steps]))
 
     def _requests(self, encoded: Any, carried_out: Sequence[str]) -> Any:
         return super()._requests(encoded, ())

@@ -97,7 +97,7 @@ class World:
         self.server.keeps_past = self.reads_are_stale
 
     @property
-    def run_max(self) -> int:
+    def group_max(self) -> int:
         """How many transactions may commit together, by the rule of the runtime."""
         feeds = any(store.fed_by for store in self.stores.values()) and self.has("values one by one")
         return self.max_spout_pending if self.shares and not self.pins and not feeds else 1

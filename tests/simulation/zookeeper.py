@@ -129,7 +129,7 @@ class Session:
             raise CoordinationLost(f"{process.name}: no ZooKeeper answered")
         return cls(world, process, world.server.open(world.now), world.now)
 
-    def settle(self, operation: Callable[[], T]) -> T:
+    def retry_within_lease(self, operation: Callable[[], T]) -> T:
         """As the real one: again and again until the lease has run out."""
         until = max(self.answered + self.seconds * LEASE_OF_SESSION, self.world.now + self.seconds / ROUNDS_PER_SESSION)
         while True:

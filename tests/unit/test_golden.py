@@ -18,7 +18,7 @@ from tests.golden import release_230fe66, topologies
 from tests.golden.loading import coordination, encoded, restore_databases, restored_files, scenarios
 from tests.golden.topologies import FILES, TOPOLOGIES, Transactions, file_lines
 from trident_py.engine.assembly import everything, participant_of
-from trident_py.engine.emitted import Extents
+from trident_py.engine.emitted import Splits
 from trident_py.engine.spout_executor import SpoutCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
@@ -115,11 +115,11 @@ def emitted(spout: ITridentSpout[Any], txid: int, metadata: Any) -> Fingerprint 
     emitter = spout.get_emitter("spout", CONFIG, TopologyContext("topology", "spout"))
     emitter.emit_batch(TransactionAttempt(txid, 1), metadata, collector)
     batch = collector.collected()
-    if not isinstance(batch.parts[0], Extents):
+    if not isinstance(batch.parts[0], Splits):
         return batch.fingerprint()
     rows = hashed = 0
-    for extent in batch.parts[0].extents:
-        reading = Returning(batch.parts[0].read(extent))
+    for split in batch.parts[0].splits:
+        reading = Returning(batch.parts[0].read(split))
         rows += sum(each.num_rows for each in reading)
         hashed += reading.returned
     return Fingerprint(rows, hashed)

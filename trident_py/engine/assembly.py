@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql.types import StructType
 
 from coordinators.record import CoordinatorRecord
-from trident_py.engine.commit_lane import torn_upto
+from trident_py.engine.commit_lane import partial_commit_txid
 from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.errors import StateError
@@ -67,7 +67,7 @@ def shape_of(
                 spouts=reads,
                 is_shareable=number in shareable,
                 commits=participant.commits,
-                keeps_alive=participant.is_ours,
+                keeps_alive=participant.keeps_alive,
                 is_fenced=participant.is_fenced,
             )
             for number, (reads, participant) in enumerate(zip(branches, participants, strict=True))
@@ -79,7 +79,7 @@ def everything(participants: list[Participant]) -> list[Participant]:
     """These participants, and the states that their new values go into."""
     found: list[Participant] = []
     for participant in participants:
-        found += [participant, *everything([*participant.fed])]
+        found += [participant, *everything([*participant.downstream_states])]
     return found
 
 
@@ -122,8 +122,8 @@ def _check_query(query: StateQuery, source: StructType | None, state: State) -> 
         query.function.check(select(source, query.in_fields) if source else None, state.keys, query.out)
 
 
-def torn_upto_of(participants: list[Participant], record: CoordinatorRecord) -> int:
+def partial_commit_of(participants: list[Participant], record: CoordinatorRecord) -> int:
     """The last transaction that some states may have, and some not; 0: there is none."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
-    return torn_upto(last, record, all_remember=len(last) == len(states))
+    return partial_commit_txid(last, record, all_remember=len(last) == len(states))

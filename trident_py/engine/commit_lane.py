@@ -46,7 +46,7 @@ def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
     return (*spouts, *branches)
 
 
-def torn_upto(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
+def partial_commit_txid(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
     """What a takeover finds torn: the last transaction that some states may have, and some not; 0: there is none.
 
     Args:
@@ -110,12 +110,12 @@ class CommitLane:
 
     Attributes:
         outputs: those that commit, in their order.
-        torn_upto: a transaction that some outputs may have and others don't have yet: its commit has begun, and did not
-            get to its end; 0: none.
+        partial_commit_txid: a transaction that some outputs may have and others don't have yet: its commit has begun,
+            and did not get to its end; 0: none.
     """
 
     outputs: tuple[CommitOutput, ...]
-    torn_upto: int = 0
+    partial_commit_txid: int = 0
     _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
     _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
     _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is torn
@@ -198,7 +198,7 @@ class CommitLane:
             match self._queue.popleft():
                 case CommitGroup() as group:
                     yield from self._begin_step(group)
-                case ReadWanted(whole=True) as wanted if self.torn_upto:
+                case ReadWanted(whole=True) as wanted if self.partial_commit_txid:
                     self._parked.append(wanted)
                 case ReadWanted(read):
                     self._current = Answer(read)
@@ -216,7 +216,7 @@ class CommitLane:
             return
         output = self.outputs[group.output]
         if not output.spout:
-            self.torn_upto = max(group.txid, self.torn_upto)
+            self.partial_commit_txid = max(group.txid, self.partial_commit_txid)
         self._current = group
         yield self._step(group, output)
 
@@ -243,7 +243,7 @@ class CommitLane:
         if group.waiting:
             group.cut()
             self._queue.appendleft(group)
-        if txid >= self.torn_upto:
-            self.torn_upto = 0
+        if txid >= self.partial_commit_txid:
+            self.partial_commit_txid = 0
             self._queue.extendleft(reversed(self._parked))
             self._parked = []

@@ -17,7 +17,7 @@ from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant
 from trident_py.spark.failures import Diagnose, Place
-from trident_py.worker.counters import Tally, counting_for, summed, tallied
+from trident_py.worker.counters import CountScope, count_scope, counting_for, summed
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +47,17 @@ class Commits:
         """One output commits a group, or a part of one."""
         name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
         last = step.members[-1].attempt
-        tally = Tally(last.txid)
+        scope = CountScope(last.txid)
         try:
             self.ensure_leading_now()
-            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"), tallied(tally):
+            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"), count_scope(scope):
                 self._commit(step)
         except BaseException as error:
             where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=error)
             why = self.diagnose(error, Place.COMMIT, where)
-            return StepFailed(why if step.spout else evolve(why, state=name), _counted(tally, name))
-        return StepCommitted(_counted(tally, name))
+            return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, name))
+        return StepCommitted(_counted(scope, name))
 
     def _commit(self, step: CommitStep) -> None:
         if step.spout:
@@ -105,9 +105,9 @@ class Commits:
         return StatesClosed()
 
 
-def _counted(tally: Tally, output: str) -> CommitCounts:
+def _counted(scope: CountScope, output: str) -> CommitCounts:
     counts: dict[tuple[int, str], Mapping[str, int]] = {}
-    for (txid, _), by_name in tally.counts.items():
+    for (txid, _), by_name in scope.counts.items():
         if txid is not None:
             counts[txid, output] = summed(counts.get((txid, output), {}), by_name)
     return counts

@@ -19,36 +19,36 @@ from trident_py.rows.schema import arrow_schema
 
 
 @frozen
-class Extents:
-    """Input that Spark tasks read: one task calls ``read`` for each of ``extents``.
+class Splits:
+    """Input that Spark tasks read: one task calls ``read`` for each of ``splits``.
 
     Attributes:
-        noting: what ``read`` finds out while it reads decides what the next batch is; its generator returns that as a
-            note. Then it is read once, by a job of its own.
+        reports_offsets: what ``read`` finds out while it reads decides what the next batch is; its generator returns
+            that as a note. Then it is read once, by a job of its own.
         fingerprinting: the generators that ``read`` gives return a number that tells their rows from others; the sum of
             these doesn't depend on how the batch is cut.
     """
 
-    extents: tuple[Any, ...]
+    splits: tuple[Any, ...]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
-    noting: bool = False
+    reports_offsets: bool = False
     fingerprinting: bool = False
 
 
 HASHED_BY_READER = "read"
-"""The kind of a fingerprint that is made of what ``read`` of `Extents` has told of its rows."""
+"""The kind of a fingerprint that is made of what ``read`` of `Splits` has told of its rows."""
 
 
 @frozen(eq=False)
 class ReadRows:
-    """Fingerprinting extents that the driver has read itself: the rows, and the sum of what ``read`` told of them."""
+    """Fingerprinting splits that the driver has read itself: the rows, and the sum of what ``read`` told of them."""
 
     table: pa.Table
     hash: int
 
 
 @frozen
-class Noted:
+class ReportedOffsets:
     """What is known of a batch that was emitted by a job of its own.
 
     Attributes:
@@ -71,19 +71,19 @@ class EmittedBatch:
     """All that a spout emitted for one attempt, in the order it did.
 
     Attributes:
-        parts: Arrow tables, `ReadRows`, DataFrames and `Extents`.
+        parts: Arrow tables, `ReadRows`, DataFrames and `Splits`.
         counts: what its emitter has counted so far.
     """
 
     schema: StructType
-    parts: tuple[pa.Table | ReadRows | DataFrame | Extents, ...] = ()
-    noted: Noted | None = None
+    parts: tuple[pa.Table | ReadRows | DataFrame | Splits, ...] = ()
+    reported: ReportedOffsets | None = None
     counts: CountsByNode = field(factory=dict)
 
     @property
     def is_noting(self) -> bool:
         """Whether it has to be read once, by a job of its own, before anything else is emitted."""
-        return any(isinstance(part, Extents) and part.noting for part in self.parts)
+        return any(isinstance(part, Splits) and part.reports_offsets for part in self.parts)
 
     @property
     def is_settled(self) -> bool:
@@ -97,7 +97,7 @@ class EmittedBatch:
         return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
 
     @property
-    def sources(self) -> tuple[pa.Table | DataFrame | Extents, ...]:
+    def sources(self) -> tuple[pa.Table | DataFrame | Splits, ...]:
         """Where the rows of each part come from: from memory, from Spark, or from tasks that read them."""
         return tuple(part.table if isinstance(part, ReadRows) else part for part in self.parts)
 
@@ -132,12 +132,12 @@ class EmittedBatch:
     @property
     def known_rows(self) -> int:
         """How many rows it has as far as is known before the job that reads it."""
-        if self.noted:
-            return self.noted.rows
+        if self.reported:
+            return self.reported.rows
         given: int = sum(part.num_rows for part in self.sources if isinstance(part, pa.Table))
         return given
 
     @property
     def tasks(self) -> int:
         """How many reports its reading tasks make."""
-        return sum(len(part.extents) for part in self.parts if isinstance(part, Extents))
+        return sum(len(part.splits) for part in self.parts if isinstance(part, Splits))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from coordinators.messages import Diagnosis, FailureKind, Notice
+from coordinators.messages import Diagnosis, FailureKind, Message
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.spout_threads import SpoutThreads
@@ -87,9 +87,9 @@ class SpoutEmission:
         if number is None:  # it doesn't hear of an empty transaction
             return self._as_emitted(EmittedBatch(executor.schema))
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
-        return self._as_emitted(batch, tuple(executor.learn(attempt, number, batch.noted)))
+        return self._as_emitted(batch, tuple(executor.learn(attempt, number, batch.reported)))
 
-    def _as_emitted(self, batch: EmittedBatch, learned: Sequence[Notice] = ()) -> Emitted:
+    def _as_emitted(self, batch: EmittedBatch, learned: Sequence[Message] = ()) -> Emitted:
         return Emitted(
             attempt=self.emit.attempt,
             spout=self.spout.tx_id,

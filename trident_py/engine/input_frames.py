@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from coordinators.fingerprint import Fingerprint
-from trident_py.engine.emitted import EmittedBatch, Extents
-from trident_py.engine.reading import Reading
+from trident_py.engine.emitted import EmittedBatch, Splits
+from trident_py.engine.reading import SplitRead
 from trident_py.engine.task_reports import REPORT, Reports, TaskReport
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.counting import mapped, nullable
-from trident_py.spark.frames import Unread, empty_frame, frame_of_rows
+from trident_py.spark.frames import DeferredScan, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.resources import StageResources
 from trident_py.worker.counters import built_node, drawn_at
-from trident_py.worker.failures import Stage, by_spout, by_user_code, judged
+from trident_py.worker.failures import Stage, by_spout, by_user_code, classified
 
 TABLE_BYTES_MAX = 256 * 1024
 """A larger table travels to the tasks with the code that gives its rows: ``createDataFrame`` takes 80 000 rows a second
@@ -32,15 +32,15 @@ PACKED_ROWS_MAX = 10_000
 """As Spark itself cuts Arrow data; batches of 64 Ki rows took half as long again."""
 
 
-def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame | Unread:
+def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
     """What a branch starts from: the frame of `frame_of`, or rows that its first stage reads itself.
 
     Row functions that run in the tasks which read save a second Python worker and two ways of each row between the
     JVM and Python.
     """
     match batch.parts:
-        case (Extents() as part,) if not part.noting:
-            return ReadBatch(session, batch.schema, part, reports)
+        case (Splits() as part,) if not part.reports_offsets:
+            return SplitScan(session, batch.schema, part, reports)
     return frame_of(session, batch, reports)
 
 
@@ -60,7 +60,7 @@ def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
 def _frame_of_part(
     session: SparkSession,
     schema: StructType,
-    part: pa.Table | DataFrame | Extents,
+    part: pa.Table | DataFrame | Splits,
     reports: Reports | None,
     edges: Iterator[int],
 ) -> DataFrame:
@@ -68,7 +68,7 @@ def _frame_of_part(
         return _frame_of_table(session, schema, part)
     if isinstance(part, DataFrame):
         return part
-    mine = () if part.noting or not reports else tuple(next(edges) for _ in part.extents)
+    mine = () if part.reports_offsets or not reports else tuple(next(edges) for _ in part.splits)
     task = ReadingTask(part, arrow_schema(schema), mine if reports else None, hashing=_hashes(reports))
     return _read(session, task, schema, reports)
 
@@ -77,7 +77,7 @@ def _hashes(reports: Reports | None) -> bool:
     return reports is not None and reports.hashing
 
 
-def _joined(parts: Iterable[pa.Table | DataFrame | Extents]) -> Iterator[pa.Table | DataFrame | Extents]:
+def _joined(parts: Iterable[pa.Table | DataFrame | Splits]) -> Iterator[pa.Table | DataFrame | Splits]:
     for is_table, found in groupby(parts, lambda part: isinstance(part, pa.Table)):
         run = list(found)
         yield from [pa.concat_tables(run)] if is_table else run
@@ -88,7 +88,7 @@ def _frame_of_table(session: SparkSession, schema: StructType, table: pa.Table) 
         return frame_of_rows(session, table, schema)
     size = -(-table.num_rows // parallelism(session))
     slices = tuple(_packed(table.slice(first, size)) for first in range(0, table.num_rows, size))
-    return _read(session, ReadingTask(Extents(slices, _unpacked), arrow_schema(schema), None), schema, None)
+    return _read(session, ReadingTask(Splits(slices, _unpacked), arrow_schema(schema), None), schema, None)
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -111,7 +111,7 @@ def _read(
     reports: Reports | None,
     resources: StageResources | None = None,
 ) -> DataFrame:
-    count = len(task.part.extents)
+    count = len(task.part.splits)
     numbers = session.range(0, count, 1, count)
     profile = resources.profile(session) if resources else None
     if reports is None:
@@ -121,12 +121,12 @@ def _read(
 
 
 @frozen
-class ReadBatch(Unread):
-    """A batch of extents; what is counted while they are read belongs to ``node``."""
+class SplitScan(DeferredScan):
+    """A batch of splits; what is counted while they are read belongs to ``node``."""
 
     session: SparkSession
     schema: StructType
-    part: Extents
+    part: Splits
     reports: Reports | None
     node: str = field(factory=built_node)
 
@@ -146,10 +146,10 @@ class ReadBatch(Unread):
 
 @frozen
 class ReadingTask:
-    """What a reading task does: it travels to the worker, is told its number, and gives the rows of that extent.
+    """What a reading task does: it travels to the worker, is told its number, and gives the rows of that split.
 
     Attributes:
-        schema: the fields of the extents.
+        schema: the fields of the splits.
         edges: what each task reports; empty where it reports a note; None where nobody listens.
         stage: what is done to the rows where they are read.
         target: the fields behind that.
@@ -157,7 +157,7 @@ class ReadingTask:
         node: the spout, to whom belongs what is counted while its rows are read.
     """
 
-    part: Extents
+    part: Splits
     schema: pa.Schema
     edges: tuple[int, ...] | None
     stage: Stage | None = None
@@ -166,16 +166,16 @@ class ReadingTask:
     node: str = field(factory=built_node, kw_only=True)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the extents with these numbers; report each behind the last row that is given."""
+        """Read the splits with these numbers; report each behind the last row that is given."""
         readings = {
-            number: Reading(self.part.read(self.part.extents[number]))
+            number: SplitRead(self.part.read(self.part.splits[number]))
             for batch in numbers
             for number in batch.column(0).to_pylist()
         }
         rows = (
             self._taken(reading, batch) for reading in readings.values() for batch in drawn_at(self.node, iter(reading))
         )
-        for batch in judged(self.stage(judged(rows, by_spout)), by_user_code) if self.stage else rows:
+        for batch in classified(self.stage(classified(rows, by_spout)), by_user_code) if self.stage else rows:
             yield batch if self.edges is None else self._with_report(batch)
         if self.edges is not None:
             yield from (self._report(self._text(number, reading)) for number, reading in readings.items())
@@ -184,7 +184,7 @@ class ReadingTask:
     def _given(self) -> pa.Schema:
         return self.target or self.schema
 
-    def _taken(self, reading: Reading, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _taken(self, reading: SplitRead, rows: pa.RecordBatch) -> pa.RecordBatch:
         given = rows.select(self.schema.names)
         typed = given if given.schema.types == self.schema.types else given.cast(self.schema)
         reading.seen += (
@@ -196,7 +196,7 @@ class ReadingTask:
         nothing = pa.nulls(rows.num_rows, pa.string())
         return pa.RecordBatch.from_arrays([*rows.columns, nothing], [*self._given.names, REPORT])
 
-    def _text(self, number: int, reading: Reading) -> str:
+    def _text(self, number: int, reading: SplitRead) -> str:
         hashed = reading.hash if self.part.fingerprinting else reading.seen.sum
         if not self.edges:
             return TaskReport(number, reading.seen.rows, hashed, str(reading.returned)).text

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.messages import Notice
+from coordinators.messages import Message
 from trident_py.engine.work import CommitMember, Job, JobMember
 
 
@@ -106,7 +106,7 @@ class DeliverSuccess:
 class Post:
     """Tell the driver."""
 
-    notice: Notice
+    message: Message
 
 
 @frozen

@@ -160,8 +160,8 @@ class DataPlane:
                 yield from self._lane.add(stimulus)
             case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
-            case TakenOver(torn_upto):
-                self._lane.torn_upto = torn_upto
+            case TakenOver(partial_commit_txid):
+                self._lane.partial_commit_txid = partial_commit_txid
             case Closing() | SpoutClosed() | PatienceEnded() | EndForced():
                 yield from self._come_to_the_end(stimulus)
             case _:
@@ -213,7 +213,7 @@ class DataPlane:
             yield Post(Failed(executor.attempt, stimulus.why.cause, stimulus.why.kind, (spout,)))
         else:
             self._counts.process(executor.attempt, stimulus.counts)
-            yield from (Post(notice) for notice in stimulus.learned)
+            yield from (Post(message) for message in stimulus.learned)
             edges = tuple(stimulus.edges.values())
             yield Post(Acked(executor.attempt, StreamId.BATCH, executor.edges[spout], edges))
             for branch in executor.take(stimulus):

@@ -1,4 +1,4 @@
-"""`Reading`: what is known of the rows of an extent when they have been read, in a task or on the driver."""
+"""`SplitRead`: what is known of the rows of a split when they have been read, in a task or on the driver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trident_py.rows.schema import shown
 
 
 @define
-class Reading:
-    """The rows of an extent, what they were, and what its generator returned after the last one, if it did."""
+class SplitRead:
+    """The rows of a split, what they were, and what its generator returned after the last one, if it did."""
 
     rows: Iterable[pa.RecordBatch] | Generator[pa.RecordBatch, None, str | int]
     seen: Fingerprint = NO_ROWS

@@ -11,12 +11,12 @@ from attrs import define, evolve, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from coordinators.messages import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Message
 from coordinators.protocol import StreamId
 from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
-from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows
+from trident_py.engine.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
 from trident_py.engine.instructions import Emit
-from trident_py.engine.reading import Reading
+from trident_py.engine.reading import SplitRead
 from trident_py.engine.requests import ByJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.graph.graph import Operation
@@ -29,8 +29,8 @@ from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.spark.asking import Life
 from trident_py.spark.frames import rows_of_frame
 from trident_py.spark.session import topology_session
-from trident_py.worker.counters import Tally, counting_at, tallied
-from trident_py.worker.failures import by_spout, judged
+from trident_py.worker.counters import CountScope, count_scope, counting_at
+from trident_py.worker.failures import by_spout, classified
 from trident_py.worker.steps import Values
 
 
@@ -84,16 +84,16 @@ class RowJobs(Jobs):
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """In memory."""
-        with tallied(Tally(node=f"reading of {emit.spout}")) as tally:
+        with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:
             read, notes = in_memory(batch)
-        read = evolve(read, counts={**batch.counts, **tally.by_node})
+        read = evolve(read, counts={**batch.counts, **scope.by_node})
         if not batch.is_noting:
             return read
-        return evolve(read, noted=Noted(notes, read.known_rows, read.fingerprint() if verify else None))
+        return evolve(read, reported=ReportedOffsets(notes, read.known_rows, read.fingerprint() if verify else None))
 
     def _processed(self, member: JobMember, index: int) -> Processed:
-        with tallied(Tally()) as tally:
-            return evolve(self._made(member, index), counts=tally.by_node)
+        with count_scope(CountScope()) as scope:
+            return evolve(self._made(member, index), counts=scope.by_node)
 
     def _made(self, member: JobMember, index: int) -> Processed:
         branch, attempt = self.work.branches[index], member.attempt
@@ -103,7 +103,7 @@ class RowJobs(Jobs):
             batches[spout] = in_memory(given.batch)[0]
         rows = {spout: batch.table.to_batches() for spout, batch in batches.items()}
         made = rows_of_branch(branch, rows, attempt, self._ask).table()
-        told: list[Notice] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
+        told: list[Message] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
         for spout in batches.keys() & self.work.exact:
             fingerprint = batches[spout].fingerprint()
             told += [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
@@ -123,7 +123,7 @@ def request_on_rows(operation: Operation, inputs: Sequence[tuple[Sequence[Values
 
 
 def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
-    """``batch`` with all that tasks would read read here, and what its extents told when they were read.
+    """``batch`` with all that tasks would read read here, and what its splits told when they were read.
 
     Raises:
         TaskFailed: a reader raised.
@@ -132,10 +132,10 @@ def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
     parts: list[pa.Table | ReadRows] = []
     notes: list[str] = []
     for part in batch.parts:
-        if isinstance(part, Extents):
+        if isinstance(part, Splits):
             read = travelled(part)
-            readings = [Reading(read.read(extent)) for extent in read.extents]
-            rows = (_typed(rows, schema) for reading in readings for rows in judged(iter(reading), by_spout))
+            readings = [SplitRead(read.read(split)) for split in read.splits]
+            rows = (_typed(rows, schema) for reading in readings for rows in classified(iter(reading), by_spout))
             table = pa.Table.from_batches(rows, schema)
             notes.extend(str(reading.returned) for reading in readings)
             hashed = sum(reading.hash for reading in readings) % 2**64 if part.fingerprinting else 0

@@ -9,7 +9,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.messages import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Message
 from coordinators.protocol import StreamId
 from trident_py.engine.work import BranchInput, JobMember, Processed
 from trident_py.planner.plan import Branch
@@ -87,7 +87,7 @@ class SharedJobs:
             for attempt, each in given.items()
         ]
 
-    def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Notice]:
+    def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Message]:
         fingerprint = given.batch.fingerprint() if spout in self.exact else None
         seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
         return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]

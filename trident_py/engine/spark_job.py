@@ -7,10 +7,10 @@ from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.messages import Acked, Fingerprinted, Notice
+from coordinators.messages import Acked, Fingerprinted, Message
 from coordinators.protocol import StreamId
 from trident_py.engine.batch_engine import BatchWork
-from trident_py.engine.emitted import EmittedBatch, Noted
+from trident_py.engine.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.input_frames import frame_of, input_of
 from trident_py.engine.instructions import Emit
 from trident_py.engine.task_reports import Reports
@@ -22,7 +22,7 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.counting import CountingJob, CountingJobs
-from trident_py.spark.frames import Unread, frame_of_rows
+from trident_py.spark.frames import DeferredScan, frame_of_rows
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
 
@@ -54,7 +54,7 @@ class MicroBatches:
         branch, participant = work.branches[index], work.participants[index]
         heard: dict[str, Reports] = {}
         done = work.draw_edge()
-        told: list[Notice] = []
+        told: list[Message] = []
         for spout, given in member.inputs.items():
             tasks = given.batch.tasks if participant.reads_all else 0
             edges = [work.draw_edge() for _ in range(tasks)]
@@ -81,7 +81,7 @@ class MicroBatches:
         counts = {node: counts for (_, node), counts in counting.heard().items()}
         return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows, counts)
 
-    def _input(self, spout: str, batch: EmittedBatch, reports: Reports | None) -> DataFrame | Unread:
+    def _input(self, spout: str, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
         with building(f"reading of {spout}"):
             return input_of(self.session, batch, reports)
 
@@ -101,7 +101,7 @@ class MicroBatches:
         if reports is None:
             return EmittedBatch(batch.schema, (frame,), counts=counts)
         fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
-        return EmittedBatch(batch.schema, (frame,), Noted(reports.notes(), reports.rows, fingerprint), counts)
+        return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""

@@ -15,15 +15,15 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
 from coordinators.errors import About, located
-from coordinators.messages import ExtentsLearned, Fingerprinted
-from trident_py.engine.emitted import EmittedBatch, Extents, Noted, ReadRows
-from trident_py.engine.reading import Reading
+from coordinators.messages import Fingerprinted, OffsetsResolved
+from trident_py.engine.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
+from trident_py.engine.reading import SplitRead
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.spouts import Committing, Emitter, LearningEmitter
+from trident_py.interfaces.spouts import Committing, Emitter, OffsetReportingEmitter
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.arrow_collector import ArrowCollector, shortened
-from trident_py.worker.counters import Tally, tallied
+from trident_py.worker.counters import CountScope, count_scope
 from trident_py.worker.failures import LocatedRead
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class SpoutCollector(ArrowCollector):
 
     metrics: Metrics
     about: About
-    noting: bool = False
+    reports_offsets: bool = False
 
     def emit_dataframe(self, frame: DataFrame) -> None:
         """Emit the rows of a DataFrame with the declared fields, in any order."""
@@ -53,25 +53,27 @@ class SpoutCollector(ArrowCollector):
         self._flush()
         self._parts.append(frame if frame.columns == self.schema.names else frame.select(*self.schema.names))
 
-    def emit_extents(
+    def emit_splits(
         self,
-        extents: Sequence[Any],
+        splits: Sequence[Any],
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
     ) -> None:
-        """Emit rows that Spark tasks read, one task per extent; or that are read at once."""
+        """Emit rows that Spark tasks read, one task per split; or that are read at once."""
         self._flush()
         if on_driver:
-            self._read(extents, read, fingerprinting)
-        elif extents:
-            self._parts.append(Extents(tuple(extents), LocatedRead(read, self.about), self.noting, fingerprinting))
+            self._read(splits, read, fingerprinting)
+        elif splits:
+            self._parts.append(
+                Splits(tuple(splits), LocatedRead(read, self.about), self.reports_offsets, fingerprinting)
+            )
 
     def _read(
-        self, extents: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], fingerprinting: bool
+        self, splits: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], fingerprinting: bool
     ) -> None:
-        before, readings = len(self._parts), [Reading(read(extent)) for extent in extents]
+        before, readings = len(self._parts), [SplitRead(read(split)) for split in splits]
         for reading in readings:
             for rows in reading:
                 self.emit_arrow(rows)
@@ -111,39 +113,39 @@ class TridentSpoutExecutor:
 
     def emit_batch(self, attempt: TransactionAttempt, number: int, metadata: Json) -> EmittedBatch:
         """``$batch``: have the emitter emit, and give what it did."""
-        noting = isinstance(self.emitter, LearningEmitter)
+        reports_offsets = isinstance(self.emitter, OffsetReportingEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
         about = self._about(attempt)
-        collector = SpoutCollector(where, self.schema, self.metrics, about, noting)
-        with located(**about), tallied(Tally(node=f"emitter of {self.tx_id}")) as tally:
+        collector = SpoutCollector(where, self.schema, self.metrics, about, reports_offsets)
+        with located(**about), count_scope(CountScope(node=f"emitter of {self.tx_id}")) as scope:
             self.emitter.emit_batch(_numbered(attempt, number), json_copy(metadata), collector)
-            batch = evolve(collector.collected(), counts=tally.by_node)
+            batch = evolve(collector.collected(), counts=scope.by_node)
         self._emitted[attempt.txid] = attempt
         return batch
 
     def learn(
-        self, attempt: TransactionAttempt, number: int, noted: Noted | None
-    ) -> Iterator[ExtentsLearned | Fingerprinted]:
-        """Tell an emitter that learns extents what its tasks have noted; gives what follows for the driver."""
-        if noted is None or not isinstance(self.emitter, LearningEmitter):
+        self, attempt: TransactionAttempt, number: int, reported: ReportedOffsets | None
+    ) -> Iterator[OffsetsResolved | Fingerprinted]:
+        """Tell an emitter that learns splits what its tasks have noted; gives what follows for the driver."""
+        if reported is None or not isinstance(self.emitter, OffsetReportingEmitter):
             return
         with located(**self._about(attempt)):
-            learned = self.emitter.learn(_numbered(attempt, number), noted.notes)
+            learned = self.emitter.learn(_numbered(attempt, number), reported.notes)
         for error in learned.errors:
             log.error("%s: reported %s", self._where(attempt), error)
             self.metrics.add("reported_errors")
-        yield ExtentsLearned(attempt, self.tx_id, learned.metadata, learned.moved)
-        if noted.fingerprint is not None:
-            yield Fingerprinted(attempt, self.tx_id, noted.fingerprint)
+        yield OffsetsResolved(attempt, self.tx_id, learned.metadata, learned.moved)
+        if reported.fingerprint is not None:
+            yield Fingerprinted(attempt, self.tx_id, reported.fingerprint)
 
     def restore(self, cursors: Cursors, upto: int) -> None:
-        """Hand an emitter that learns extents its positions after number ``upto``; called once, first."""
-        if isinstance(self.emitter, LearningEmitter):
+        """Hand an emitter that learns splits its positions after number ``upto``; called once, first."""
+        if isinstance(self.emitter, OffsetReportingEmitter):
             self.emitter.restore(dict(cursors.items()), upto)
 
     def moved(self, metadata: Json) -> Mapping[str, Json] | None:
         """The cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
-        return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, LearningEmitter) else {}
+        return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, OffsetReportingEmitter) else {}
 
     def commit(self, attempt: TransactionAttempt, number: int) -> None:
         """``$commit``: of the attempt that was emitted last for this transaction, and no other."""

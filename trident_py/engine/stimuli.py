@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from coordinators.messages import Diagnosis, Notice
+from coordinators.messages import Diagnosis, Message
 from trident_py.engine.counting import CommitCounts, CountsByNode
 from trident_py.engine.work import Half, Job, Processed
 
@@ -21,10 +21,10 @@ class TakenOver:
     """What is done from now on is done by a new leader.
 
     Attributes:
-        torn_upto: a transaction that some states may have and others don't have yet; 0: there is none.
+        partial_commit_txid: a transaction that some states may have and others don't have yet; 0: there is none.
     """
 
-    torn_upto: int
+    partial_commit_txid: int
 
 
 @frozen
@@ -101,7 +101,7 @@ class Emitted:
     rows: int
     is_small: bool
     edges: Mapping[int, int]
-    learned: Sequence[Notice] = ()
+    learned: Sequence[Message] = ()
     counts: CountsByNode = field(factory=dict)
 
 

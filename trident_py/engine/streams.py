@@ -13,7 +13,7 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.counts import Counts
-from coordinators.messages import Notice, Reported
+from coordinators.messages import Message, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import Ask
@@ -45,14 +45,14 @@ class TopologyStreams:
     Attributes:
         plane: what decides.
         workers: the threads.
-        post: leaves a notice for the driver, from any thread.
+        post: leaves a message for the driver, from any thread.
         shutdown: how long `close` waits, and for what.
     """
 
     topology: str
     plane: DataPlane
     workers: Workers
-    post: Callable[[Notice], object]
+    post: Callable[[Message], object]
     shutdown: Shutdown
     _reports: SimpleQueue[Stimulus] = field(factory=SimpleQueue, init=False)
 
@@ -98,13 +98,13 @@ class TopologyStreams:
         """Cancel the jobs of ``attempt``, and give up what it prepared."""
         self._announce(AttemptCancelled(attempt))
 
-    def take(self) -> Sequence[Notice]:
+    def take(self) -> Sequence[Message]:
         """Take what was reported; returns what the driver has to know of it, in order."""
-        notices: list[Notice] = []
+        messages: list[Message] = []
         with suppress(Empty):
             while True:
-                notices += self._turn(self._reports.get_nowait())
-        return notices
+                messages += self._turn(self._reports.get_nowait())
+        return messages
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
         """Attempts with a running Spark job, and those that a state of ours is committing."""
@@ -120,21 +120,21 @@ class TopologyStreams:
         """What a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
         return self.plane.counted(attempt)
 
-    def take_over(self, torn_upto: int) -> None:
-        """Begin; ``torn_upto`` is a transaction that some states may have and others don't have yet, 0: none."""
-        self._turn(TakenOver(torn_upto))
+    def take_over(self, partial_commit_txid: int) -> None:
+        """Begin; ``partial_commit_txid`` is one that some states may have and others don't have yet, 0: none."""
+        self._turn(TakenOver(partial_commit_txid))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def _announce(self, stimulus: Stimulus) -> None:
-        for notice in self._turn(stimulus):
-            self.post(notice)
+        for message in self._turn(stimulus):
+            self.post(message)
 
-    def _turn(self, stimulus: Stimulus) -> list[Notice]:
+    def _turn(self, stimulus: Stimulus) -> list[Message]:
         instructions = self.plane.handle(stimulus)
         for instruction in instructions:
             self._carry_out(instruction)
-        return [each.notice for each in instructions if isinstance(each, Post)]
+        return [each.message for each in instructions if isinstance(each, Post)]
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coordinators.fingerprint import NO_ROWS, Fingerprint
-from trident_py.engine.emitted import HASHED_BY_READER, Extents
+from trident_py.engine.emitted import HASHED_BY_READER, Splits
 from trident_py.rows.row_hash import KIND
 from trident_py.spark.asking import answer_within
 
@@ -29,10 +29,10 @@ OBSERVED_WITHIN_SECS = 30.0
 
 @frozen
 class TaskReport:
-    """What a task says that has read its extent.
+    """What a task says that has read its split.
 
     Attributes:
-        edge: its acker edge; of a task that gives a note, the number of its extent.
+        edge: its acker edge; of a task that gives a note, the number of its split.
         rows: how many rows it read.
         hash: of these rows; 0: nobody wants it.
         note: what it found out.
@@ -56,10 +56,10 @@ class TaskReport:
 
 
 @define
-class Watched:
+class ObservedSplits:
     """Extents whose reading tasks report."""
 
-    part: Extents
+    part: Splits
     observation: Observation = field(factory=Observation, init=False)
 
     @cached_property
@@ -75,7 +75,7 @@ class Watched:
     @property
     def is_whole(self) -> bool:
         """Whether each task told one thing."""
-        return len(self.told) == len(self.part.extents)
+        return len(self.told) == len(self.part.splits)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -89,17 +89,17 @@ class Reports:
     """What is heard of one job. The methods that tell it are called after the job has returned.
 
     Attributes:
-        edges: one for each reading task, in order of the extents; none for tasks that give notes.
+        edges: one for each reading task, in order of the splits; none for tasks that give notes.
         hashing: whether a fingerprint is wanted.
     """
 
     edges: Sequence[int] = ()
     hashing: bool = False
-    _watched: list[Watched] = field(factory=list, init=False)
+    _watched: list[ObservedSplits] = field(factory=list, init=False)
 
-    def observe(self, frame: DataFrame, part: Extents) -> DataFrame:
+    def observe(self, frame: DataFrame, part: Splits) -> DataFrame:
         """What the tasks that read ``part`` give, without their reports."""
-        watched = Watched(part)
+        watched = ObservedSplits(part)
         self._watched.append(watched)
         seen = frame.observe(watched.observation, F.collect_list(REPORT).alias("reports"))
         return seen.where(F.col(REPORT).isNull()).drop(REPORT)
@@ -121,14 +121,14 @@ class Reports:
         return [edge for edge in self.edges if edge in found]
 
     def notes(self) -> tuple[str, ...]:
-        """The notes that tasks gave, part by part in order of the extents.
+        """The notes that tasks gave, part by part in order of the splits.
 
         Raises:
             RuntimeError: they are not one of each task, so nobody knows what was read.
         """
         if not self._is_whole:
             told = sum(len(watched.told) for watched in self._watched)
-            tasks = sum(len(watched.part.extents) for watched in self._watched)
+            tasks = sum(len(watched.part.splits) for watched in self._watched)
             raise RuntimeError(f"Spark tells of {told} notes of {tasks} tasks that have emitted a batch")
         return tuple(each.note for watched in self._watched for each in sorted(watched.told, key=lambda one: one.edge))
 

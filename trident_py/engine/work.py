@@ -9,7 +9,7 @@ from typing import Any
 from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.messages import Notice
+from coordinators.messages import Message
 from trident_py.engine.counting import CountsByNode
 
 
@@ -58,7 +58,7 @@ class Processed:
     """
 
     receipt: Any
-    reports: Sequence[Notice] = ()
+    reports: Sequence[Message] = ()
     rows: Mapping[str, int] = field(factory=dict)
     counts: CountsByNode = field(factory=dict)
 

@@ -15,7 +15,7 @@ from functools import partial
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.messages import Diagnosis, FailureKind, Notice
+from coordinators.messages import Diagnosis, FailureKind, Message
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.batch_engine import Jobs
 from trident_py.engine.commits import Commits
@@ -91,12 +91,12 @@ class Workers:
 
     # --- on the driver's thread ---------------------------------------------------------------------------------------
 
-    def ask(self, spout: str, ask: Ask, post: Callable[[Notice], object]) -> None:
+    def ask(self, spout: str, ask: Ask, post: Callable[[Message], object]) -> None:
         """Have the coordinator of ``spout`` answer to ``post``."""
 
         def answer() -> None:
-            for notice in threads.coordinator.answers(ask):
-                post(notice)
+            for message in threads.coordinator.answers(ask):
+                post(message)
 
         threads = self._spout(spout)
         self._submit(threads.coordinating, answer)

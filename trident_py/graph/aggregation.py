@@ -23,15 +23,15 @@ from trident_py.operations.builtin import Count, SparkAggregator
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
 from trident_py.spark.frames import PLACE, column, place
 from trident_py.worker.accumulators import (
-    AggregatorFold,
-    ChainFold,
-    CombineFold,
-    Fold,
+    Accumulator,
+    AggregatorAccumulator,
+    ChainAccumulator,
+    CombiningAccumulator,
     GroupStage,
-    MergeFold,
-    ReduceFold,
+    MergingAccumulator,
+    ReducingAccumulator,
 )
-from trident_py.worker.local_count import TallyStage, can_tally
+from trident_py.worker.local_count import LocalCountStage, can_tally
 from trident_py.worker.pipeline import RowPipeline
 
 AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any] | Aggregator[Any]
@@ -112,14 +112,14 @@ class Part:
         """Its class, and the fields that it is declared with: a sum of another field is another one."""
         return {"aggregator": class_names(self.aggregator), "aggregated fields": ", ".join(self.in_fields)}
 
-    def fold(self, batch_id: TransactionAttempt | int | None, title: str) -> Fold[Any]:
+    def accumulator(self, batch_id: TransactionAttempt | int | None, title: str) -> Accumulator[Any]:
         """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
         match self.aggregator:
             case CombinerAggregator():
-                return CombineFold(self.aggregator)
+                return CombiningAccumulator(self.aggregator)
             case ReducerAggregator():
-                return ReduceFold(self.aggregator)
-        return AggregatorFold(self.aggregator, batch_id, schema_of(self.out), title)
+                return ReducingAccumulator(self.aggregator)
+        return AggregatorAccumulator(self.aggregator, batch_id, schema_of(self.out), title)
 
 
 @frozen(kw_only=True)
@@ -130,14 +130,14 @@ class Aggregation(Operation):
         keys: the group fields; none: not grouped.
         parts: the aggregators, at least one.
         scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
-        carried: whether the first key is a transaction's number; see `sharing`.
+        is_tagged: whether the first key is a transaction's number; see `sharing`.
     """
 
     title: str
     keys: tuple[str, ...]
     parts: tuple[Part, ...]
     scope: Scope = Scope.BATCH
-    carried: bool = False
+    is_tagged: bool = False
 
     @property
     def is_native(self) -> bool:
@@ -169,7 +169,7 @@ class Aggregation(Operation):
         if any(isinstance(part.aggregator, Aggregator) for part in self.parts):
             return None  # what it is told of its batch would be of all of them
         parts = tuple(evolve(part, in_fields=part.seen(source)) for part in self.parts)
-        return evolve(self, keys=(field.name, *self.keys), parts=parts, carried=True)
+        return evolve(self, keys=(field.name, *self.keys), parts=parts, is_tagged=True)
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
         """The group fields, then the results."""
@@ -189,15 +189,15 @@ class Aggregation(Operation):
         if self.is_native:
             return Flow.of(self._native(flow, fields), fields.target)
         combiners = [part.aggregator for part in self.parts if isinstance(part.aggregator, CombinerAggregator)]
-        folds: list[Fold[Any]] = [part.fold(batch_id, self.title) for part in self.parts]
+        accumulators: list[Accumulator[Any]] = [part.accumulator(batch_id, self.title) for part in self.parts]
         if self.scope is Scope.PARTITION:
             placed = flow if self.keys or flow.is_parted else flow.marked()
-            return placed.staged(self._stage(placed.rows, fields, folds), fields.target)
+            return placed.staged(self._stage(placed.rows, fields, accumulators), fields.target)
         if len(combiners) == len(self.parts):
-            flow = flow.staged(self._stage(flow.rows, fields, folds, partial=True), fields.target)
-            folds, fields = [MergeFold(combiner) for combiner in combiners], fields.combined()
+            flow = flow.staged(self._stage(flow.rows, fields, accumulators, partial=True), fields.target)
+            accumulators, fields = [MergingAccumulator(combiner) for combiner in combiners], fields.combined()
         gathered = self._gathered(flow.select(fields.needed))
-        return gathered.staged(self._stage(gathered.rows, fields, folds), fields.target)
+        return gathered.staged(self._stage(gathered.rows, fields, accumulators), fields.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """One pass over all rows; how many partitions there are, only Spark says."""
@@ -208,7 +208,9 @@ class Aggregation(Operation):
 
     def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> GroupStage:
         """The same in one pass over all rows of a batch, for the commit phase; there it is one partition."""
-        return self._stage(rows, self.fields(rows.target), [part.fold(batch_id, self.title) for part in self.parts])
+        return self._stage(
+            rows, self.fields(rows.target), [part.accumulator(batch_id, self.title) for part in self.parts]
+        )
 
     def _gathered(self, flow: Flow) -> Flow:
         if not self.keys:
@@ -216,25 +218,30 @@ class Aggregation(Operation):
         return flow.grouped(self.keys)
 
     def _stage(
-        self, rows: RowPipeline, fields: AggregatedFields, folds: Sequence[Fold[Any]], *, partial: bool = False
+        self,
+        rows: RowPipeline,
+        fields: AggregatedFields,
+        accumulators: Sequence[Accumulator[Any]],
+        *,
+        partial: bool = False,
     ) -> GroupStage:
         return GroupStage(
             rows=rows,
             keys=fields.keys,
             in_fields=tuple(tuple(seen.names) for seen, _ in fields.parts),
-            fold=folds[0] if len(folds) == 1 else ChainFold(tuple(folds)),
+            accumulator=accumulators[0] if len(accumulators) == 1 else ChainAccumulator(tuple(accumulators)),
             target=fields.target,
             partial=partial,
             title=self.title,
-            carried=self.carried,
+            is_tagged=self.is_tagged,
         )
 
     def _native(self, flow: Flow, fields: AggregatedFields) -> DataFrame:
         only = self.parts[0].aggregator
         if type(only) is Count and len(self.parts) == 1 and flow.rows.steps and can_tally(fields.keys):
             (count,) = fields.results.names
-            tally = TallyStage(rows=flow.rows, keys=fields.keys, count=count)
-            counted = flow.staged(tally, tally.target).native()
+            scope = LocalCountStage(rows=flow.rows, keys=fields.keys, count=count)
+            counted = flow.staged(scope, scope.target).native()
             return counted.groupBy(*map(column, fields.keys.names)).agg(F.sum(column(count)).alias(count))
         frame = flow.select(fields.needed or flow.schema.names[:1]).native()
         if any(isinstance(each.aggregator, SparkAggregator) and each.aggregator.in_order for each in self.parts):

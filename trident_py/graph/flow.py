@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
-from trident_py.spark.frames import PLACE, Unread, column, map_batches, place
+from trident_py.spark.frames import PLACE, DeferredScan, column, map_batches, place
 from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
 from trident_py.worker.pipeline import NO_ROW, RowPipeline
@@ -28,20 +28,20 @@ class Flow:
         is_parted: whether each partition runs a task, rows or not; else Spark runs none where it knows of no rows.
     """
 
-    given: DataFrame | Unread
+    given: DataFrame | DeferredScan
     rows: RowPipeline
     is_marked: bool = False
     is_parted: bool = False
 
     @classmethod
-    def of(cls, given: DataFrame | Unread, schema: StructType) -> Flow:
+    def of(cls, given: DataFrame | DeferredScan, schema: StructType) -> Flow:
         """Just rows."""
         return cls(given, RowPipeline(schema))
 
     @property
     def frame(self) -> DataFrame:
         """The frame in front of the waiting operations."""
-        return self.given.frame() if isinstance(self.given, Unread) else self.given
+        return self.given.frame() if isinstance(self.given, DeferredScan) else self.given
 
     @property
     def schema(self) -> StructType:
@@ -86,7 +86,7 @@ class Flow:
         )
 
     def _mapped(self, stage: Stage, schema: StructType, needed: StageResources | None = None) -> DataFrame:
-        if isinstance(self.given, Unread):
+        if isinstance(self.given, DeferredScan):
             return self.given.staged(stage, schema, needed)
         names = [*self.rows.source.names, *([NO_ROW] if self.is_marked else [])]
         return map_batches(self.given, names, stage, schema, needed)

@@ -17,7 +17,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateFactory
-from trident_py.participants.participant import Participant, Tail
+from trident_py.participants.participant import Downstream, Participant
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.worker.pipeline import RowPipeline
@@ -120,9 +120,9 @@ class OutputPlace:
         """The output's."""
         return self.output.participant(self, config, metrics)
 
-    def tail(self, config: TridentConfig, metrics: Metrics) -> tuple[Tail | None, tuple[Participant, ...]]:
+    def downstream(self, config: TridentConfig, metrics: Metrics) -> tuple[Downstream | None, tuple[Participant, ...]]:
         """What is done with the new values, and the states that they go into."""
-        return self.new_values.tail(config, metrics) if self.new_values else (None, ())
+        return self.new_values.downstream(config, metrics) if self.new_values else (None, ())
 
 
 @frozen(kw_only=True)
@@ -148,17 +148,17 @@ class CommitStream:
         batches = arrow_table(values, self.pipeline.source).to_batches()
         return [row for batch in self.stage.on_driver(self.pipeline, batch_id)(iter(batches)) for row in rows_of(batch)]
 
-    def tail(self, config: TridentConfig, metrics: Metrics) -> tuple[Tail, tuple[Participant, ...]]:
+    def downstream(self, config: TridentConfig, metrics: Metrics) -> tuple[Downstream, tuple[Participant, ...]]:
         """What does all that with the new values of a transaction, and the states that they go into."""
-        fed: list[Participant] = []
-        ways: list[Tail] = []
+        downstream_states: list[Participant] = []
+        ways: list[Downstream] = []
         if self.output is not None:
             state, width = self.output.participant(config, metrics), len(self.output.fields.names)
-            fed.append(state)
+            downstream_states.append(state)
             ways.append(lambda tx, rows: state.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
         for each in self.streams:
-            way, below = each.tail(config, metrics)
-            fed.extend(below)
+            way, below = each.downstream(config, metrics)
+            downstream_states.extend(below)
             ways.append(way)
 
         def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
@@ -166,7 +166,7 @@ class CommitStream:
             for way in ways:
                 way(tx, rows)
 
-        return run, tuple(fed)
+        return run, tuple(downstream_states)
 
 
 def state_identity(factory: StateFactory, made_of: Mapping[str, Json], parts: int) -> dict[str, Json]:

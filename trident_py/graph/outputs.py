@@ -111,17 +111,23 @@ class AggregateState(Output):
 
     def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
         """A state that tasks stage the change for, where it can; else one that the driver changes."""
-        tail, fed = place.tail(config, metrics)
+        downstream, downstream_states = place.downstream(config, metrics)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
         state, keys = made(self.typed(fields), config, metrics, place.parts), len(fields.keys.fields)
         if not isinstance(aggregator, CombinerAggregator):
             inputs = fields.seen.names
-        elif isinstance(state, StagingState) and tail is None and place.by_tasks:
+        elif isinstance(state, StagingState) and downstream is None and place.by_tasks:
             return StagedParticipant(name=self.name, state=state, aggregator=aggregator, keys=keys)
         else:
             inputs = []
         return AggregateParticipant(
-            name=self.name, state=state, aggregator=aggregator, keys=keys, inputs=inputs, tail=tail, fed=fed
+            name=self.name,
+            state=state,
+            aggregator=aggregator,
+            keys=keys,
+            inputs=inputs,
+            downstream=downstream,
+            downstream_states=downstream_states,
         )
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
@@ -231,7 +237,7 @@ class UpdatedState(Output):
 
     def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
         """A state that the updater changes; in several parts, rows that were brought together are for one of them."""
-        tail, fed = place.tail(config, metrics)
+        downstream, downstream_states = place.downstream(config, metrics)
         names = place.fields.names
         by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
         return UpdateParticipant(
@@ -241,8 +247,8 @@ class UpdatedState(Output):
             inputs=names,
             outputs=self.out_schema.names if self.out_schema else (),
             places=tuple(map(names.index, by)),
-            tail=tail,
-            fed=fed,
+            downstream=downstream,
+            downstream_states=downstream_states,
         )
 
     def __attrs_post_init__(self) -> None:

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import arrow_schema
-from trident_py.worker.failures import Stage, by_user_code, judged
+from trident_py.worker.failures import Stage, by_user_code, classified
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import Step
 
@@ -80,7 +80,7 @@ class Made:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        return judged(self.stage(iter(self.given)), by_user_code)
+        return classified(self.stage(iter(self.given)), by_user_code)
 
 
 def travelled(stage: S) -> S:

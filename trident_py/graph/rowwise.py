@@ -21,7 +21,7 @@ from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, carrying
+from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, tagged
 
 
 @frozen
@@ -32,13 +32,13 @@ class RowOperation(Operation):
         make: makes the step for rows with these fields.
         native: the same as Spark does it, if it can: used where no Python function runs before it. It is given a frame,
             the names of the fields that it sees, and of those that it keeps as they are, in front.
-        carried: whether the first field is carried along, unseen; see `sharing`.
+        is_tagged: whether the first field is carried along, unseen; see `sharing`.
     """
 
     title: str
     make: Callable[[StructType], Step]
     native: Callable[[DataFrame, Sequence[str], Sequence[str]], DataFrame] | None = None
-    carried: bool = False
+    is_tagged: bool = False
 
     runs_on_driver: ClassVar[bool] = True
     keeps_partitions: ClassVar[bool] = True
@@ -55,11 +55,11 @@ class RowOperation(Operation):
 
     def step(self, source: StructType) -> Step:
         """The step for rows with these fields."""
-        return carrying(self.make, source) if self.carried else self.make(source)
+        return tagged(self.make, source) if self.is_tagged else self.make(source)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> RowOperation:
         """The field is carried along, unseen."""
-        return evolve(self, carried=True)
+        return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The step's."""
@@ -72,8 +72,8 @@ class RowOperation(Operation):
         if self.native is None or flow.rows.steps:
             return flow.then(step)
         native, names = self.native, flow.schema.names
-        carried = names[:1] if self.carried else []
-        return flow.replaced(lambda frame: native(frame, names[len(carried) :], carried), step.target)
+        tags = names[:1] if self.is_tagged else []
+        return flow.replaced(lambda frame: native(frame, names[len(tags) :], tags), step.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """Let the step wait with those before it."""
@@ -154,7 +154,7 @@ def project_rows(title: str, names: Sequence[str]) -> RowOperation:
     return RowOperation(
         title,
         lambda source: project_step(source, names),
-        lambda frame, _, carried: frame.select(*map(column, [*carried, *names])),
+        lambda frame, _, tags: frame.select(*map(column, [*tags, *names])),
     )
 
 

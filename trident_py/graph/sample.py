@@ -31,13 +31,13 @@ class Sample(Operation):
     Equal rows are numbered, and each is kept or not by itself, so they have to be in one partition.
 
     Attributes:
-        carried: whether the first field is the txid that a row is of; see `sharing`.
+        is_tagged: whether the first field is the txid that a row is of; see `sharing`.
     """
 
     title: str
     fraction: float
     seed: int
-    carried: bool = False
+    is_tagged: bool = False
 
     runs_on_driver: ClassVar[bool] = True
 
@@ -47,7 +47,7 @@ class Sample(Operation):
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Sample:
         """Draws from each transaction by its own number."""
-        return evolve(self, carried=True)
+        return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The fields stay."""
@@ -57,7 +57,7 @@ class Sample(Operation):
         """Rows are hashed where they are, brought to those with the same hash, and drawn there."""
         (flow,) = inputs
         schema = StructType([*flow.schema.fields, StructField(_HASH, LongType(), False)])
-        hashed = flow.staged(HashStage(flow.rows, self.carried), schema)
+        hashed = flow.staged(HashStage(flow.rows, self.is_tagged), schema)
         return hashed.grouped([_HASH]).staged(self._drawing(batch_id), flow.schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
@@ -67,10 +67,10 @@ class Sample(Operation):
 
     def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> SampleStage:
         """The same in one pass over all rows of a batch, for the commit phase."""
-        return SampleStage(HashStage(rows, self.carried), self._drawing(batch_id))
+        return SampleStage(HashStage(rows, self.is_tagged), self._drawing(batch_id))
 
     def _drawing(self, batch_id: TransactionAttempt | None) -> DrawStage:
-        txid = None if self.carried else batch_id.txid if batch_id else 0
+        txid = None if self.is_tagged else batch_id.txid if batch_id else 0
         return DrawStage(fraction=self.fraction, seed=self.seed, txid=txid)
 
 

@@ -90,14 +90,14 @@ class WindowUpdater:
         return found
 
     def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
-        fold, make = self.part.fold(trigger, self.title), row_class(self.seen)._make
+        accumulator, make = self.part.accumulator(trigger, self.title), row_class(self.seen)._make
         views = (make([row[name] for name in self.seen]) for row in rows)
         place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
         with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
-            value = fold.first(next(views))
+            value = accumulator.first(next(views))
             for view in views:
-                value = fold.following(value, view)
-            return fold.results(value)
+                value = accumulator.following(value, view)
+            return accumulator.results(value)
 
 
 @define(kw_only=True)
@@ -197,15 +197,15 @@ class WindowState(Output):
 
     def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
         """The state in which rows wait."""
-        tail, fed = place.tail(config, metrics)
+        downstream, downstream_states = place.downstream(config, metrics)
         return WindowParticipant(
             name=self.name,
             state=made(self.typed(place.source), config, metrics),
             updater=self.updater(place.source),
             inputs=place.fields.names,
             outputs=self.output([place.source]).names,
-            tail=tail,
-            fed=fed,
+            downstream=downstream,
+            downstream_states=downstream_states,
         )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:

@@ -31,28 +31,32 @@ class TridentCollector(ABC):
         """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once."""
         raise TypeError("only a spout's emitter emits DataFrames")
 
-    def emit_extents(
+    def emit_splits(
         self,
-        extents: Sequence[Any],
+        splits: Sequence[Any],
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
     ) -> None:
-        """Emit rows that Spark tasks read in parallel: one task calls ``read(extent)`` for each of ``extents``.
+        """Emit rows that Spark tasks read in parallel: one task calls ``read(split)`` for each of ``splits``.
 
-        ``read`` travels to the tasks, so it must pickle; an extent fixes what is read (offsets, a byte range), so that
-        a task which Spark runs again gives the same rows. Each task reports to the acker when its extent is read.
+        ``read`` travels to the tasks, so it must pickle; a split fixes what is read (offsets, a byte range), so that
+        a task which Spark runs again gives the same rows. Each task reports to the acker when its split is read.
 
         Args:
-            extents: what is read, one for each task.
-            read: gives the rows of an extent.
+            splits: what is read, one for each task.
+            read: gives the rows of a split.
             fingerprinting: ``read`` gives generators that return a whole number below 2^64 after the last row, which
                 tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
                 it is cut then, and wherever it is read. Else the tasks that read hash the rows.
             on_driver: they are read here and now, by this call: so little that it isn't worth a Spark job of its own.
         """
-        raise TypeError("only a spout's emitter emits extents")
+        raise TypeError("only a spout's emitter emits splits")
+
+    def emit_extents(self, splits: Sequence[Any], *args: Any, **options: Any) -> None:
+        """Emit splits, by the name that `emit_splits` had before."""
+        self.emit_splits(splits, *args, **options)
 
     @abstractmethod
     def report_error(self, error: BaseException) -> None:

@@ -43,7 +43,7 @@ class TopologyContext:
         topology: the topology's name.
         tx_state_id: the ``tx_id`` given to ``new_stream``.
         metrics: where to count.
-        parallelism: how many tasks run at once, so into how many extents an emitter may cut a batch.
+        parallelism: how many tasks run at once, so into how many splits an emitter may cut a batch.
     """
 
     topology: str

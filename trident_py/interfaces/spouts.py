@@ -65,11 +65,11 @@ class CommitterEmitter(Emitter[M]):
 
 
 @frozen
-class Learned:
+class EndOffsets:
     """What an emitter makes of the notes of its tasks.
 
     Attributes:
-        metadata: the definition of the batch with its extents, from which it can be emitted again.
+        metadata: the definition of the batch with its splits, from which it can be emitted again.
         moved: the positions that move once this attempt has committed.
         errors: what user code in the tasks reported.
     """
@@ -79,10 +79,10 @@ class Learned:
     errors: Sequence[str] = ()
 
 
-class LearningEmitter(Emitter[M]):
+class OffsetReportingEmitter(Emitter[M]):
     """An emitter that learns what a batch consists of by emitting it, in Spark tasks.
 
-    What it emits are extents whose ``read`` returns a note. They are read once, by a job of their own, before the next
+    What it emits are splits whose ``read`` returns a note. They are read once, by a job of their own, before the next
     batch is emitted; the positions are durable with the commit of the batch that moved them.
     """
 
@@ -91,7 +91,7 @@ class LearningEmitter(Emitter[M]):
         """Take up the positions after transaction ``upto``, the last closed one; called once, before anything else."""
 
     @abstractmethod
-    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> Learned:
+    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
         """The batch of ``attempt`` was emitted; ``notes`` are those of its tasks, in any order."""
 
     @abstractmethod

@@ -279,7 +279,7 @@ class FencedState(MapState[T]):
         """The topology stops."""
 
 
-class RunState(FencedState[T]):
+class GroupState(FencedState[T]):
     """A fenced state that takes several transactions, which follow each other, in one atomic step: a run.
 
     Each member's change is made under its own txid, so that the last one can still be undone by itself. A run is a
@@ -288,7 +288,7 @@ class RunState(FencedState[T]):
     """
 
     @abstractmethod
-    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         """Open the transactions of ``run`` under lock and decide; returns those that are to be applied now, its rest.
 
         Where the first of them was applied by an older token, its changes are rolled back first.
@@ -299,23 +299,23 @@ class RunState(FencedState[T]):
         """
 
     @abstractmethod
-    def turn_to(self, tx: SinkTransaction) -> None:
-        """The changes that follow are those of ``tx``, the next of those that `begin_run` returned."""
+    def begin_member(self, tx: SinkTransaction) -> None:
+        """The changes that follow are those of ``tx``, the next of those that `begin_group` returned."""
 
     @abstractmethod
-    def end_run(self) -> None:
+    def commit_group(self) -> None:
         """Make all changes and the token of the run's last transaction durable, in one atomic step."""
 
     def begin_transaction(self, tx: SinkTransaction) -> bool:
         """A run of one."""
-        due = self.begin_run([tx])
+        due = self.begin_group([tx])
         if due:
-            self.turn_to(tx)
+            self.begin_member(tx)
         return bool(due)
 
     def end_transaction(self, tx: SinkTransaction) -> None:
         """The end of a run of one."""
-        self.end_run()
+        self.commit_group()
 
 
 class StagingState(FencedState[T]):

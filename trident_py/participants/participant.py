@@ -24,7 +24,7 @@ Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
 
 
-Tail: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
+Downstream: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
 """What follows ``new_values_stream()``: takes the rows of the commit phase."""
 
 Columns: TypeAlias = Sequence[Sequence[Any]]
@@ -44,13 +44,13 @@ class Participant(ABC):
         commits: whether it has a part in the commit phase.
         remembers: whether it knows its last commit after a restart.
         is_volatile: whether it starts empty each time.
-        is_ours: whether its commit is code of ours that makes progress, so that a long one is no silence.
+        keeps_alive: whether its commit is code of ours that makes progress, so that a long one is no silence.
         is_fenced: whether a commit that comes late, when another process leads, is refused.
         takes_groups: whether it can commit several transactions in one atomic step.
         next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
             since 1970; None: there is none. Any thread may ask.
         prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
-        fed: those that its new values go into.
+        downstream_states: those that its new values go into.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -58,12 +58,12 @@ class Participant(ABC):
     commits: bool = True
     remembers: bool = True
     is_volatile: bool = False
-    is_ours: bool = False
+    keeps_alive: bool = False
     is_fenced: bool = True
     takes_groups: bool = False
     next_window_at: int | None = None
     prepares_again: bool = False
-    fed: tuple[Participant, ...] = ()
+    downstream_states: tuple[Participant, ...] = ()
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:

@@ -21,8 +21,8 @@ from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregat
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
     FencedState,
+    GroupState,
     MapState,
-    RunState,
     Snapshottable,
     State,
     StateUpdater,
@@ -30,7 +30,7 @@ from trident_py.interfaces.states import (
     combiner_updater,
     reducer_updater,
 )
-from trident_py.participants.participant import Collect, Columns, Participant, Tail, earliest
+from trident_py.participants.participant import Collect, Columns, Downstream, Participant, earliest
 from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
@@ -46,28 +46,28 @@ class StateParticipant(Participant):
     """A state and what a batch does to it.
 
     Attributes:
-        tail: what is done with the new values; None where nobody wants them.
-        fed: the states that the new values go into.
+        downstream: what is done with the new values; None where nobody wants them.
+        downstream_states: the states that the new values go into.
         recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
     state: State
-    tail: Tail | None = None
-    fed: tuple[Participant, ...] = ()
+    downstream: Downstream | None = None
+    downstream_states: tuple[Participant, ...] = ()
     recovered: CommitToken | None = field(default=None, init=False)
     prepares_again = True
     _abandoned: bool = field(default=False, init=False)
 
     @property
-    def is_ours(self) -> bool:  # type: ignore[override]
+    def keeps_alive(self) -> bool:  # type: ignore[override]
         """A fenced state is one of ours."""
         return isinstance(self.state, FencedState)
 
     @property
     def is_fenced(self) -> bool:  # type: ignore[override]
         """A user's state has no fence; new values are written within the same commit."""
-        return isinstance(self.state, FencedState) and all(state.is_fenced for state in self.fed)
+        return isinstance(self.state, FencedState) and all(state.is_fenced for state in self.downstream_states)
 
     @property
     def remembers(self) -> bool:  # type: ignore[override]
@@ -82,12 +82,12 @@ class StateParticipant(Participant):
     @property
     def takes_groups(self) -> bool:  # type: ignore[override]
         """Whether several transactions may commit at once; not where new values go on, as a skipped one has none."""
-        return isinstance(self.state, RunState) and self.tail is None
+        return isinstance(self.state, GroupState) and self.downstream is None
 
     @property
     def next_window_at(self) -> int | None:  # type: ignore[override]
         """That of the windows that the new values go into."""
-        return earliest(state.next_window_at for state in self.fed)
+        return earliest(state.next_window_at for state in self.downstream_states)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence."""
@@ -98,11 +98,11 @@ class StateParticipant(Participant):
         """Commit these without any change, instead of what it has of the first; in one step if it takes several."""
         keys = [TransactionKey(topology.uuid, topology.incarnation, txid) for txid in txids]
         missing = [SinkTransaction(key, TransactionAttempt(key.txid, 0), epoch) for key in keys]
-        if isinstance(self.state, RunState):
+        if isinstance(self.state, GroupState):
             with _rolled_back(self.state):
-                for tx in self.state.begin_run(missing):
-                    self.state.turn_to(tx)
-                self.state.end_run()
+                for tx in self.state.begin_group(missing):
+                    self.state.begin_member(tx)
+                self.state.commit_group()
             return
         for tx in missing:
             with self._transaction(tx):
@@ -114,25 +114,25 @@ class StateParticipant(Participant):
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
-        if not isinstance(self.state, RunState):
+        if not isinstance(self.state, GroupState):
             for tx, receipt in group:
                 counting_for(tx.txid)
                 self._applied(tx, partial(self._prepared_change, tx, receipt))
             return
         receipts, state, values = dict(group), self.state, dict[SinkTransaction, list[tuple[Any, ...]]]()
         with _rolled_back(state):
-            due = state.begin_run(list(receipts))
+            due = state.begin_group(list(receipts))
             for tx in due:
-                state.turn_to(tx)
+                state.begin_member(tx)
                 counting_for(tx.txid)
                 values[tx] = self._prepared_change(tx, receipts[tx])
             if due:
                 self._ensure_wanted()
-                state.end_run()
-        if self.tail is not None:
+                state.commit_group()
+        if self.downstream is not None:
             for tx in receipts:
                 counting_for(tx.txid)
-                self.tail(tx, values.get(tx, []))
+                self.downstream(tx, values.get(tx, []))
 
     def apply(self, tx: SinkTransaction, columns: Columns) -> None:
         """Apply the change given as columns: what comes from another state's new values."""
@@ -143,8 +143,8 @@ class StateParticipant(Participant):
         with self._transaction(tx) as due:
             if due:
                 values = change()
-        if self.tail is not None:
-            self.tail(tx, values)
+        if self.downstream is not None:
+            self.downstream(tx, values)
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         return self._change(tx, [column_values(column) for column in receipt.columns])
@@ -159,14 +159,14 @@ class StateParticipant(Participant):
     def abandon(self) -> None:
         """Write nothing more, although no newer leader may have raised the fence yet."""
         self._abandoned = True
-        for state in self.fed:
+        for state in self.downstream_states:
             state.abandon()
 
     def close(self) -> None:
         """Close what is ours to close."""
         if isinstance(self.state, FencedState):
             self.state.close()
-        for state in self.fed:
+        for state in self.downstream_states:
             state.close()
 
     @abstractmethod
@@ -230,10 +230,12 @@ class AggregateParticipant(StateParticipant):
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         whole = (
-            self.tail or not isinstance(self.state, FencedState) or not isinstance(self.aggregator, CombinerAggregator)
+            self.downstream
+            or not isinstance(self.state, FencedState)
+            or not isinstance(self.aggregator, CombinerAggregator)
         )
         if whole:  # new values go on in an order that doesn't depend on how the change was made
-            return super()._prepared_change(tx, in_key_order(receipt, self.keys) if self.tail else receipt)
+            return super()._prepared_change(tx, in_key_order(receipt, self.keys) if self.downstream else receipt)
         for portion in portions(receipt, self.keys):
             values = super()._prepared_change(tx, portion)
         return values
@@ -245,7 +247,7 @@ class AggregateParticipant(StateParticipant):
         state, aggregator = self.state, self.aggregator
         if isinstance(state, FencedState) and isinstance(aggregator, CombinerAggregator):
             state.multi_merge(keys, columns[self.keys], aggregator)
-            return self._with_keys(keys, state.multi_get(keys)) if self.tail else []
+            return self._with_keys(keys, state.multi_get(keys)) if self.downstream else []
         if isinstance(aggregator, CombinerAggregator):
             updaters = [combiner_updater(aggregator, partial) for partial in columns[self.keys]]
         else:

@@ -20,7 +20,7 @@ from trident_py.graph.partitioning import hinted
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.spouts import ITridentSpout
 from trident_py.planner.commits import placed
-from trident_py.spark.frames import Unread, empty_frame
+from trident_py.spark.frames import DeferredScan, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
 
@@ -60,7 +60,7 @@ class Branch:
 
     def build(
         self,
-        frames: Mapping[str, DataFrame | Unread],
+        frames: Mapping[str, DataFrame | DeferredScan],
         batch_id: TransactionAttempt | None = None,
         ask: Ask | None = None,
     ) -> DataFrame:
@@ -73,7 +73,7 @@ class Branch:
         """
         # What is read more than once is read as it is, so that its tasks report under one name.
         given = {
-            spout: each.frame() if isinstance(each, Unread) and spout in self.rereads else each
+            spout: each.frame() if isinstance(each, DeferredScan) and spout in self.rereads else each
             for spout, each in frames.items()
         }
         return _built(self.end, given, batch_id, ask).native()
@@ -152,7 +152,7 @@ def _known(node: Node, operation: Operation, inputs: tuple[Node, ...]) -> Node:
 
 
 def _built(
-    node: Node, frames: Mapping[str, DataFrame | Unread], batch_id: TransactionAttempt | None, ask: Ask | None
+    node: Node, frames: Mapping[str, DataFrame | DeferredScan], batch_id: TransactionAttempt | None, ask: Ask | None
 ) -> Flow:
     if isinstance(node.operation, Source):
         return Flow.of(frames[node.operation.tx_id], node.operation.schema)

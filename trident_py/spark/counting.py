@@ -21,13 +21,13 @@ from trident_py.spark.workers import Settling
 from trident_py.worker.counters import (
     COUNTS,
     CountingStage,
+    CountScope,
     NodeCounts,
-    Tally,
     UncountedStage,
+    count_scope,
     of_reports,
-    tallied,
 )
-from trident_py.worker.failures import Judge, Stage, TaskFailed, by_user_code, telling
+from trident_py.worker.failures import Classify, Stage, TaskFailed, by_user_code, telling
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class CountingJob:
     """
 
     is_listening: bool
-    _tally: Tally = field(factory=Tally, init=False)  # on the driver
+    _scope: CountScope = field(factory=CountScope, init=False)  # on the driver
     _observations: list[Observation] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
@@ -64,7 +64,7 @@ class CountingJob:
         Raises:
             RuntimeError: Spark doesn't tell what was counted.
         """
-        found = {key: NodeCounts(by_name) for key, by_name in self._tally.counts.items()}
+        found = {key: NodeCounts(by_name) for key, by_name in self._scope.counts.items()}
         for observation in self._observations:
             metrics = observed(observation)
             for key, counts in of_reports((metrics or {}).get("reports", [])).items():
@@ -96,7 +96,7 @@ def counting_job(*, is_listening: bool) -> Iterator[CountingJob]:
     job = CountingJob(is_listening)
     token = _job.set(job)
     try:
-        with tallied(job._tally):  # noqa: SLF001 - its own
+        with count_scope(job._scope):  # noqa: SLF001 - its own
             yield job
     finally:
         _job.reset(token)
@@ -106,7 +106,7 @@ def mapped(
     frame: DataFrame,
     stage: Stage,
     target: StructType,
-    judge: Judge = by_user_code,
+    classify: Classify = by_user_code,
     profile: ResourceProfile | None = None,
 ) -> DataFrame:
     """``frame.mapInArrow`` for a stage of ours, which tells what it fails of, and what its functions count.
@@ -115,12 +115,12 @@ def mapped(
     """
     job = _job.get()
     if job is None:
-        return frame.mapInArrow(Settling(telling(stage, judge)), target, profile=profile)
+        return frame.mapInArrow(Settling(telling(stage, classify)), target, profile=profile)
     if not job.is_listening:
-        return frame.mapInArrow(Settling(telling(UncountedStage(stage), judge)), target, profile=profile)
+        return frame.mapInArrow(Settling(telling(UncountedStage(stage), classify)), target, profile=profile)
     counting = CountingStage(stage, arrow_schema(target))
     hidden = StructType([*nullable(target), StructField(COUNTS, StringType())])
-    return job.observe(frame.mapInArrow(Settling(telling(counting, judge)), hidden, profile=profile))
+    return job.observe(frame.mapInArrow(Settling(telling(counting, classify)), hidden, profile=profile))
 
 
 def nullable(schema: StructType) -> list[StructField]:

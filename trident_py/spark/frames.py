@@ -17,7 +17,7 @@ from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
 
 
-class Unread(ABC):
+class DeferredScan(ABC):
     """Rows that Spark's tasks will read: as they are, or with what is done to them in the same stage; once."""
 
     @abstractmethod

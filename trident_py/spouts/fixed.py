@@ -68,7 +68,7 @@ class _Batches:
     size: int
     cycle: bool
 
-    def extent(self, txid: int) -> list[int]:
+    def split(self, txid: int) -> list[int]:
         """The first row and the one after the last."""
         number = txid - 1
         if self.cycle and self.rows:
@@ -85,20 +85,20 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
 
     def is_ready(self, txid: int) -> bool:
         """Whether the transaction has rows."""
-        start, end = self._batches.extent(txid)
+        start, end = self._batches.split(txid)
         return start < end
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None
     ) -> list[int]:
-        """The extent that the txid has.
+        """The split that the txid has.
 
         Raises:
             SpoutError: the transaction before was cut from other rows, so rows would be skipped or come again.
         """
         if curr_metadata is not None:
             return curr_metadata
-        expected = self._batches.extent(txid - 1)
+        expected = self._batches.split(txid - 1)
         if prev_metadata is not None and prev_metadata != expected:
             raise SpoutError(
                 f"spout {self._tx_state_id!r}: transaction {txid - 1} had the rows {prev_metadata}, it would now have "
@@ -106,7 +106,7 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
                 txid=txid,
                 spout=self._tx_state_id,
             )
-        return self._batches.extent(txid)
+        return self._batches.split(txid)
 
 
 class FixedEmitter(Emitter[list[int]]):
@@ -117,7 +117,7 @@ class FixedEmitter(Emitter[list[int]]):
         self._rows = rows
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[int], collector: TridentCollector) -> None:
-        """Emit the rows of the extent."""
+        """Emit the rows of the split."""
         start, end = metadata
         if end > self._rows.num_rows:
             raise SpoutError(

@@ -25,12 +25,12 @@ from trident_py.interfaces.partitioned import (
     IOpaquePartitionedTridentSpout,
     IPartitionedTridentSpout,
 )
-from trident_py.interfaces.spouts import ITridentSpout, Learned, LearningEmitter, Replay
+from trident_py.interfaces.spouts import EndOffsets, ITridentSpout, OffsetReportingEmitter, Replay
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
 
 Definition: TypeAlias = dict[str, Any]
-"""``partitions``: what the coordinator said; once emitted also ``extents``: what each partition returned."""
+"""``partitions``: what the coordinator said; once emitted also ``splits``: what each partition returned."""
 
 AnyPartitionedSpout: TypeAlias = IPartitionedTridentSpout[Any, Any, Any] | IOpaquePartitionedTridentSpout[Any, Any, Any]
 
@@ -108,7 +108,7 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
 
 
 @define(eq=False)
-class PartitionTasksEmitter(LearningEmitter[Definition]):
+class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
     """Sends tasks to emit the partitions, and knows where each partition has come to.
 
     Attributes:
@@ -122,7 +122,7 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
     news: News
     _positions: dict[str, Json] = field(factory=dict, init=False)  # after transaction _upto
     _upto: int = field(default=0, init=False)
-    _extents: dict[int, dict[str, Json]] = field(factory=dict, init=False)  # by txid, of those after it
+    _splits: dict[int, dict[str, Json]] = field(factory=dict, init=False)  # by txid, of those after it
     _emitting: Definition = field(factory=dict, init=False)
 
     def restore(self, positions: Mapping[str, Json], upto: int) -> None:
@@ -132,17 +132,17 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Definition, collector: TridentCollector) -> None:
         """Have tasks emit the batch: again, if it is an exact one that is known, or from where the last one ended."""
-        for later in [later for later in self._extents if later >= attempt.txid]:
-            del self._extents[later]
+        for later in [later for later in self._splits if later >= attempt.txid]:
+            del self._splits[later]
         self._emitting = metadata
         again = self.exact and "extents" in metadata
         known = metadata["extents"] if again else self._before(attempt)
         task = PartitionTask(
             source=self.source, attempt=attempt, partitions=metadata["partitions"], known=known, again=again
         )
-        collector.emit_extents([(number, self.tasks) for number in range(self.tasks)], task)
+        collector.emit_splits([(number, self.tasks) for number in range(self.tasks)], task)
 
-    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> Learned:
+    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
         """Remember where each partition has come to."""
         found: dict[str, Json] = {}
         errors: list[str] = []
@@ -167,9 +167,9 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
                 attempt=attempt,
                 spout=self.source.tx_id,
             )
-        self._extents[attempt.txid] = found
+        self._splits[attempt.txid] = found
         self.news.positions = self._positions_upto_now()
-        return Learned({**self._emitting, "extents": found}, found, errors)
+        return EndOffsets({**self._emitting, "extents": found}, found, errors)
 
     def moved(self, metadata: Definition) -> Mapping[str, Json] | None:
         """Where each partition came to, if the batch was emitted."""
@@ -177,19 +177,19 @@ class PartitionTasksEmitter(LearningEmitter[Definition]):
 
     def success(self, attempt: TransactionAttempt) -> None:
         """What the batch moved has moved for good."""
-        for txid in sorted(txid for txid in self._extents if txid <= attempt.txid):
-            self._positions.update(self._extents.pop(txid))
+        for txid in sorted(txid for txid in self._splits if txid <= attempt.txid):
+            self._positions.update(self._splits.pop(txid))
             self._upto = txid
 
     def _before(self, attempt: TransactionAttempt) -> dict[str, Json]:
         """Where the partitions are before this transaction."""
-        if attempt.txid - 1 not in {self._upto, *self._extents}:
+        if attempt.txid - 1 not in {self._upto, *self._splits}:
             # It was cancelled or has failed, and this one with it; the driver just hasn't said so yet.
             raise StoreBusyException(f"transaction {attempt.txid - 1} was not emitted, so {attempt} can't be")
         return self._positions_upto_now()
 
     def _positions_upto_now(self) -> dict[str, Json]:
         positions = dict(self._positions)
-        for txid in sorted(self._extents):
-            positions.update(self._extents[txid])
+        for txid in sorted(self._splits):
+            positions.update(self._splits[txid])
         return positions

@@ -64,9 +64,9 @@ class PartitionTask:
         mine = emitting.mine(*share)
         collector = TaskCollector(self.where, self.source.schema)
         emit = emitting.emitted_again if self.again else emitting.emitted_new
-        extents = emit(mine, collector)
+        splits = emit(mine, collector)
         yield from collector.batches()
-        return canonical_json({"extents": extents, "errors": collector.errors})
+        return canonical_json({"extents": splits, "errors": collector.errors})
 
 
 @define

@@ -44,26 +44,26 @@ class Fence:
         topology: whose state it is.
         epoch: leaders older than this are refused.
         token: the last commit; None if there was none.
-        run_first: the first transaction of the group that it was committed in, which the record may not have as
+        group_first: the first transaction of the group that it was committed in, which the record may not have as
             committed yet; None: it was committed alone.
     """
 
     topology: TopologyKey
     epoch: int
     token: CommitToken | None = None
-    run_first: int | None = None
+    group_first: int | None = None
 
     @property
     def commit(self) -> tuple[int | None, int | None, int | None, int | None]:
         """The last commit as it is stored: txid, epoch, attempt id, and the first transaction of its group."""
         if self.token is None:
-            return None, None, None, self.run_first
-        return self.token.txid, self.token.epoch, self.token.attempt_id, self.run_first
+            return None, None, None, self.group_first
+        return self.token.txid, self.token.epoch, self.token.attempt_id, self.group_first
 
     def after(self, run: Sequence[SinkTransaction]) -> Fence:
         """Return the fence as it is after the commit of ``run``, with members that were committed before."""
         self._check_after(run)
-        return evolve(self, token=run[-1].token, run_first=group_first(run))
+        return evolve(self, token=run[-1].token, group_first=group_first(run))
 
     def due(self, run: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
         """Those of ``run`` that are to be applied, and whether the first of them has to be rolled back before.
@@ -116,7 +116,7 @@ class Fence:
             return Decision.APPLY
         if tx.token == self.token:
             return Decision.SKIP
-        if self.run_first is not None and self.run_first <= tx.txid < self.token.txid:
+        if self.group_first is not None and self.group_first <= tx.txid < self.token.txid:
             return Decision.SKIP
         if tx.txid != self.token.txid:
             raise StateError(

@@ -14,10 +14,10 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import (
+    GroupState,
     ITupleCollection,
     Key,
     RemovableMapState,
-    RunState,
     StateFactory,
     StateKind,
     T,
@@ -47,7 +47,7 @@ class _Transaction(Generic[T]):
     thread: int = field(factory=threading.get_ident)
 
 
-class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
+class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
     """Values by key in memory, with the semantics of Storm's class of this name (opaque) and one thing more.
 
     A replay finds every key as it was before the attempt that it replaces, also a key that the replay doesn't contain.
@@ -75,7 +75,7 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
             self._open = None  # of a leader that was taken over
             return self._fence.token
 
-    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         """Open ``run``; gives up a transaction that was left open."""
         self.rollback()
         with self._lock:
@@ -85,12 +85,12 @@ class MemoryMapState(RunState[T], RemovableMapState[T], ITupleCollection):
             self._open = _Transaction(run, self._before if redo else {}) if due else None
             return due
 
-    def turn_to(self, tx: SinkTransaction) -> None:
+    def begin_member(self, tx: SinkTransaction) -> None:
         """What was changed before is where ``tx`` starts from."""
         opened = self._in_transaction()
         opened.base, opened.changes = {**opened.base, **opened.changes}, {}
 
-    def end_run(self) -> None:
+    def commit_group(self) -> None:
         """Make the changes visible, all at once."""
         with self._lock:
             opened = self._in_transaction()

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
 from coordinators.cursors import Cursors
-from coordinators.messages import Defined, DefinitionFailed, ExtentsLearned
+from coordinators.messages import Defined, DefinitionFailed, OffsetsResolved
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
-from trident_py.engine.emitted import Extents, Noted
-from trident_py.engine.reading import Reading
+from trident_py.engine.emitted import ReportedOffsets, Splits
+from trident_py.engine.reading import SplitRead
 from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
@@ -97,17 +97,17 @@ class SpoutSubject(Subject):
         rows: list[Row] = []
         notes: list[str] = []
         for part in emitted.sources:
-            if isinstance(part, Extents):
-                for reading in [Reading(part.read(extent)) for extent in part.extents]:
+            if isinstance(part, Splits):
+                for reading in [SplitRead(part.read(split)) for split in part.splits]:
                     rows += [comparable(row) for batch in reading for row in rows_of(batch)]
-                    notes += [str(reading.returned)] if part.noting else []
+                    notes += [str(reading.returned)] if part.reports_offsets else []
             elif hasattr(part, "to_batches"):
                 rows += [comparable(row) for row in rows_of(part)]
             else:
                 rows += [comparable(row) for row in rows_of_frame(part)]
-        learned = self._executor.learn(attempt, attempt.txid, Noted(tuple(notes), len(rows)))
+        learned = self._executor.learn(attempt, attempt.txid, ReportedOffsets(tuple(notes), len(rows)))
         for found in learned:
-            if isinstance(found, ExtentsLearned):
+            if isinstance(found, OffsetsResolved):
                 return Batch(rows, found.metadata, found.moved)
         return Batch(rows, metadata, {})
 

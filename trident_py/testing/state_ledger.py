@@ -23,14 +23,14 @@ class StateLedger(Ledger):
     """Follows one state.
 
     Attributes:
-        fold: the values by key after some rows, given those before.
+        accumulator: the values by key after some rows, given those before.
     """
 
-    fold: Callable[[Values, Sequence[Row]], Values] = field(kw_only=True)
+    accumulator: Callable[[Values, Sequence[Row]], Values] = field(kw_only=True)
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
         """What a reader sees after a transaction with these rows."""
-        values = self.fold({row[:-1]: row[-1] for row in before}, rows)
+        values = self.accumulator({row[:-1]: row[-1] for row in before}, rows)
         return Counter((*key, value) for key, value in values.items())
 
     def begun(self, token: CommitToken, rows: Sequence[Row]) -> None:

@@ -62,10 +62,10 @@ class Aggregated:
     def _kind(self) -> t.DataType:
         if isinstance(self.aggregator, NativeAggregator):
             return self.aggregator.result_type(self.inputs)
-        value = next(iter(self.fold({}, sample_rows(self.rows, 1)).values()), 0)
+        value = next(iter(self.accumulator({}, sample_rows(self.rows, 1)).values()), 0)
         return next(kind for python, kind in _KINDS if isinstance(value, python))
 
-    def fold(self, before: Values, rows: Sequence[Row]) -> Values:
+    def accumulator(self, before: Values, rows: Sequence[Row]) -> Values:
         """The values by key after ``rows``."""
         values = dict(before)
         for key, group in self._groups(rows).items():
@@ -242,7 +242,7 @@ class StatePlay(SinkPlay):
 def state_ledger(aggregated: Aggregated) -> StateLedger:
     """A ledger for values as this aggregation makes them."""
 
-    def fold(before: Values, rows: Sequence[Row]) -> Values:
-        return {comparable(key): comparable([value])[0] for key, value in aggregated.fold(before, rows).items()}
+    def accumulator(before: Values, rows: Sequence[Row]) -> Values:
+        return {comparable(key): comparable([value])[0] for key, value in aggregated.accumulator(before, rows).items()}
 
-    return StateLedger(fold=fold)
+    return StateLedger(accumulator=accumulator)

@@ -38,10 +38,10 @@ GROUPS_MAX = 100_000
 """Partial values that a task keeps before it passes them on; more would only take memory."""
 
 
-class Fold(ABC, Generic[V]):
+class Accumulator(ABC, Generic[V]):
     """How the rows of one group become one value, and that value rows.
 
-    A row is what the aggregator sees of it, a Row; for a `ChainFold` it is a tuple with a Row for each aggregator.
+    A row is what the aggregator sees of it, a Row; for a `ChainAccumulator` a tuple with a Row for each aggregator.
     """
 
     @property
@@ -67,7 +67,7 @@ class Fold(ABC, Generic[V]):
 
 
 @frozen
-class CombineFold(Fold[Any]):
+class CombiningAccumulator(Accumulator[Any]):
     """Rows to the partial value of a `CombinerAggregator`."""
 
     aggregator: CombinerAggregator[Any]
@@ -90,7 +90,7 @@ class CombineFold(Fold[Any]):
 
 
 @frozen
-class MergeFold(CombineFold):
+class MergingAccumulator(CombiningAccumulator):
     """Partial values, one a row, to the whole value of a `CombinerAggregator`."""
 
     def first(self, row: Row) -> Any:
@@ -103,7 +103,7 @@ class MergeFold(CombineFold):
 
 
 @frozen
-class ReduceFold(Fold[Any]):
+class ReducingAccumulator(Accumulator[Any]):
     """Rows to the value of a `ReducerAggregator`."""
 
     aggregator: ReducerAggregator[Any]
@@ -134,7 +134,7 @@ class Emitting:
 
 
 @frozen
-class AggregatorFold(Fold[Emitting]):
+class AggregatorAccumulator(Accumulator[Emitting]):
     """Rows to whatever an `Aggregator` emits."""
 
     aggregator: Aggregator[Any]
@@ -170,31 +170,34 @@ class AggregatorFold(Fold[Emitting]):
 
 
 @frozen
-class ChainFold(Fold[list[Any]]):
-    """Several folds in one pass; their results, if they give several rows, are combined each with each (Storm H3)."""
+class ChainAccumulator(Accumulator[list[Any]]):
+    """Several accumulators in one pass; several rows of results are combined each with each (Storm H3)."""
 
-    folds: tuple[Fold[Any], ...]
+    accumulators: tuple[Accumulator[Any], ...]
 
     @property
     def user_code(self) -> list[object]:
         """The aggregators."""
-        return [each for fold in self.folds for each in fold.user_code]
+        return [each for accumulator in self.accumulators for each in accumulator.user_code]
 
     def empty(self) -> list[Any]:
         """The values of no rows."""
-        return [fold.empty() for fold in self.folds]
+        return [accumulator.empty() for accumulator in self.accumulators]
 
     def first(self, row: tuple[Row, ...]) -> list[Any]:
         """The values of a group's first row."""
-        return [fold.first(view) for fold, view in zip(self.folds, row, strict=True)]
+        return [accumulator.first(view) for accumulator, view in zip(self.accumulators, row, strict=True)]
 
     def following(self, value: list[Any], row: tuple[Row, ...]) -> list[Any]:
         """The values after one more row."""
-        return [fold.following(part, view) for fold, part, view in zip(self.folds, value, row, strict=True)]
+        return [
+            accumulator.following(part, view)
+            for accumulator, part, view in zip(self.accumulators, value, row, strict=True)
+        ]
 
     def results(self, value: list[Any]) -> list[Values]:
-        """Every combination of what the folds give; none if one of them gives none."""
-        given = [fold.results(part) for fold, part in zip(self.folds, value, strict=True)]
+        """Every combination of what the accumulators give; none if one of them gives none."""
+        given = [accumulator.results(part) for accumulator, part in zip(self.accumulators, value, strict=True)]
         return [tuple(chain.from_iterable(rows)) for rows in product(*given)]
 
 
@@ -205,28 +208,28 @@ class GroupStage:
     Attributes:
         rows: the row operations; they run in the same stage.
         keys: the fields to group by; none: all rows are one group, which exists even if there are no rows.
-        in_fields: the fields that the aggregator sees; for a `ChainFold`, those of each.
-        fold: what to do.
+        in_fields: the fields that the aggregator sees; for a `ChainAccumulator`, those of each.
+        accumulator: what to do.
         target: the keys, and the fields of the results.
         partial: whether a group may be given in several rows, as another fold follows.
         title: what the user called, for messages.
-        carried: whether the first key is a transaction's number, in front of those that the user groups by.
+        is_tagged: whether the first key is a transaction's number, in front of those that the user groups by.
         node: whose stage it is; what the aggregator counts belongs to that.
     """
 
     rows: RowPipeline
     keys: t.StructType
     in_fields: tuple[tuple[str, ...], ...]
-    fold: Fold[Any]
+    accumulator: Accumulator[Any]
     target: t.StructType
     partial: bool
     title: str
-    carried: bool = False
+    is_tagged: bool = False
     node: str = field(factory=built_node)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
-        with prepared([*self.rows.user_code, *self.fold.user_code], self.title):
+        with prepared([*self.rows.user_code, *self.accumulator.user_code], self.title):
             groups: Groups = {}
             for chunk in chunks(batches):
                 with collector_paused():
@@ -237,7 +240,7 @@ class GroupStage:
             if not groups and not self.keys.fields and not self.partial:
                 counting_at(self.node)
                 with in_user_code(self._place):
-                    groups[()] = self.fold.empty()
+                    groups[()] = self.accumulator.empty()
             yield from self._results(groups)
 
     def _take(self, groups: Groups, columns: Columns) -> None:
@@ -245,11 +248,11 @@ class GroupStage:
         keys = zip(*[_hashable(of[key.name], key.dataType) for key in self.keys], strict=True)
         seen = [_views([of[name] for name in names], names, len(columns[0])) for names in self.in_fields]
         views: Iterable[Any] = seen[0] if len(seen) == 1 else zip(*seen, strict=True)
-        fold, view = self.fold, None
+        accumulator, view = self.accumulator, None
         counting_at(self.node)
         with in_user_code(lambda: f"{self._place()}, at {clipped(view)}"):
             for key, view in zip(self._turned_to(keys) if self.keys else repeat(()), views):  # noqa: B905 - no end
-                groups[key] = fold.following(groups[key], view) if key in groups else fold.first(view)
+                groups[key] = accumulator.following(groups[key], view) if key in groups else accumulator.first(view)
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
         given = iter(groups.items())
@@ -261,12 +264,12 @@ class GroupStage:
                 rows = [
                     (*key, *result)
                     for key, value in zip(keys, values, strict=True)
-                    for result in self.fold.results(value)
+                    for result in self.accumulator.results(value)
                 ]
             yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)
 
     def _turned_to(self, keys: Iterable[Values]) -> Iterable[Any]:
-        return self._counting_for(keys) if self.carried and is_counting() else keys
+        return self._counting_for(keys) if self.is_tagged and is_counting() else keys
 
     def _counting_for(self, keys: Iterable[Any]) -> Iterator[Any]:
         for key in keys:

@@ -1,8 +1,8 @@
 """`counter`: what user functions count belongs to the transaction whose rows they are called for.
 
-What is counted is kept in a `Tally`: of a stage in a Spark task, of a job or an emission on the driver, or of a step of
-a commit. It is known by the node of the graph whose function has counted: the same function may run over the same rows
-in several jobs, or twice in one, and counts once.
+What is counted is kept in a `CountScope`: of a stage in a Spark task, of a job or an emission on the driver, or of a
+step of a commit. It is known by the node of the graph whose function has counted: the same function may run over the
+same rows in several jobs, or twice in one, and counts once.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Counter:
             CounterError: it isn't called for the rows of a transaction.
             TypeError: ``n`` is no whole number.
         """
-        tally = _tally.get()
-        if tally is None:
+        scope = _scope.get()
+        if scope is None:
             raise CounterError(
                 f"counter({self.name!r}).add was called outside of a transaction; call it in a function that is given "
                 f"rows, an emitter, or a state or sink that prepares or commits, and on the thread that calls that"
             )
         if not isinstance(n, SupportsIndex):
             raise TypeError(f"counter({self.name!r}) counts whole numbers, not {n!r}")
-        tally.add(self.name, n.__index__())
+        scope.add(self.name, n.__index__())
 
 
 def counter(name: str) -> Counter:
@@ -70,7 +70,7 @@ class NodeCounts:
 
 
 @define
-class Tally:
+class CountScope:
     """What has been counted in one place, by transaction and node.
 
     Attributes:
@@ -96,38 +96,38 @@ class Tally:
         return {node: NodeCounts(by_name) for (_, node), by_name in self.counts.items()}
 
 
-_tally: ContextVar[Tally | None] = ContextVar("trident_tally", default=None)
+_scope: ContextVar[CountScope | None] = ContextVar("trident_tally", default=None)
 _node: ContextVar[str] = ContextVar("trident_node", default="")
 
 
 @contextmanager
-def tallied(tally: Tally) -> Iterator[Tally]:
-    """What user functions count in the block, on this thread, is kept in ``tally``."""
-    token = _tally.set(tally)
+def count_scope(scope: CountScope) -> Iterator[CountScope]:
+    """What user functions count in the block, on this thread, is kept in ``scope``."""
+    token = _scope.set(scope)
     try:
-        yield tally
+        yield scope
     finally:
-        _tally.reset(token)
+        _scope.reset(token)
 
 
 def counting_for(txid: int | None) -> None:
     """What is counted from now on is that of ``txid``."""
-    tally = _tally.get()
-    if tally is not None:
-        tally.txid = txid
+    scope = _scope.get()
+    if scope is not None:
+        scope.txid = txid
 
 
 def counting_at(node: str) -> None:
     """What is counted from now on is that of the function of ``node``."""
-    tally = _tally.get()
-    if tally is not None:
-        tally.node = node
+    scope = _scope.get()
+    if scope is not None:
+        scope.node = node
 
 
 def is_counting() -> bool:
     """Whether somebody wants to know what is counted here, and for which transaction."""
-    tally = _tally.get()
-    return tally is not None and tally.is_kept
+    scope = _scope.get()
+    return scope is not None and scope.is_kept
 
 
 def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
@@ -176,13 +176,13 @@ class CountingStage:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the stage."""
         names = [*self.fields.names, COUNTS]
-        with tallied(Tally()) as tally:
+        with count_scope(CountScope()) as scope:
             for rows in self.stage(batches):
                 nothing = pa.nulls(rows.num_rows, pa.string())
                 yield pa.RecordBatch.from_arrays([*rows.columns, nothing], names)
-        if tally.counts:
+        if scope.counts:
             nulls = [pa.nulls(1, kind) for kind in self.fields.types]
-            yield pa.RecordBatch.from_arrays([*nulls, pa.array([_report(tally)], pa.string())], names)
+            yield pa.RecordBatch.from_arrays([*nulls, pa.array([_report(scope)], pa.string())], names)
 
 
 @frozen
@@ -197,15 +197,15 @@ class UncountedStage:
         Raises:
             TaskFailed: something was counted; the job has to run again, as one that listens.
         """
-        with tallied(Tally(is_kept=False)) as tally:
+        with count_scope(CountScope(is_kept=False)) as scope:
             for rows in self.stage(batches):
-                _ensure_nothing(tally)
+                _ensure_nothing(scope)
                 yield rows
-            _ensure_nothing(tally)
+            _ensure_nothing(scope)
 
 
-def _ensure_nothing(tally: Tally) -> None:
-    if tally.counts:
+def _ensure_nothing(scope: CountScope) -> None:
+    if scope.counts:
         raise TaskFailed(
             TaskFailure(
                 kind=FailureKind.INTERRUPTED, text="a counter was used for the first time in this run", counts=True
@@ -213,9 +213,9 @@ def _ensure_nothing(tally: Tally) -> None:
         )
 
 
-def _report(tally: Tally) -> str:
+def _report(scope: CountScope) -> str:
     context = TaskContext.get()
-    counts = [[txid, node, by_name] for (txid, node), by_name in tally.counts.items()]
+    counts = [[txid, node, by_name] for (txid, node), by_name in scope.counts.items()]
     return json.dumps({"partition": context.partitionId() if context else 0, "counts": counts})
 
 

@@ -28,7 +28,7 @@ from trident_py.errors import FailedException, MetadataError, SpoutError, StoreB
 TEXT_MAX = 16 * 1024
 """Characters of a failure's text that are kept."""
 
-Judge: TypeAlias = Callable[[BaseException], FailureKind]
+Classify: TypeAlias = Callable[[BaseException], FailureKind]
 """What an exception means at the place where it was caught. Travels to tasks."""
 
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -56,11 +56,11 @@ class TaskFailure:
     counts: bool = False
 
     @classmethod
-    def of(cls, error: BaseException, judge: Judge, txid: int | None = None) -> TaskFailure:
-        """What ``error`` means by ``judge``; one that was judged before, nearer to its place, stays what it is."""
+    def of(cls, error: BaseException, classify: Classify, txid: int | None = None) -> TaskFailure:
+        """What ``error`` means by ``classify``; one that was classified nearer to its place stays as it is."""
         if isinstance(error, TaskFailed):
             return error.failure if txid is None else evolve(error.failure, txid=txid)
-        kind = judge(error)
+        kind = classify(error)
         if kind is FailureKind.FATAL and isinstance(error, TridentError):
             # A subclass of the user's is told as what it is one of: the driver need not have it.
             ours = next(each.__name__ for each in type(error).__mro__ if each.__name__ in errors.__all__)
@@ -90,7 +90,7 @@ class TaskFailure:
 
 
 class TaskFailed(Exception):
-    """What was raised at a place that was judged: in a task, or by a function of the user's on the driver."""
+    """What was raised at a place that was classified: in a task, or by a function of the user's on the driver."""
 
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(failure.text)
@@ -103,15 +103,15 @@ class TaskFailed(Exception):
 
 @frozen
 class LocatedRead:
-    """Gives the rows of an extent, as ``read`` does; its errors know what they are about. Travels to tasks."""
+    """Gives the rows of a split, as ``read`` does; its errors know what they are about. Travels to tasks."""
 
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     about: About
 
-    def __call__(self, extent: Any) -> Generator[pa.RecordBatch, None, Any]:
+    def __call__(self, split: Any) -> Generator[pa.RecordBatch, None, Any]:
         """The rows, and what a generator returns."""
         with located(**self.about):
-            rows = self.read(extent)
+            rows = self.read(split)
             if isinstance(rows, Generator):
                 return (yield from rows)
             yield from rows
@@ -200,10 +200,10 @@ def task_failures_told() -> Iterator[None]:
         _mark.reset(token)
 
 
-def telling(stage: Stage, judge: Judge = by_user_code) -> Stage:
+def telling(stage: Stage, classify: Classify = by_user_code) -> Stage:
     """``stage`` for a task, which tells what it fails of; in a job of nobody who listens, just ``stage``."""
     mark = _mark.get()
-    return stage if mark is None else TellingStage(stage, judge, mark)
+    return stage if mark is None else TellingStage(stage, classify, mark)
 
 
 @frozen
@@ -211,22 +211,22 @@ class TellingStage:
     """A stage that tells the driver what it failed of; travels to the worker."""
 
     stage: Stage
-    judge: Judge
+    classify: Classify
     mark: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the stage."""
         try:
-            yield from judged(self._made(batches), self.judge)
+            yield from classified(self._made(batches), self.classify)
         except TaskFailed as error:
             raise MarkedFailure(f"told to the driver as {self.mark}:{error.failure.written()}:") from error.__cause__
 
     def _made(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self.stage(judged(batches, by_spark))
+        yield from self.stage(classified(batches, by_spark))
 
 
-def judged(batches: Iterator[pa.RecordBatch], judge: Judge) -> Iterator[pa.RecordBatch]:
-    """The same batches; what is raised on the way is judged here, whoever takes them.
+def classified(batches: Iterator[pa.RecordBatch], classify: Classify) -> Iterator[pa.RecordBatch]:
+    """The same batches; what is raised on the way is classified here, whoever takes them.
 
     Raises:
         TaskFailed: anything was raised.
@@ -237,5 +237,5 @@ def judged(batches: Iterator[pa.RecordBatch], judge: Judge) -> Iterator[pa.Recor
         except StopIteration:
             return
         except BaseException as error:
-            raise TaskFailed(TaskFailure.of(error, judge)) from error
+            raise TaskFailed(TaskFailure.of(error, classify)) from error
         yield batch

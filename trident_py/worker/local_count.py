@@ -30,7 +30,7 @@ def can_tally(keys: t.StructType) -> bool:
 
 
 @frozen(kw_only=True)
-class TallyStage:
+class LocalCountStage:
     """Row operations, and the number of rows for each key; a key may come several times, as Spark adds them up.
 
     Attributes:

@@ -191,7 +191,7 @@ class ProjectStep(Step):
 
 
 @frozen(kw_only=True)
-class CarryingStep(Step):
+class TaggedStep(Step):
     """Run another step for each transaction of a shared job apart; it doesn't see the field in front."""
 
     step: Step
@@ -218,10 +218,10 @@ class CarryingStep(Step):
         return made
 
 
-def carrying(make: Callable[[StructType], Step], source: StructType) -> CarryingStep:
+def tagged(make: Callable[[StructType], Step], source: StructType) -> TaggedStep:
     """The step that ``make`` makes for all fields but the first, over rows that have it."""
     first, step = source.fields[0], make(StructType(source.fields[1:]))
-    return CarryingStep(
+    return TaggedStep(
         title=step.title,
         source=tuple(source.names),
         in_fields=tuple(source.names),

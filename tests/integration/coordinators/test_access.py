@@ -238,15 +238,15 @@ def test_the_largest_request_is_taken_with_its_access_control_lists(secured: Sec
 
 def _commit_the_largest(session: ZooKeeperSession, name: str) -> None:
     base = f"{session.chroot}/{name}"
-    session.settle(lambda: session.ensure_path(base))
+    session.retry_within_lease(lambda: session.ensure_path(base))
     paths = [f"{base}/{number:05}" for number in range(1_000)]
     per_node = STEP_OVERHEAD_BYTES + session.access.acl_bytes
     rest = REQUEST_BYTES_MAX - sum(len(path) + per_node for path in paths)
     steps: list[Step] = [Create(path, b"") for path in paths[:-1]]
     with pytest.raises(MetadataError, match="is above the"):
-        session.settle(lambda: session.commit([*steps, Create(paths[-1], b"x" * (rest + 1))]))
-    session.settle(lambda: session.commit([*steps, Create(paths[-1], b"x" * rest)]))
-    assert len(session.settle(lambda: session.children(base))) == 1_000
+        session.retry_within_lease(lambda: session.commit([*steps, Create(paths[-1], b"x" * (rest + 1))]))
+    session.retry_within_lease(lambda: session.commit([*steps, Create(paths[-1], b"x" * rest)]))
+    assert len(session.retry_within_lease(lambda: session.children(base))) == 1_000
 
 
 # --- connections ------------------------------------------------------------------------------------------------------

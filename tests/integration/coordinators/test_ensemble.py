@@ -92,12 +92,12 @@ def _numbered(seq: int) -> CoordinatorRecord:
 
 
 def _record_at(session: ZooKeeperSession) -> CoordinatorRecord | None:
-    stored = session.settle(lambda: load(session, TopologyPaths(f"{session.chroot}/trident/wordcount")))
+    stored = session.retry_within_lease(lambda: load(session, TopologyPaths(f"{session.chroot}/trident/wordcount")))
     return None if stored is None else stored.record
 
 
 def _commit(session: ZooKeeperSession, steps: Sequence[Step]) -> None:
-    session.settle(lambda: session.commit(list(steps)))
+    session.retry_within_lease(lambda: session.commit(list(steps)))
 
 
 def _await_refusal(store: ZooKeeperRecordStore) -> None:
@@ -195,12 +195,12 @@ def test_nothing_is_decided_from_what_a_lagging_server_has(
     store.write(_numbered(0))
     with ThreadPoolExecutor(1) as pool:
         for last in range(BEHIND, 3 * BEHIND + 1, BEHIND):
-            [seen] = session.settle(lambda: session.read(record))
+            [seen] = session.retry_within_lease(lambda: session.read(record))
             assert seen is not None
             servers.pause(lagging)
             for seq in range(last - BEHIND + 1, last + 1):
                 store.write(_numbered(seq))
-            reading = pool.submit(session.settle, lambda: session.read(record))
+            reading = pool.submit(session.retry_within_lease, lambda: session.read(record))
             _await_sent(session)
             servers.resume(lagging)
             [found] = reading.result(PATIENCE_SECONDS)
@@ -230,14 +230,14 @@ def test_the_largest_request_that_may_be_sent_is_taken_by_every_server(
 
 
 def _commit_the_largest(session: ZooKeeperSession, nodes: int) -> None:
-    session.settle(lambda: session.ensure_path(session.chroot))
+    session.retry_within_lease(lambda: session.ensure_path(session.chroot))
     paths = [f"{session.chroot}/{number:05}" for number in range(nodes)]
     rest = REQUEST_BYTES_MAX - sum(len(path) + STEP_OVERHEAD_BYTES for path in paths)
     steps = [Create(path, b"") for path in paths[:-1]]
     with pytest.raises(MetadataError, match="the tests: one write of 1,032,193 bytes is above the 1,032,192"):
         _commit(session, [*steps, Create(paths[-1], b"x" * (rest + 1))])
     _commit(session, [*steps, Create(paths[-1], b"x" * rest)])
-    [found] = session.settle(lambda: session.read(paths[-1]))
+    [found] = session.retry_within_lease(lambda: session.read(paths[-1]))
     assert found is not None
     assert len(found.data) == rest
     _commit(session, [Remove(path, ANY_VERSION) for path in paths])

@@ -88,7 +88,7 @@ def _via(proxy: CuttingProxy, hosts: str) -> str:
 
 def _record_version(hosts: str) -> int:
     with _admin(hosts) as (session, paths):
-        [node] = session.settle(lambda: session.read(paths.record))
+        [node] = session.retry_within_lease(lambda: session.read(paths.record))
         assert node is not None
         return node.version
 
@@ -100,7 +100,7 @@ def _await_end_of_leader(hosts: str) -> None:
         changed = threading.Event()
         while True:
             changed.clear()
-            node = session.settle(lambda: session.watch(paths.leader, lambda _: changed.set()))
+            node = session.retry_within_lease(lambda: session.watch(paths.leader, lambda _: changed.set()))
             if node is None:
                 return
             assert changed.wait(until - monotonic()), "the leader's session did not expire"
@@ -194,7 +194,7 @@ def test_a_chroot_that_does_not_exist_is_made(zookeeper: str, leading: Lead) -> 
 def test_a_heartbeat_finds_a_newer_leader_without_a_write(zookeeper: str, leading: Lead) -> None:
     older = leading(zookeeper, session_timeout=SHORT_SESSION_SECONDS)
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Remove(paths.leader, ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Remove(paths.leader, ANY_VERSION)]))
     leading(zookeeper)
     with pytest.raises(FencedError, match="epoch 2"):
         _beat_until_it_raises(older)
@@ -221,12 +221,12 @@ def test_a_condition_that_does_not_hold_is_raised_and_undoes_the_rest(zookeeper:
     with _admin(zookeeper) as (session, _):
         root = session.chroot
         step = evolve(step, path=root + step.path)
-        session.settle(lambda: session.commit([Create(f"{root}/node", b"first")]))
-        session.settle(lambda: session.commit([Put(f"{root}/node", b"second", 0)]))
+        session.retry_within_lease(lambda: session.commit([Create(f"{root}/node", b"first")]))
+        session.retry_within_lease(lambda: session.commit([Put(f"{root}/node", b"second", 0)]))
         with pytest.raises(Conflict) as conflict:
-            session.settle(lambda: session.commit([Create(f"{root}/other", b""), step]))
+            session.retry_within_lease(lambda: session.commit([Create(f"{root}/other", b""), step]))
         assert conflict.value.path == step.path
-        node, other = session.settle(lambda: session.read(f"{root}/node", f"{root}/other"))
+        node, other = session.retry_within_lease(lambda: session.read(f"{root}/node", f"{root}/other"))
         assert (node and node.data, other) == (b"second", None)
 
 
@@ -369,7 +369,7 @@ def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
     with pytest.raises((CoordinationLost, FencedError)) as ended:
         older.write(CoordinatorRecord(1, seq=2))
     if isinstance(ended.value, CoordinationLost):
-        verdict = older.judged(ended.value)
+        verdict = older.explain_loss(ended.value)
         assert isinstance(verdict, FencedError)
         assert "epoch 2 (pid" in str(verdict)
     with pytest.raises((CoordinationLost, FencedError)):
@@ -383,9 +383,9 @@ def test_a_session_that_is_lost_while_nobody_else_leads_stays_what_it_is(
 ) -> None:
     store = leading(_via(proxy, zookeeper), session_timeout=SHORT_SESSION_SECONDS)
     lost = CoordinationLost("lost")
-    assert store.judged(lost) is lost
+    assert store.explain_loss(lost) is lost
     proxy.muted.set()
-    assert store.judged(lost) is lost
+    assert store.explain_loss(lost) is lost
 
 
 def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(
@@ -487,10 +487,10 @@ def test_blobs_that_a_write_left_which_did_not_come_to_its_end_are_removed_by_th
     first.write(record)
     first.close()
     with _admin(zookeeper) as (session, paths):
-        blobs = session.settle(lambda: session.children(paths.blobs))
-        session.settle(lambda: session.commit([Create(paths.blob("metadata.lines.2=0"), b"left")]))
+        blobs = session.retry_within_lease(lambda: session.children(paths.blobs))
+        session.retry_within_lease(lambda: session.commit([Create(paths.blob("metadata.lines.2=0"), b"left")]))
         assert leading(zookeeper).read() == record
-        assert session.settle(lambda: session.children(paths.blobs)) == blobs
+        assert session.retry_within_lease(lambda: session.children(paths.blobs)) == blobs
 
 
 def test_a_blob_that_is_there_already_is_as_good_as_a_new_one(zookeeper: str, leading: Lead) -> None:
@@ -499,7 +499,7 @@ def test_a_blob_that_is_there_already_is_as_good_as_a_new_one(zookeeper: str, le
     record = CoordinatorRecord(1, seq=1, metadata={1: {"lines": "x" * 5_000, "words": "y" * 5_000}})
     with _admin(zookeeper) as (session, paths):
         left = [Create(paths.blob(name), text.encode()) for name, text in encode(record).blobs.items()]
-        session.settle(lambda: session.commit([*left]))
+        session.retry_within_lease(lambda: session.commit([*left]))
     store.write(record)
     assert store.read() == record
 
@@ -514,7 +514,7 @@ class OrphansGoLate(ZooKeeperRecordStore):
         seen = {step.path for step in steps if isinstance(step, Check) and step.path.startswith(self._paths.blobs)}
         if late := [Remove(path, ANY_VERSION) for path in seen - self.gone]:
             self.gone.update(seen)
-            self._session.settle(lambda: self._session.commit([*late]))
+            self._session.retry_within_lease(lambda: self._session.commit([*late]))
         super()._replace(encoded, steps)
 
 
@@ -527,7 +527,7 @@ def test_a_blob_that_is_removed_between_being_seen_and_being_named_is_stored_aga
     record = CoordinatorRecord(1, seq=1, metadata={1: {name: name * size for name in "abc"}})
     with _admin(zookeeper) as (session, paths):
         name, text = next(iter(encode(record).blobs.items()))
-        session.settle(lambda: session.commit([Create(paths.blob(name), text.encode())]))
+        session.retry_within_lease(lambda: session.commit([Create(paths.blob(name), text.encode())]))
     store.__class__ = OrphansGoLate
     OrphansGoLate.gone.clear()
     store.write(record)
@@ -543,7 +543,7 @@ def test_a_small_node_that_cannot_be_read_stops_the_start(
     leading(zookeeper).close()
     with _admin(zookeeper) as (session, paths):
         path = f"{paths.base}/{node}"
-        session.settle(lambda: session.commit([Put(path, damage, ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Put(path, damage, ANY_VERSION)]))
         with pytest.raises(MetadataError, match=f"{node} cannot be read"):
             leading(zookeeper)
 
@@ -551,7 +551,7 @@ def test_a_small_node_that_cannot_be_read_stops_the_start(
 def test_an_identity_that_is_gone_is_not_made_anew(zookeeper: str, leading: Lead) -> None:
     leading(zookeeper).close()
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Remove(paths.identity, ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Remove(paths.identity, ANY_VERSION)]))
     with pytest.raises(MetadataError, match="identity is gone"):
         leading(zookeeper)
 
@@ -560,11 +560,11 @@ def test_a_blob_that_is_gone_or_damaged_is_found(zookeeper: str, leading: Lead) 
     store = leading(zookeeper)
     store.write(CoordinatorRecord(1, metadata={1: {"lines": "x" * 5_000}}))
     with _admin(zookeeper) as (session, paths):
-        [blob] = [f"{paths.blobs}/{name}" for name in session.settle(lambda: session.children(paths.blobs))]
-        session.settle(lambda: session.commit([Put(blob, b"y", ANY_VERSION)]))
+        [blob] = [f"{paths.blobs}/{name}" for name in session.retry_within_lease(lambda: session.children(paths.blobs))]
+        session.retry_within_lease(lambda: session.commit([Put(blob, b"y", ANY_VERSION)]))
         with pytest.raises(MetadataError, match=r"'metadata\.lines\.1=\w+' is damaged"):
             store.read()
-        session.settle(lambda: session.commit([Remove(blob, ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Remove(blob, ANY_VERSION)]))
         with pytest.raises(MetadataError, match=r"'metadata\.lines\.1=\w+' is missing"):
             store.read()
 
@@ -573,7 +573,7 @@ def test_a_record_changed_by_hand_is_not_written_over(zookeeper: str, leading: L
     store = leading(zookeeper)
     store.write(CoordinatorRecord(1, seq=1))
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Put(paths.record, b"mine", ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Put(paths.record, b"mine", ANY_VERSION)]))
     for _ in range(2):
         with pytest.raises(FencedError, match="record was changed from outside"):
             store.write(CoordinatorRecord(1, seq=2))
@@ -582,7 +582,7 @@ def test_a_record_changed_by_hand_is_not_written_over(zookeeper: str, leading: L
 def test_a_record_that_cannot_be_read_is_not_written_over(zookeeper: str, leading: Lead) -> None:
     leading(zookeeper).close()
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Create(paths.record, b"not a record")]))
+        session.retry_within_lease(lambda: session.commit([Create(paths.record, b"not a record")]))
     with pytest.raises(MetadataError, match="cannot be read"):
         leading(zookeeper).write(CoordinatorRecord(2))
 
@@ -610,7 +610,7 @@ def test_a_record_is_read_whole_while_its_leader_writes_one_after_the_other(zook
         found: dict[int, CoordinatorRecord] = {}
         with _admin(zookeeper) as (session, paths):
             while len(found) < 10:
-                stored = session.settle(lambda: load(session, paths))
+                stored = session.retry_within_lease(lambda: load(session, paths))
                 assert stored is not None
                 found[stored.record.seq] = stored.record
         return found
@@ -670,19 +670,19 @@ def test_a_reset_is_refused_where_somebody_led_and_ended_since_it_looked(
         if was_led_before:
             leading(zookeeper).close()
         after = TopologyIdentity("wordcount", "the same", 2)
-        steps = session.settle(lambda: _reset_steps(session, paths, after))
+        steps = session.retry_within_lease(lambda: _reset_steps(session, paths, after))
         short = leading(zookeeper)
         short.write(CoordinatorRecord(short.epoch))
         short.close()
         with pytest.raises(Conflict):
-            session.settle(lambda: session.commit(steps))
+            session.retry_within_lease(lambda: session.commit(steps))
         assert leading(zookeeper).read() == CoordinatorRecord(short.epoch)
 
 
 def test_a_record_that_cannot_be_read_can_be_reset(zookeeper: str, leading: Lead) -> None:
     leading(zookeeper).close()
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Create(paths.record, b"damage")]))
+        session.retry_within_lease(lambda: session.commit([Create(paths.record, b"damage")]))
     assert reset("wordcount", hosts=zookeeper).incarnation == 2
     assert leading(zookeeper).read() is None
 
@@ -690,7 +690,7 @@ def test_a_record_that_cannot_be_read_can_be_reset(zookeeper: str, leading: Lead
 def test_nothing_that_was_sent_before_a_reset_lands_after_it(zookeeper: str, leading: Lead) -> None:
     older = leading(zookeeper)
     with _admin(zookeeper) as (session, paths):
-        session.settle(lambda: session.commit([Remove(paths.leader, ANY_VERSION)]))
+        session.retry_within_lease(lambda: session.commit([Remove(paths.leader, ANY_VERSION)]))
     reset("wordcount", hosts=zookeeper)
     with pytest.raises(FencedError, match="epoch 1 is over"):
         older.write(CoordinatorRecord(1, seq=1))

@@ -66,7 +66,7 @@ def passing(name: str) -> Callable[[Row], Row]:
     return passed
 
 
-def noting(name: str) -> Callable[[Row], bool]:
+def reports_offsets(name: str) -> Callable[[Row], bool]:
     """Keeps each row, and counts it."""
     passed = passing(name)
     return lambda row: passed(row) is row
@@ -140,7 +140,7 @@ def test_a_batch_whose_rows_fail_counts_when_it_is_committed_and_others_once(spa
 
     topology = TridentTopology("failing")
     stream = topology.new_stream("numbers", numbers(*[[n, n] for n in range(BATCHES)]))
-    stream.filter(noting("seen")).partition_persist(Made(), Updater(), "n")
+    stream.filter(reports_offsets("seen")).partition_persist(Made(), Updater(), "n")
     assert run(topology, spark, max_spout_pending=BATCHES) == [{"seen": 2, "updated": 2}] * BATCHES
     assert failed == {3}
 
@@ -149,7 +149,7 @@ def forked(*batches: Sequence[int]) -> TridentTopology:
     """One function, of which three branches read; one of them twice."""
     topology = TridentTopology("forked")
     stream = topology.new_stream("numbers", numbers(*batches))
-    checked = stream.filter(noting("checked"))
+    checked = stream.filter(reports_offsets("checked"))
     checked.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
     checked.group_by("n").persistent_aggregate(MemoryMapState.factory(), Longest(), "longest bigint")
     topology.merge(checked.project("n"), checked.map(lambda row: (row.n,), "n bigint")).peek(lambda row: None)

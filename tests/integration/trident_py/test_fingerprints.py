@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.errors import About
 from coordinators.fingerprint import Fingerprint
-from coordinators.messages import Fingerprinted, Notice
+from coordinators.messages import Fingerprinted, Message
 from coordinators.store import TopologyIdentity
 from trident_py.engine import input_frames
 from trident_py.engine.batch_engine import BatchWork
-from trident_py.engine.emitted import EmittedBatch, Noted
+from trident_py.engine.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.instructions import Emit
 from trident_py.engine.row_engine import RowJobs
 from trident_py.engine.shared_job import SharedJobs, small_session
@@ -39,7 +39,7 @@ from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.files import FileEmitter, FileSpout
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece
-from trident_py.spouts.files.splits import Extent
+from trident_py.spouts.files.splits import Split
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.topology import TridentTopology
@@ -88,12 +88,12 @@ class Discarding(TransactionalSink[int]):
 class Slices:
     """Reads rows of `TABLE`."""
 
-    def __call__(self, extent: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        yield from TABLE.slice(extent[0], extent[1] - extent[0]).to_batches(40)
+    def __call__(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        yield from TABLE.slice(split[0], split[1] - split[0]).to_batches(40)
 
 
-def collector(schema: Any = SCHEMA, noting: bool = False) -> SpoutCollector:
-    return SpoutCollector("the test", schema, Metrics(), About(), noting)
+def collector(schema: Any = SCHEMA, reports_offsets: bool = False) -> SpoutCollector:
+    return SpoutCollector("the test", schema, Metrics(), About(), reports_offsets)
 
 
 def emitted_rows(_: Path) -> Iterator[EmittedBatch]:
@@ -106,20 +106,20 @@ def emitted_rows(_: Path) -> Iterator[EmittedBatch]:
     yield from (one.collected(), other.collected())
 
 
-def emitted_extents(_: Path) -> Iterator[EmittedBatch]:
+def emitted_splits(_: Path) -> Iterator[EmittedBatch]:
     """By one task, by three, by the driver."""
     for cuts, on_driver in (([], False), ([100, 450], False), ([7], True)):
         one = collector()
-        extents = list(itertools.pairwise([0, *cuts, len(ROWS)]))
-        one.emit_extents(extents, Slices(), on_driver=on_driver)
+        splits = list(itertools.pairwise([0, *cuts, len(ROWS)]))
+        one.emit_splits(splits, Slices(), on_driver=on_driver)
         yield one.collected()
 
 
 def emitted_notes(_: Path) -> Iterator[EmittedBatch]:
     """By tasks that give notes."""
     for cuts in ([], [100, 450]):
-        one = collector(noting=True)
-        one.emit_extents(list(itertools.pairwise([0, *cuts, len(ROWS)])), Slices())
+        one = collector(reports_offsets=True)
+        one.emit_splits(list(itertools.pairwise([0, *cuts, len(ROWS)])), Slices())
         yield one.collected()
 
 
@@ -132,11 +132,11 @@ def emitted_lines(directory: Path) -> Iterator[EmittedBatch]:
     with open_content(str(file)) as content:
         identity = Identity.of(content, size)
     FileEmitter(LineReader("utf-8", "strict"), 2).emit_batch(
-        ATTEMPT, [Extent(str(file), 0, size, size, identity).stored], few
+        ATTEMPT, [Split(str(file), 0, size, size, identity).stored], few
     )
     cuts = itertools.pairwise([0, 1000, 5001, size])
     pieces = [[Piece(str(file), 0, size, *cut, identity)] for cut in cuts]
-    many.emit_extents(pieces, LineReader("latin-1", "replace"), fingerprinting=True)
+    many.emit_splits(pieces, LineReader("latin-1", "replace"), fingerprinting=True)
     yield from (few.collected(), many.collected())
 
 
@@ -167,14 +167,14 @@ class Roads:
 
     def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:
         """By a job that keeps the rows."""
-        noted = self.noted(batch, is_driver=False)
-        return [noted.fingerprint] if noted and noted.fingerprint else []
+        reported = self.reported(batch, is_driver=False)
+        return [reported.fingerprint] if reported and reported.fingerprint else []
 
-    def noted(self, batch: EmittedBatch, *, is_driver: bool) -> Noted | None:
+    def reported(self, batch: EmittedBatch, *, is_driver: bool) -> ReportedOffsets | None:
         """What is known of it when it was read once."""
         work = self._work(TridentTopology("t"), Leaf("s"))
         jobs = RowJobs(work) if is_driver else MicroBatches(session=self.spark, work=work)
-        return jobs.checkpoint(Emit(ATTEMPT, 3, "s", None), batch, True).noted
+        return jobs.checkpoint(Emit(ATTEMPT, 3, "s", None), batch, True).reported
 
     def on_driver(self, batch: EmittedBatch) -> list[Fingerprint]:
         """Without Spark."""
@@ -209,7 +209,7 @@ def member(batch: EmittedBatch, attempt: TransactionAttempt = ATTEMPT) -> JobMem
     return JobMember(attempt, 0, {"s": BranchInput(1, batch)})
 
 
-def told(reports: Sequence[Notice]) -> list[Fingerprint]:
+def told(reports: Sequence[Message]) -> list[Fingerprint]:
     return [each.fingerprint for each in reports if isinstance(each, Fingerprinted)]
 
 
@@ -226,7 +226,7 @@ def roads(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("emitted", "kind"), [(emitted_rows, "rows"), (emitted_extents, "rows"), (emitted_lines, "read")]
+    ("emitted", "kind"), [(emitted_rows, "rows"), (emitted_splits, "rows"), (emitted_lines, "read")]
 )
 def test_each_road_gives_the_fingerprint_that_each_other_gives(
     roads: Roads, tmp_path: Path, emitted: Callable[[Path], Iterator[EmittedBatch]], kind: str
@@ -250,5 +250,5 @@ def test_what_tasks_note_has_the_fingerprint_of_the_same_rows(roads: Roads, tmp_
 
 def test_what_is_noted_without_spark_has_it_too(roads: Roads, tmp_path: Path) -> None:
     for batch in emitted_notes(tmp_path):
-        by_spark, here = (roads.noted(batch, is_driver=is_driver) for is_driver in (False, True))
+        by_spark, here = (roads.reported(batch, is_driver=is_driver) for is_driver in (False, True))
         assert here == by_spark

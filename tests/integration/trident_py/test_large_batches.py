@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.fingerprint import Fingerprint
-from trident_py.engine.emitted import EmittedBatch, Extents
+from trident_py.engine.emitted import EmittedBatch, Splits
 from trident_py.engine.input_frames import TABLE_BYTES_MAX, frame_of, input_of
 from trident_py.engine.task_reports import Reports
 from trident_py.operations.builtin import Count
@@ -44,7 +44,7 @@ def pieces(path: Path, *cuts: int) -> list[list[Piece]]:
 
 
 class Attempt:
-    """One attempt of a batch of extents: what comes of it, and what is heard of it."""
+    """One attempt of a batch of splits: what comes of it, and what is heard of it."""
 
     def __init__(self, spark: SparkSession, declare: Callable[[Stream], object], fuse: bool = True) -> None:
         topology = TridentTopology("large")
@@ -53,9 +53,9 @@ class Attempt:
         self.spark, self.start = spark, input_of if fuse else frame_of
         self.reports = Reports()
 
-    def __call__(self, *extents: Any, read: Any = None) -> list[Any]:
-        reader, edges = read or LineReader("utf-8", "strict"), [101 + each for each in range(len(extents))]
-        batch = EmittedBatch(LINES, (Extents(extents, reader, fingerprinting=True),))
+    def __call__(self, *splits: Any, read: Any = None) -> list[Any]:
+        reader, edges = read or LineReader("utf-8", "strict"), [101 + each for each in range(len(splits))]
+        batch = EmittedBatch(LINES, (Splits(splits, reader, fingerprinting=True),))
         self.reports = Reports(edges, hashing=True)
         frame = self.branch.build({"lines": self.start(self.spark, batch, self.reports)}, TransactionAttempt(1, 0))
         return rows_of(frame.toArrow())
@@ -138,15 +138,15 @@ def test_a_fingerprinting_spout_must_give_one(spark: SparkSession) -> None:
 class Unfinished:
     """Forgets to return a number, and gives integers that are narrower than declared."""
 
-    def __call__(self, extent: str) -> Any:
-        return [pa.record_batch({"position": pa.array([1], pa.int32()), "path": [extent], "value": ["x"]})]
+    def __call__(self, split: str) -> Any:
+        return [pa.record_batch({"position": pa.array([1], pa.int32()), "path": [split], "value": ["x"]})]
 
 
 class Narrow(Unfinished):
     """The same rows, and a number."""
 
-    def __call__(self, extent: str) -> Generator[pa.RecordBatch, None, int]:
-        yield from super().__call__(extent)
+    def __call__(self, split: str) -> Generator[pa.RecordBatch, None, int]:
+        yield from super().__call__(split)
         return 7
 
 
@@ -172,7 +172,7 @@ def test_a_spout_that_is_read_twice_is_read_as_it_is(spark: SparkSession, file: 
     lines = topology.new_stream("lines", FileSpout("*.txt"))
     topology.merge(words(lines), words(lines))
     (branch,) = plan(topology._graph).branches
-    batch = EmittedBatch(LINES, (Extents(tuple(pieces(file, 9)), LineReader("utf-8", "strict"), fingerprinting=True),))
+    batch = EmittedBatch(LINES, (Splits(tuple(pieces(file, 9)), LineReader("utf-8", "strict"), fingerprinting=True),))
     reports = Reports([1, 2])
     made = rows_of(branch.build({"lines": input_of(spark, batch, reports)}, TransactionAttempt(1, 0)).toArrow())
     assert Counter(word for (word,) in made) == WORDS + WORDS

@@ -115,8 +115,8 @@ class Scope:
     max_spout_pending: int
     txid_max: int
     attempt_max: int
-    pin_commits: bool = False
-    run_max: int = 1
+    store_intents: bool = False
+    group_max: int = 1
     wishes_max: int = 0
 
 
@@ -129,8 +129,8 @@ def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRe
     """What a takeover makes of the record."""
     return machine(
         max_spout_pending=scope.max_spout_pending,
-        pin_commits=scope.pin_commits,
-        run_max=scope.run_max,
+        store_intents=scope.store_intents,
+        group_max=scope.group_max,
         current_txid=stored.current_txid,
         attempt_ids=dict(stored.attempt_ids),
         committing=stored.committing,
@@ -236,9 +236,9 @@ class Step:
         next_in_run = attempt.txid == self.stored.current_txid + len(self.run) == self.success_upto + 1 + len(self.run)
         processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
         self.require(next_in_run and processed and others == self.run, "commit order")
-        self.require(len(self.run) < self.scope.run_max, "full run")
+        self.require(len(self.run) < self.scope.group_max, "full run")
         self.run.append(attempt.txid)
-        self.require(attempt in self.stored.committing or not self.scope.pin_commits, "pinned")
+        self.require(attempt in self.stored.committing or not self.scope.store_intents, "pinned")
         self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTING)
 
     def _success(self, attempt: TransactionAttempt) -> None:
@@ -264,7 +264,7 @@ class Step:
         self.require(list(active) == list(range(current, current + len(active))), "contiguous")
         self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
         self.require(lowest is not AttemptStatus.PROCESSED, "prompt commit")
-        if self.run and len(self.run) < self.scope.run_max:
+        if self.run and len(self.run) < self.scope.group_max:
             self.require(self.phases.get(self.run[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
         self.require(active == self.phases, "as announced")
         known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing, machine.standing)
@@ -359,8 +359,8 @@ class Explorer:
     def _begun(self, world: World, event: Event) -> Step:
         machine = self.machine_type(
             max_spout_pending=self.scope.max_spout_pending,
-            pin_commits=self.scope.pin_commits,
-            run_max=self.scope.run_max,
+            store_intents=self.scope.store_intents,
+            group_max=self.scope.group_max,
             current_txid=world.current_txid,
             attempt_ids=dict(world.attempt_ids),
             committing=world.committing,

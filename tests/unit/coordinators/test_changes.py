@@ -17,7 +17,7 @@ from coordinators.declarations import Declaration, Declarations
 from coordinators.errors import TopologyError
 from coordinators.fingerprint import Fingerprint
 from coordinators.numbers import SpoutNumbers
-from coordinators.record import CommitPin, CoordinatorRecord, decode, encode
+from coordinators.record import CommitIntent, CoordinatorRecord, decode, encode
 from coordinators.takeover import Torn
 
 
@@ -244,7 +244,7 @@ def test_a_spout_may_promise_something_else_unless_a_commit_may_have_begun() -> 
     record = ran(NEW, *USUAL, upto=2)
     now = (spout(replay="opaque"), state())
     assert lines(record, *now) == ["spout 'lines': its replay changed from 'exact' to 'opaque', with transaction 3"]
-    begun = evolve(record, committing=(CommitPin(TransactionAttempt(3, 0), "00000000"),))
+    begun = evolve(record, committing=(CommitIntent(TransactionAttempt(3, 0), "00000000"),))
     assert "its replay changed from 'exact' to 'opaque'" in refusal(begun, *now)
 
 

@@ -9,7 +9,7 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.definitions import Definitions
 from coordinators.errors import TridentError
-from coordinators.messages import Defined, ExtentsLearned
+from coordinators.messages import Defined, OffsetsResolved
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 
@@ -102,7 +102,7 @@ def test_what_emission_has_shown_moves_cursors_at_the_close_and_is_gone_with_a_f
     definitions = empty(exact=())
     define_next(definitions)
     definitions.admit(1)
-    learned = ExtentsLearned(TransactionAttempt(1, 0), "a", "a1 to 9", {"upto": 9})
+    learned = OffsetsResolved(TransactionAttempt(1, 0), "a", "a1 to 9", {"upto": 9})
     definitions.take_emission("test", 1, learned)
     definitions.go_back(1)
     define_next(definitions)

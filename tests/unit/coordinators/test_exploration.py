@@ -37,14 +37,14 @@ COMMITTING = AttemptStatus.COMMITTING
 
 SCOPES = [
     Scope(max_spout_pending=1, txid_max=4, attempt_max=4),
-    Scope(max_spout_pending=1, txid_max=4, attempt_max=4, pin_commits=True),
+    Scope(max_spout_pending=1, txid_max=4, attempt_max=4, store_intents=True),
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2),
-    Scope(max_spout_pending=2, txid_max=4, attempt_max=2, pin_commits=True),
+    Scope(max_spout_pending=2, txid_max=4, attempt_max=2, store_intents=True),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=2),
-    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True),
-    Scope(max_spout_pending=2, txid_max=4, attempt_max=2, run_max=2),
-    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=2),
-    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, run_max=3, pin_commits=True),
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, store_intents=True),
+    Scope(max_spout_pending=2, txid_max=4, attempt_max=2, group_max=2),
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, group_max=2),
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=1, group_max=3, store_intents=True),
     Scope(max_spout_pending=2, txid_max=2, attempt_max=1, wishes_max=2),
 ]
 
@@ -54,11 +54,11 @@ def test_every_invariant_holds_in_every_reachable_state(scope: Scope) -> None:
     explorer = Explorer(scope)
     explorer.run()
     assert len({world.current_txid for world in explorer.seen}) == scope.txid_max + 1
-    for phases in _reachable_phases(scope.max_spout_pending, scope.run_max):
+    for phases in _reachable_phases(scope.max_spout_pending, scope.group_max):
         assert any(tuple(phase for *_, phase in world.phases) == phases for world in explorer.seen)
 
 
-def _reachable_phases(size_max: int, run_max: int) -> Iterator[tuple[AttemptStatus, ...]]:
+def _reachable_phases(size_max: int, group_max: int) -> Iterator[tuple[AttemptStatus, ...]]:
     """Every combination of phases that active transactions can be in: proof that the exploration got around.
 
     The lowest one is processed or commits; those that commit with it may have committed before it has; all behind them
@@ -67,7 +67,7 @@ def _reachable_phases(size_max: int, run_max: int) -> Iterator[tuple[AttemptStat
     earlier, later = (AttemptStatus.PROCESSING, AttemptStatus.PROCESSED), (COMMITTING, AttemptStatus.COMMITTED)
     for size in range(size_max + 1):
         yield from product(*[earlier[:1] if index == 0 else earlier for index in range(size)])
-        for run in range(1, min(run_max, size) + 1):
+        for run in range(1, min(group_max, size) + 1):
             phases = [later[:1], *[later] * (run - 1), *[earlier] * (size - run)]
             yield from product(*phases)
 
@@ -221,9 +221,9 @@ class WaitsForATickToCommit(MasterBatchCoordinator):
 
 class CommitsARunOneByOne(MasterBatchCoordinator):
     def _commit_lowest(self) -> Iterator[Command]:
-        self.run_max, run_max = 1, self.run_max
+        self.group_max, group_max = 1, self.group_max
         yield from list(super()._commit_lowest())
-        self.run_max = run_max
+        self.group_max = group_max
 
 
 class CommitsARunBackwards(MasterBatchCoordinator):
@@ -331,9 +331,9 @@ class AnnouncesACommitTwice(MasterBatchCoordinator):
 
 class CommitsMoreThanARunMayHave(MasterBatchCoordinator):
     def _commit_lowest(self) -> Iterator[Command]:
-        self.run_max += 1
+        self.group_max += 1
         commands = list(super()._commit_lowest())
-        self.run_max -= 1
+        self.group_max -= 1
         yield from commands
 
 
@@ -479,7 +479,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 }
 
 
-GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, pin_commits=True, run_max=2, wishes_max=1)
+GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, store_intents=True, group_max=2, wishes_max=1)
 
 
 def unchecked(mutation: type[MasterBatchCoordinator]) -> type[MasterBatchCoordinator]:

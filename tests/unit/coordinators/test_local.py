@@ -33,11 +33,11 @@ def test_a_leadership_that_was_ended_is_told_from_one_that_was_taken_over() -> N
     lost = CoordinationLost("it is over")
     with pytest.raises(CoordinationLost, match="epoch 1 is over, nobody leads now"):
         ended.ensure_leading()
-    assert ended.judged(lost) is lost
+    assert ended.explain_loss(lost) is lost
     coordination.lead("wordcount").write(CoordinatorRecord(2))
     with pytest.raises(FencedError, match="epoch 1 is over, epoch 2 leads"):
         ended.ensure_leading()
-    assert isinstance(ended.judged(lost), FencedError)
+    assert isinstance(ended.explain_loss(lost), FencedError)
 
 
 def test_what_was_never_started_cannot_be_ended() -> None:

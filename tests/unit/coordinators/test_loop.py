@@ -11,22 +11,22 @@ import pytest
 
 from coordinators.errors import TridentError
 from coordinators.loop import DriverLoop, Inbox
-from coordinators.messages import Broken, IdleWanted, Notice, PauseRequested, StopRequested
+from coordinators.messages import Broken, IdleWanted, Message, PauseRequested, StopRequested
 from tests.unit.coordinators.world import Numbers, World
 
 PATIENCE_SECS = 30
 
 
 def started(
-    upto: int = 0, first: Sequence[Notice] = (), at_end: Callable[[], object] = lambda: None
+    upto: int = 0, first: Sequence[Message] = (), at_end: Callable[[], object] = lambda: None
 ) -> tuple[DriverLoop, list[BaseException | None]]:
     """A running loop over a world with nothing to do, and what its end was told; ``first`` meet its first turn."""
     world = World(spouts={"lines": Numbers(upto=upto)})
     world.start()
     inbox = Inbox()
     object.__setattr__(world, "inbox", _Posting(inbox))
-    for notice in first:
-        inbox.post(notice)
+    for message in first:
+        inbox.post(message)
     ends: list[BaseException | None] = []
 
     def end(error: BaseException | None) -> None:
@@ -45,8 +45,8 @@ class _Posting(list[object]):
         super().__init__()
         self.inbox = inbox
 
-    def append(self, notice: object) -> None:
-        self.inbox.post(notice)  # type: ignore[arg-type]
+    def append(self, message: object) -> None:
+        self.inbox.post(message)  # type: ignore[arg-type]
 
 
 def asked(loop: DriverLoop) -> BaseException | None:
@@ -78,8 +78,8 @@ def test_an_error_ends_it_and_is_the_answer_to_who_waits() -> None:
 def test_a_question_that_comes_with_the_end_is_answered() -> None:
     loop, _ = started(upto=1)
     answers: SimpleQueue[BaseException | None] = SimpleQueue()
-    for notice in (StopRequested(drain=False), IdleWanted(answers.put)):
-        loop.inbox.post(notice)
+    for message in (StopRequested(drain=False), IdleWanted(answers.put)):
+        loop.inbox.post(message)
     assert "was stopped" in str(answers.get(timeout=PATIENCE_SECS))
 
 

@@ -45,9 +45,9 @@ def failed(name: str) -> AttemptFailed:
     return AttemptFailed(at(name))
 
 
-def started(max_spout_pending: int, *events: Event, pin_commits: bool = False) -> MasterBatchCoordinator:
+def started(max_spout_pending: int, *events: Event, store_intents: bool = False) -> MasterBatchCoordinator:
     """A machine with its window full, after ``events``."""
-    m = MasterBatchCoordinator(max_spout_pending=max_spout_pending, pin_commits=pin_commits)
+    m = MasterBatchCoordinator(max_spout_pending=max_spout_pending, store_intents=store_intents)
     m.handle(ticked(*m.window))
     for event in events:
         m.handle(event)
@@ -222,13 +222,13 @@ def test_a_restart_with_a_smaller_window_keeps_the_attempt_ids_outside_it() -> N
 
 
 def test_a_pinned_commit_is_stored_before_it_is_announced() -> None:
-    m = started(1, pin_commits=True)
+    m = started(1, store_intents=True)
     assert m.handle(batch_acked("1:0")) == [StoreRecord(1, {1: 0}, (at("1:0"),)), EmitCommit(at("1:0"))]
     assert m.handle(commit_acked("1:0")) == [StoreRecord(2, {}), EmitSuccess(at("1:0"))]
 
 
 def test_a_failure_does_not_unpin_since_a_late_task_may_still_apply_it() -> None:
-    m = started(2, batch_acked("1:0"), failed("1:0"), pin_commits=True)
+    m = started(2, batch_acked("1:0"), failed("1:0"), store_intents=True)
     assert m.handle(ticked(1))[0] == StoreRecord(1, {1: 1, 2: 0}, (at("1:0"),))
     assert m.handle(batch_acked("1:1"))[0] == StoreRecord(1, {1: 1, 2: 0}, (at("1:1"),))
 

@@ -26,14 +26,14 @@ from tests.unit.coordinators.world import Numbers, World, attempt
 
 
 @define
-class Watched(World):
+class ObservedSplits(World):
     """A world with a publisher; each attempt has read ten rows and counted one word."""
 
     events: list[TopologyEvent] = field(factory=list)
     counted: dict[TransactionAttempt, Counts] = field(factory=dict)
     late: str = ""
 
-    def start(self, **settings: Any) -> Watched:
+    def start(self, **settings: Any) -> ObservedSplits:
         publisher = Publisher(
             tell=self.events.append,
             counted=lambda each: self.counted.get(each, Counts(10, {"words": 1})),
@@ -54,8 +54,8 @@ class Watched(World):
 
 
 def test_a_transaction_is_emitted_processed_committed_and_succeeds_once_each() -> None:
-    world = Watched().start()
-    world.settle()
+    world = ObservedSplits().start()
+    world.retry_within_lease()
     assert world.heard == ["leading", "emitted 1:0"]
     world.processed("1:0")
     assert world.heard == ["processed 1:0"]
@@ -67,8 +67,8 @@ def test_a_transaction_is_emitted_processed_committed_and_succeeds_once_each() -
 
 
 def test_what_waits_for_those_before_it_is_told_as_processed_at_once() -> None:
-    world = Watched().start(max_spout_pending=2)
-    world.settle()
+    world = ObservedSplits().start(max_spout_pending=2)
+    world.retry_within_lease()
     world.processed("2:0")
     assert world.heard == ["leading", "emitted 1:0", "emitted 2:0", "processed 2:0"]
     assert [(each.txid, each.phase) for each in world.status.transactions] == [(1, "processing"), (2, "processed")]
@@ -79,35 +79,35 @@ def test_what_waits_for_those_before_it_is_told_as_processed_at_once() -> None:
 
 
 def test_a_failure_is_told_of_each_attempt_that_is_given_up_and_by_whose_failure() -> None:
-    world = Watched(spouts={"lines": Numbers(upto=3)}).start(max_spout_pending=3)
-    world.settle()
+    world = ObservedSplits(spouts={"lines": Numbers(upto=3)}).start(max_spout_pending=3)
+    world.retry_within_lease()
     world.processed("3:0")
     world.events.clear()
     boom = ValueError("boom")
-    world.settle(Failed(attempt("2:0"), boom))
+    world.retry_within_lease(Failed(attempt("2:0"), boom))
     failed = [each for each in world.events if isinstance(each, FailedEvent)]
     assert [(str(each.attempt), each.error, str(each.failed)) for each in failed] == [
         ("2:0", boom, "2:0"),
         ("3:0", boom, "2:0"),
     ]
     world.events.clear()
-    world.settle(Failed(attempt("2:0"), boom))
+    world.retry_within_lease(Failed(attempt("2:0"), boom))
     assert world.heard == []
     world.after(0.2)
     assert world.heard == ["emitted 2:1", "emitted 3:1"]
 
 
 def test_of_two_failures_in_one_turn_each_attempt_has_its_own() -> None:
-    world = Watched().start(max_spout_pending=2)
-    world.settle()
-    world.settle(Failed(attempt("2:0"), ValueError("second")), Failed(attempt("1:0"), ValueError("first")))
+    world = ObservedSplits().start(max_spout_pending=2)
+    world.retry_within_lease()
+    world.retry_within_lease(Failed(attempt("2:0"), ValueError("second")), Failed(attempt("1:0"), ValueError("first")))
     failed = [each for each in world.events if isinstance(each, FailedEvent)]
     assert [(str(each.attempt), str(each.error)) for each in failed] == [("2:0", "second"), ("1:0", "first")]
 
 
 def test_silence_fails_an_attempt_with_a_cause() -> None:
-    world = Watched().start(message_timeout=10.0)
-    world.settle()
+    world = ObservedSplits().start(message_timeout=10.0)
+    world.retry_within_lease()
     world.after(6.0)
     world.after(6.0)
     world.after(6.0)
@@ -116,8 +116,8 @@ def test_silence_fails_an_attempt_with_a_cause() -> None:
 
 
 def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
-    world = Watched(wall=1000.0).start()
-    world.settle()
+    world = ObservedSplits(wall=1000.0).start()
+    world.retry_within_lease()
     world.now, world.wall = world.now + 2, world.wall + 2
     world.processed("1:0")
     world.counted[attempt("1:0")] = Counts(10, {"words": 7})  # a state has counted more
@@ -136,8 +136,8 @@ def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
 
 
 def test_a_success_that_an_earlier_leader_owed_comes_again_and_its_commit_does_not() -> None:
-    world = Watched().start()
-    world.settle()
+    world = ObservedSplits().start()
+    world.retry_within_lease()
     world.processed("1:0")
     world.committed("1:0")
     world.events.clear()
@@ -149,7 +149,7 @@ def test_a_success_that_an_earlier_leader_owed_comes_again_and_its_commit_does_n
 def test_whoever_is_told_of_a_transaction_finds_it_in_the_status_and_noted() -> None:
     found: list[Any] = []
 
-    class Looking(Watched):
+    class Looking(ObservedSplits):
         def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
             found.append([each.phase for each in self.status.transactions])
             super().emit_commit(run)
@@ -159,16 +159,16 @@ def test_whoever_is_told_of_a_transaction_finds_it_in_the_status_and_noted() -> 
             super().emit_success(attempt, number)
 
     world = Looking(spouts={"lines": Numbers(upto=1)}).start()
-    world.settle()
+    world.retry_within_lease()
     world.processed("1:0")
     world.committed("1:0")
     assert found == [["committing"], (1, 10, CommittedEvent)]
 
 
 def test_the_status_says_what_is_in_flight_since_when_and_what_is_done() -> None:
-    world = Watched(wall=50.0).start(max_spout_pending=2)
+    world = ObservedSplits(wall=50.0).start(max_spout_pending=2)
     assert world.status.leads_since == 50.0
-    world.settle()
+    world.retry_within_lease()
     world.wall = 60.0
     world.processed("1:0")
     first, second = world.status.transactions
@@ -182,8 +182,8 @@ def test_the_status_says_what_is_in_flight_since_when_and_what_is_done() -> None
 
 
 def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> None:
-    world = Watched(wall=50.0, spouts={"lines": Numbers(upto=1, fails={1: 2})}).start()
-    world.settle()
+    world = ObservedSplits(wall=50.0, spouts={"lines": Numbers(upto=1, fails={1: 2})}).start()
+    world.retry_within_lease()
     (source,) = world.status.sources
     assert (source.spout, source.txid, source.tries, source.since) == ("lines", 1, 1, 50.0)
     assert "no definition of 1" in world.status.message
@@ -191,7 +191,7 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
     assert world.status.sources[0].tries == 2
     world.after(0.2)
     assert world.status.sources == ()
-    world.settle(Failed(attempt("1:0"), ValueError("boom")))
+    world.retry_within_lease(Failed(attempt("1:0"), ValueError("boom")))
     assert world.status.failing == {1: "boom"}
     assert world.status.message == "transaction 1 has failed and is tried again: boom"
     world.after(0.1)
@@ -203,8 +203,8 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
 
 
 def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:
-    world = Watched().start()
-    world.settle(PauseRequested())
+    world = ObservedSplits().start()
+    world.retry_within_lease(PauseRequested())
     assert (world.status.is_paused, world.status.is_draining, world.status.message) == (True, False, "paused")
     world.late = "the commit of transaction 1 has taken 31 s so far"
     world.turn()
@@ -215,26 +215,28 @@ def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:
 
 
 def test_the_status_tells_that_this_machines_clock_is_not_believed() -> None:
-    world = Watched().start()
+    world = ObservedSplits().start()
     world.wall += 3600
-    world.settle()
+    world.retry_within_lease()
     assert world.status.seconds_ahead_of_zookeeper == 3600
 
 
 def test_a_group_that_fails_half_way_is_told_of_each_of_its_members() -> None:
-    world = Watched(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=2, run_max=2)
-    world.settle()
+    world = ObservedSplits(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=2, group_max=2)
+    world.retry_within_lease()
     world.processed("2:0")
     world.processed("1:0")
-    world.settle(*[Acked(attempt("1:0"), StreamId.COMMIT, edge) for edge in world.edges["1:0", StreamId.COMMIT]])
+    world.retry_within_lease(
+        *[Acked(attempt("1:0"), StreamId.COMMIT, edge) for edge in world.edges["1:0", StreamId.COMMIT]]
+    )
     world.events.clear()
-    world.settle(Failed(attempt("2:0"), SpoutError("gone"), FailureKind.INTERRUPTED))
+    world.retry_within_lease(Failed(attempt("2:0"), SpoutError("gone"), FailureKind.INTERRUPTED))
     assert world.heard == ["failed 2:0"]  # the first is committed
 
 
 def test_attempts_that_fall_silent_together_fail_once_each() -> None:
-    world = Watched().start(max_spout_pending=3, message_timeout=10.0)
-    world.settle()
+    world = ObservedSplits().start(max_spout_pending=3, message_timeout=10.0)
+    world.retry_within_lease()
     assert world.heard == ["leading", "emitted 1:0", "emitted 2:0", "emitted 3:0"]
     for _ in range(4):
         world.after(5)

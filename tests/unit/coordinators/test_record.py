@@ -16,7 +16,7 @@ from coordinators.numbers import SpoutNumbers
 from coordinators.record import (
     INLINE_BYTES_MAX,
     INLINE_BYTES_TOTAL,
-    CommitPin,
+    CommitIntent,
     CoordinatorRecord,
     EncodedRecord,
     Failure,
@@ -47,7 +47,7 @@ RECORDS = st.builds(
     current_txid=COUNTS,
     attempt_ids=st.dictionaries(COUNTS, COUNTS, max_size=3),
     metadata=st.dictionaries(COUNTS, st.dictionaries(TEXT, JSON, max_size=2), max_size=3),
-    committing=st.lists(st.builds(CommitPin, st.builds(TransactionAttempt, COUNTS, COUNTS), TEXT), max_size=2).map(
+    committing=st.lists(st.builds(CommitIntent, st.builds(TransactionAttempt, COUNTS, COUNTS), TEXT), max_size=2).map(
         tuple
     ),
     states=st.dictionaries(TEXT, COUNTS, max_size=2),

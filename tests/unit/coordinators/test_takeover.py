@@ -14,7 +14,7 @@ from coordinators.declarations import Declared, StoredDeclaration
 from coordinators.errors import FencedError, StateError
 from coordinators.fingerprint import Fingerprint
 from coordinators.numbers import SpoutNumbers
-from coordinators.record import CommitPin, CoordinatorRecord, Failure
+from coordinators.record import CommitIntent, CoordinatorRecord, Failure
 from coordinators.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover import Torn, recover
 
@@ -93,7 +93,7 @@ def test_an_empty_transaction_that_every_state_has_is_closed_and_leaves_the_last
         attempt_ids={43: 0, 44: 0},
         metadata={41: {"lines": ["of 42"]}, 42: {"lines": ["of 44"]}},
         fingerprints={42: {"lines": Fingerprint(44, 1)}},
-        committing=(CommitPin(TransactionAttempt(43, 0), content_hash(canonical_json({}))),),
+        committing=(CommitIntent(TransactionAttempt(43, 0), content_hash(canonical_json({}))),),
         numbers=SpoutNumbers((43,), forgotten=1),
     )
     record = recover(coordination.acquire(), [Remembered(committed=43)])
@@ -102,8 +102,8 @@ def test_an_empty_transaction_that_every_state_has_is_closed_and_leaves_the_last
     assert (record.current_txid, [*record.metadata], [*record.fingerprints]) == (45, [42], [])
 
 
-def pinned(attempt_id: int, definition: dict[str, Any]) -> CommitPin:
-    return CommitPin(TransactionAttempt(42, attempt_id), content_hash(canonical_json(definition)))
+def pinned(attempt_id: int, definition: dict[str, Any]) -> CommitIntent:
+    return CommitIntent(TransactionAttempt(42, attempt_id), content_hash(canonical_json(definition)))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def pinned(attempt_id: int, definition: dict[str, Any]) -> CommitPin:
     [(pinned(1, {"lines": [5, 9]}), 43), (pinned(0, {"lines": [5, 9]}), 42), (pinned(1, {"lines": [5, 8]}), 42)],
     ids=["it was committed as it is defined", "another attempt was", "it was defined anew since"],
 )
-def test_a_batch_that_may_be_another_one_is_closed_only_as_it_was_committed(pin: CommitPin, current: int) -> None:
+def test_a_batch_that_may_be_another_one_is_closed_only_as_it_was_committed(pin: CommitIntent, current: int) -> None:
     coordination = stored(
         current_txid=42,
         states={"counts": 1},

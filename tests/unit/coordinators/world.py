@@ -16,7 +16,7 @@ from coordinators.messages import (
     Acked,
     Defined,
     DefinitionFailed,
-    Notice,
+    Message,
     NotReady,
     SuccessDelivered,
     WishesChanged,
@@ -79,8 +79,8 @@ class World:
     successes: list[tuple[int, int | None]] = field(factory=list)
     times: dict[str, int] = field(factory=dict)
     exact: bool = True
-    inbox: list[Notice] = field(factory=list)
-    reports: list[Notice] = field(factory=list)
+    inbox: list[Message] = field(factory=list)
+    reports: list[Message] = field(factory=list)
     edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
     runs: list[list[str]] = field(factory=list)
     driver: CoordinatorDriver = field(init=False)
@@ -144,7 +144,7 @@ class World:
     def cancel(self, attempt: TransactionAttempt) -> None:
         self.said.append(f"CANCEL {attempt}")
 
-    def take(self) -> Sequence[Notice]:
+    def take(self) -> Sequence[Message]:
         reports, self.reports = self.reports, []
         return reports
 
@@ -157,15 +157,15 @@ class World:
 
     # --- what tests do ------------------------------------------------------------------------------------------------
 
-    def turn(self, *notices: Notice) -> list[str]:
-        """One turn with these notices; returns what was said in it."""
+    def turn(self, *messages: Message) -> list[str]:
+        """One turn with these messages; returns what was said in it."""
         before = len(self.said)
-        self.driver.turn([*notices, *self._taken()], self.now, self.wall)
+        self.driver.turn([*messages, *self._taken()], self.now, self.wall)
         return self.said[before:]
 
-    def settle(self, *notices: Notice) -> list[str]:
+    def retry_within_lease(self, *messages: Message) -> list[str]:
         """Turns until nothing more happens at this moment."""
-        said = self.turn(*notices)
+        said = self.turn(*messages)
         while self.inbox or self.driver.next_turn_at(self.now) <= self.now:
             said += self.turn()
         return said
@@ -174,11 +174,11 @@ class World:
         """Let time pass."""
         self.now += seconds
         self.wall += seconds
-        return self.settle()
+        return self.retry_within_lease()
 
     def ack(self, text: str, stream: StreamId) -> list[str]:
         """Every consumer of ``stream`` reports its edge."""
-        return self.settle(*[Acked(attempt(text), stream, edge) for edge in self.edges[text, stream]])
+        return self.retry_within_lease(*[Acked(attempt(text), stream, edge) for edge in self.edges[text, stream]])
 
     def processed(self, text: str) -> list[str]:
         return self.ack(text, StreamId.BATCH)
@@ -187,8 +187,8 @@ class World:
         return self.ack(text, StreamId.COMMIT)
 
     def delivered(self, txid: int) -> list[str]:
-        return self.settle(SuccessDelivered(txid))
+        return self.retry_within_lease(SuccessDelivered(txid))
 
-    def _taken(self) -> list[Notice]:
-        notices, self.inbox = self.inbox, []
-        return notices
+    def _taken(self) -> list[Message]:
+        messages, self.inbox = self.inbox, []
+        return messages

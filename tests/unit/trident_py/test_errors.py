@@ -148,13 +148,13 @@ class Shapeless(Emitter[Any]):
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Any, collector: TridentCollector) -> None:
         if self.in_tasks:
-            collector.emit_extents([5], read_nothing)
+            collector.emit_splits([5], read_nothing)
         else:
             collector.emit(5)  # type: ignore[arg-type]
 
 
-def read_nothing(extent: int) -> Any:
-    raise FileIsGone("a.txt", extent)
+def read_nothing(split: int) -> Any:
+    raise FileIsGone("a.txt", split)
 
 
 def executor(emitter: Emitter[Any]) -> TridentSpoutExecutor:

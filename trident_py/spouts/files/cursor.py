@@ -9,7 +9,7 @@ from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import Content, is_compressed
 from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, hint_of, stamp_of
 from trident_py.spouts.files.lines import last_line_end, line_end
-from trident_py.spouts.files.splits import Extent, parse_origin
+from trident_py.spouts.files.splits import Split, parse_origin
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 STILL_SECS = 2.0
@@ -74,7 +74,7 @@ class FileCursor:
 
     @classmethod
     def restored(cls, path: str, cursor: Json) -> FileCursor:
-        """With what `Extent.cursor` stored: a position, the size that was seen, and an identity."""
+        """With what `Split.cursor` stored: a position, the size that was seen, and an identity."""
         match cursor:
             case int():
                 return cls(path, path, cursor, cursor, resumed=False)
@@ -137,7 +137,7 @@ class FileCursor:
         self.is_missed = False
         return True
 
-    def next_extent(self, content: Content, budget: int, now: float) -> Extent | None:
+    def next_split(self, content: Content, budget: int, now: float) -> Split | None:
         """As many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
 
         Raises:
@@ -152,7 +152,7 @@ class FileCursor:
         end = self.seen if self.is_compressed else self._line_end(content, limit, is_still)
         if end == self.position:
             return None
-        return Extent(self.name, self.position, end, self.seen, self.identity, self.origin)
+        return Split(self.name, self.position, end, self.seen, self.identity, self.origin)
 
     def _is_read_from(self, content: Content) -> bool:
         """Whether this is what the last look saw, but for lines that were added; else the next look tells what is."""
@@ -163,18 +163,18 @@ class FileCursor:
         is_there = hint_of(content.status) == self.identity.hint and not self.is_compressed
         return is_there and self.here(content) is Here.SAME
 
-    def advance(self, extent: Extent) -> None:
-        """The lines of ``extent`` are given now."""
-        self.position, self.resumed = extent.end, False
+    def advance(self, split: Split) -> None:
+        """The lines of ``split`` are given now."""
+        self.position, self.resumed = split.end, False
 
     def name_beside(self, other: FileCursor) -> tuple[str, str]:
         """Its name and its origin once ``other`` is read: what left the pattern gives its name up to a new file."""
         return (self.path, self.name) if self.name == other.name else (self.name, self.origin)
 
-    def extent_beside(self, other: FileCursor) -> Extent:
+    def split_beside(self, other: FileCursor) -> Split:
         """No lines, but where the file stands, under the name that it has once ``other`` is read."""
         name, origin = self.name_beside(other)
-        return Extent(name, self.position, self.position, self.seen, self.identity, origin)
+        return Split(name, self.position, self.position, self.seen, self.identity, origin)
 
     def _line_end(self, content: Content, limit: int, is_still: bool) -> int:
         if limit == self.seen and is_still:

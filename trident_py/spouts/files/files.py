@@ -22,7 +22,7 @@ from trident_py.spouts.files.cursor import FileCursor
 from trident_py.spouts.files.following import FollowedFiles
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
-from trident_py.spouts.files.splits import Extent, StoredExtent
+from trident_py.spouts.files.splits import Split, StoredSplit
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 METADATA_BYTES_MAX = 64 * 1024
 """Roughly; a batch of many small files ends where its metadata would become larger."""
 
-EXTENT_BYTES = 96
+SPLIT_BYTES = 96
 """Roughly, what metadata say of a file beside its path."""
 
 PIECE_BYTES_MIN = 1024 * 1024
@@ -44,7 +44,7 @@ REST_RATIO, REST_SECS_MAX = 4, 0.25
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
 
-class FileSpout(ITridentSpout[list[StoredExtent]]):
+class FileSpout(ITridentSpout[list[StoredSplit]]):
     """Emits the lines of all files that ``glob`` names, in the order of their names, with path and byte offset.
 
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
@@ -123,7 +123,7 @@ def _encoding(name: str) -> str:
     return codecs.lookup(name).name
 
 
-class FileCoordinator(CursorCoordinator[list[StoredExtent]]):
+class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
     """Defines batches as byte ranges of files, which begin and end at lines."""
 
     def __init__(self, pattern: PathPattern, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,16 +131,16 @@ class FileCoordinator(CursorCoordinator[list[StoredExtent]]):
         self._max_bytes = max_bytes
         self._clock = clock
         self._unread: Sequence[FileCursor] = ()
-        self._next: list[StoredExtent] = []
+        self._next: list[StoredSplit] = []
         self._rest_until = 0.0
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Go on where the last definition ended."""
         self._files.restore(cursors)
 
-    def moved(self, metadata: list[StoredExtent]) -> Mapping[str, Json]:
+    def moved(self, metadata: list[StoredSplit]) -> Mapping[str, Json]:
         """Where each file of the batch was read to, its size if that was more, and what tells it from others."""
-        return {extent.path: extent.cursor for extent in map(Extent.parse, metadata)}
+        return {split.path: split.cursor for split in map(Split.parse, metadata)}
 
     def is_ready(self, txid: int) -> bool:
         """Whether there are lines that were not read; False is the answer of a look at all files, not of memory."""
@@ -156,13 +156,13 @@ class FileCoordinator(CursorCoordinator[list[StoredExtent]]):
         return self._files.is_waiting(self._clock())
 
     def initialize_transaction(
-        self, txid: int, prev_metadata: list[StoredExtent] | None, curr_metadata: list[StoredExtent] | None
-    ) -> list[StoredExtent]:
+        self, txid: int, prev_metadata: list[StoredSplit] | None, curr_metadata: list[StoredSplit] | None
+    ) -> list[StoredSplit]:
         """The lines that `is_ready` found, or those the transaction had before."""
         if curr_metadata is not None:
             return curr_metadata
-        extents, self._next = self._next or self._planned(), []
-        return extents
+        splits, self._next = self._next or self._planned(), []
+        return splits
 
     def _look(self) -> None:
         # However many files there are, and however often it is asked, most of the time is not spent on looking.
@@ -173,61 +173,59 @@ class FileCoordinator(CursorCoordinator[list[StoredExtent]]):
         ended = time.monotonic()
         self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - started))
 
-    def _planned(self) -> list[StoredExtent]:
-        planned: list[StoredExtent] = []
+    def _planned(self) -> list[StoredSplit]:
+        planned: list[StoredSplit] = []
         budget, metadata_bytes = self._max_bytes, 0
         for cursor in self._unread:
             try:
-                extents = self._files.next_extents(cursor, budget, self._clock()) if cursor.unread else []
+                splits = self._files.next_splits(cursor, budget, self._clock()) if cursor.unread else []
             except (FailedException, SpoutError):
                 if planned:
                     break  # what is planned counts as given; it is raised again for the next batch
                 raise
-            if not extents:
+            if not splits:
                 continue
-            size = extents[-1].size
+            size = splits[-1].size
             if planned and (size > budget or cursor.is_compressed):
                 break
-            planned += [extent.stored for extent in extents]
-            self._files.advance(cursor, extents)
+            planned += [split.stored for split in splits]
+            self._files.advance(cursor, splits)
             budget -= size
-            metadata_bytes += sum(len(extent.path.encode()) + EXTENT_BYTES for extent in extents)
+            metadata_bytes += sum(len(split.path.encode()) + SPLIT_BYTES for split in splits)
             if budget <= 0 or metadata_bytes > METADATA_BYTES_MAX or cursor.is_compressed:
                 break
         return planned
 
 
-class FileEmitter(Emitter[list[StoredExtent]]):
+class FileEmitter(Emitter[list[StoredSplit]]):
     """Cuts a batch into about as many pieces as there are tasks at once."""
 
     def __init__(self, reader: LineReader, tasks: int) -> None:
         self._reader = reader
         self._tasks = tasks
 
-    def emit_batch(
-        self, attempt: TransactionAttempt, metadata: list[StoredExtent], collector: TridentCollector
-    ) -> None:
-        """Emit the lines of the extents."""
-        extents = [Extent.parse(stored) for stored in metadata]
-        size = sum(extent.size for extent in extents)
-        is_small = size <= SMALL_BYTES and not any(is_compressed(each.path) for each in extents)
-        shared = shares(extents, 1 if is_small else self._tasks)
-        collector.emit_extents(shared, self._reader, fingerprinting=True, on_driver=is_small)
+    def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredSplit], collector: TridentCollector) -> None:
+        """Emit the lines of the splits."""
+        splits = [Split.parse(stored) for stored in metadata]
+        size = sum(split.size for split in splits)
+        is_small = size <= SMALL_BYTES and not any(is_compressed(each.path) for each in splits)
+        shared = shares(splits, 1 if is_small else self._tasks)
+        collector.emit_splits(shared, self._reader, fingerprinting=True, on_driver=is_small)
 
 
-def shares(extents: Sequence[Extent], tasks: int) -> list[list[Piece]]:
+def shares(splits: Sequence[Split], tasks: int) -> list[list[Piece]]:
     """The pieces that each task reads: a run of the batch, of about the same number of bytes, at least 1 MiB."""
-    size = max(PIECE_BYTES_MIN, -(-sum(extent.size for extent in extents) // tasks))
+    size = max(PIECE_BYTES_MIN, -(-sum(split.size for split in splits) // tasks))
     given: list[list[Piece]] = [[]]
     room = size
-    for extent in extents:
-        start = extent.start
-        while start < extent.end:
+    for split in splits:
+        start = split.start
+        while start < split.end:
             if room <= 0:
                 given.append([])
                 room = size
-            end = extent.end if is_compressed(extent.path) else min(extent.end, start + room)
-            given[-1].append(Piece(extent.path, extent.start, extent.end, start, end, extent.identity))
+            end = split.end if is_compressed(split.path) else min(split.end, start + room)
+            given[-1].append(Piece(split.path, split.start, split.end, start, end, split.identity))
             room -= end - start
             start = end
     return given

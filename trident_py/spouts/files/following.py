@@ -15,7 +15,7 @@ from trident_py.spouts.files.content import file_errors, is_compressed, open_con
 from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
 from trident_py.spouts.files.identity import HASHED_BYTES, Stamp, hint_of, stamp_of
 from trident_py.spouts.files.paths import PathPattern, status_of
-from trident_py.spouts.files.splits import Extent
+from trident_py.spouts.files.splits import Split
 from trident_py.spouts.files.suspects import Suspects
 from trident_py.spouts.files.whereabouts import Here, Other, Sighting, Whereabouts, find
 
@@ -39,7 +39,7 @@ class FollowedFiles:
     _sights: dict[str, Sight] = field(factory=dict, init=False)  # of what stands at a path and is nobody's yet
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Take up what `Extent.cursor` stored, by path."""
+        """Take up what `Split.cursor` stored, by path."""
         restored = [FileCursor.restored(path, cursor) for path, cursor in cursors.items()]
         self._cursors = {cursor.path: cursor for cursor in restored if cursor.seen}  # else its file has another name
         self._stored = dict(self._cursors)
@@ -76,7 +76,7 @@ class FollowedFiles:
             return True
         return any(cursor.sight and not cursor.sight.is_still(now) for cursor in self.unread())
 
-    def next_extents(self, cursor: FileCursor, budget: int, now: float) -> list[Extent]:
+    def next_splits(self, cursor: FileCursor, budget: int, now: float) -> list[Split]:
         """The next lines of a file, behind the new names of what was stored under its path; none: there are none now.
 
         Raises:
@@ -91,15 +91,15 @@ class FollowedFiles:
             except FileNotFoundError:
                 return []  # the next look tells where it is
             with content:
-                extent = cursor.next_extent(content, budget, now)
-        if extent is None:
+                split = cursor.next_split(content, budget, now)
+        if split is None:
             return []
-        moved = [each.extent_beside(cursor) for each in renamed] + [extent]
+        moved = [each.split_beside(cursor) for each in renamed] + [split]
         left = {each.stored_name for each in (*renamed, cursor) if self._stored.get(each.stored_name) is each}
-        return [Extent(name, 0, 0, 0, None) for name in sorted(left - {each.path for each in moved})] + moved
+        return [Split(name, 0, 0, 0, None) for name in sorted(left - {each.path for each in moved})] + moved
 
-    def advance(self, cursor: FileCursor, extents: list[Extent]) -> None:
-        """A batch has these extents of `next_extents`."""
+    def advance(self, cursor: FileCursor, splits: list[Split]) -> None:
+        """A batch has these splits of `next_splits`."""
         moved: list[FileCursor] = [*(self._renamed(cursor) or ()), cursor]
         for each in moved:
             if self._stored.get(each.stored_name) is each:
@@ -110,7 +110,7 @@ class FollowedFiles:
                 self._outside.remove(overtaken)
         for each in moved:
             self._stored[each.name], each.stored_name = each, each.name
-        cursor.advance(extents[-1])
+        cursor.advance(splits[-1])
 
     def _renamed(self, cursor: FileCursor) -> list[FileCursor] | None:
         """Whose positions go under new names before this one's replaces theirs; None: that can't be said yet."""

@@ -10,13 +10,13 @@ from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.identity import Identity
 
-StoredExtent = list[Json]
+StoredSplit = list[Json]
 """``[path, start, end, seen, identity]``, with ``origin`` where there is one; of old versions ``[path, start, end]``,
 with ``seen`` where that is more."""
 
 
 @frozen
-class Extent:
+class Split:
     """Lines of one file: the bytes from ``start`` to ``end``; none, where only the file's name has changed.
 
     Attributes:
@@ -36,7 +36,7 @@ class Extent:
     origin: str = ""
 
     @classmethod
-    def parse(cls, stored: Sequence[Json]) -> Extent:
+    def parse(cls, stored: Sequence[Json]) -> Split:
         """From a batch's metadata."""
         match stored:
             case [str() as path, int() as start, int() as end]:
@@ -49,7 +49,7 @@ class Extent:
         raise SpoutError(f"a batch of files is defined as {stored!r}, which this version cannot read")
 
     @property
-    def stored(self) -> StoredExtent:
+    def stored(self) -> StoredSplit:
         """As it stands in a batch's metadata."""
         return [self.path, self.start, self.end, self.seen, *self._told]
 

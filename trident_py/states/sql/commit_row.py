@@ -22,7 +22,7 @@ class TableStep(Enum):
 
 
 @frozen
-class Book:
+class StateHeader:
     """One state's row.
 
     Attributes:
@@ -37,11 +37,11 @@ class Book:
     columns: str
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> Book:
-        """The book that was stored as ``row``, the values of `COLUMNS`."""
-        name, uuid, incarnation, epoch, owner, columns, *token, run_first = row
+    def of(cls, row: Sequence[Any]) -> StateHeader:
+        """The header that was stored as ``row``, the values of `COLUMNS`."""
+        name, uuid, incarnation, epoch, owner, columns, *token, group_first = row
         found = CommitToken(*token) if token[0] is not None else None
-        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found, run_first), owner, columns)
+        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first), owner, columns)
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -57,11 +57,11 @@ class Book:
             *self.fence.commit,
         )
 
-    def claimed(self, found: Book | None, *, exists: bool, state: str) -> tuple[Book, TableStep]:
-        """The book after a takeover by this one's topology and epoch, and what becomes of the table.
+    def claimed(self, found: StateHeader | None, *, exists: bool, state: str) -> tuple[StateHeader, TableStep]:
+        """The header after a takeover by this one's topology and epoch, and what becomes of the table.
 
         Args:
-            found: the book that is there.
+            found: the header that is there.
             exists: whether there is a table of this name.
             state: named in errors.
 
@@ -77,7 +77,7 @@ class Book:
                     topology=topology.name,
                 )
             return self, TableStep.CREATE
-        book = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
+        header = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
         if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
             raise StateError(
                 f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of "
@@ -86,11 +86,11 @@ class Book:
                 topology=topology.name,
             )
         if topology.incarnation != found.fence.topology.incarnation:
-            return book, TableStep.REPLACE if exists else TableStep.CREATE
+            return header, TableStep.REPLACE if exists else TableStep.CREATE
         self._check_table(found, exists, state)
-        return book, TableStep.KEEP if exists else TableStep.CREATE
+        return header, TableStep.KEEP if exists else TableStep.CREATE
 
-    def _check_table(self, found: Book, exists: bool, state: str) -> None:
+    def _check_table(self, found: StateHeader, exists: bool, state: str) -> None:
         name = self.fence.topology.name
         if found.columns != self.columns:
             raise StateError(

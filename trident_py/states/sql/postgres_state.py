@@ -19,11 +19,11 @@ from coordinators.errors import located
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.interfaces.states import ITupleCollection, Key, RunState, StagingState, ValueUpdater, combiner_updater
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, StagingState, ValueUpdater, combiner_updater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
-from trident_py.states.sql.commit_row import Book, TableStep
+from trident_py.states.sql.commit_row import StateHeader, TableStep
 from trident_py.states.sql.postgres_client import (
     GONE,
     TAKEOVER_SECS,
@@ -47,7 +47,7 @@ _CHUNK_ROWS = 1_000  # what user code combines before the server hears of us aga
 _RAISING, _COMMITTING, _STAGING = "FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"
 
 
-class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
+class PostgresMapState(StagingState[Any], GroupState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, target: Target, table: Table) -> None:
@@ -105,7 +105,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             )
 
     def _prepare(self, where: str) -> None:
-        """Find the schema, and make the table of the books where there is none."""
+        """Find the schema, and make the table of the headers where there is none."""
         with self._commits.transaction(TAKEOVER_SECS) as connection:
             if self._commits.schema is None:
                 raise StateError(f"{where}: no schema of its search_path exists; create one, or name one in the DSN")
@@ -116,34 +116,34 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
             connection.execute(self._table.create_books)
             has_runs = connection.execute(HAS_COLUMN, [self._table.schema, "_trident", "run_first"]).fetchone()
-            if not has_runs:  # asked first, since widening waits for everybody who uses the books
+            if not has_runs:  # asked first, since widening waits for everybody who uses the headers
                 connection.execute(self._table.widen_books)
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         table = self._table
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{table.schema}.{table.name}"])
         row = connection.execute(table.read_book(_RAISING), [table.name]).fetchone()
-        found = Book.of(row) if row else None
-        claim = Book(Fence(topology, epoch), self._owner, table.columns)
+        found = StateHeader.of(row) if row else None
+        claim = StateHeader(Fence(topology, epoch), self._owner, table.columns)
         exists = connection.execute(HAS_TABLE, [table.schema, table.name]).fetchone() is not None
-        book, step = claim.claimed(found, exists=exists, state=self._name)
+        header, step = claim.claimed(found, exists=exists, state=self._name)
         if step is TableStep.REPLACE and found:
             connection.execute(table.set_aside(found.fence.topology.incarnation))
         if step is not TableStep.KEEP:
             connection.execute(table.create)
-        connection.execute(table.write_book, [table.name, *book.row])
-        return book.fence
+        connection.execute(table.write_header, [table.name, *header.row])
+        return header.fence
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``run`` under the lock of the state's book; gives up a transaction that was left open."""
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run`` under the lock of the state's header; gives up a transaction that was left open."""
         self.rollback()
         self._check_recovered()
         with self._explained(run[0]):
             connection = self._commits.begin()
             try:
-                fence = self._book(connection, run[0], _COMMITTING).fence
+                fence = self._header(connection, run[0], _COMMITTING).fence
                 due, redo = fence.due(run, self._name)
                 if redo:
                     delete, restore = self._table.undo
@@ -161,12 +161,12 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
                 self.discard(tx)  # it is committed already
         return due
 
-    def turn_to(self, tx: SinkTransaction) -> None:
+    def begin_member(self, tx: SinkTransaction) -> None:
         """What is written from now on has this txid."""
         connection, _ = self._in_transaction()
         self._open = connection, tx, threading.get_ident()
 
-    def end_run(self) -> None:
+    def commit_group(self) -> None:
         """Commit changes and token together; durable when this returns."""
         connection, tx = self._in_transaction()
         with self._explained(tx):
@@ -213,21 +213,21 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
         self._commits.close()
         with self._commits.transaction() as connection:
-            return self._book(connection, tx, _COMMITTING).fence.token == tx.token
+            return self._header(connection, tx, _COMMITTING).fence.token == tx.token
 
-    def _book(self, connection: Connection, tx: SinkTransaction, lock: str) -> Book:
-        return self._kept_book(connection, lock, self._where(tx))
+    def _header(self, connection: Connection, tx: SinkTransaction, lock: str) -> StateHeader:
+        return self._kept_header(connection, lock, self._where(tx))
 
-    def _kept_book(self, connection: Connection, lock: str, where: str) -> Book:
-        """This state's book, with all that this leader knows to be in it."""
+    def _kept_header(self, connection: Connection, lock: str, where: str) -> StateHeader:
+        """This state's header, with all that this leader knows to be in it."""
         known = self._known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._table.read_book(lock), [self._table.name]).fetchone()
         if row is None:
             raise StateError(f"{where} has lost its row in _trident; restore the database")
-        book = Book.of(row)
+        header = StateHeader.of(row)
         if known is not None:
-            book.fence.check_kept(known, where)
-        return book
+            header.fence.check_kept(known, where)
+        return header
 
     # --- what tasks stage ---------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._check_recovered()
         staging = self._staging(tx)
         with self._explained(tx), self._others.transaction() as connection:
-            self._book(connection, tx, _STAGING).fence.check_leader(tx, self._name)
+            self._header(connection, tx, _STAGING).fence.check_leader(tx, self._name)
             connection.execute("SET LOCAL synchronous_commit = off")  # a crash that loses it loses the rows, too
             connection.execute(self._table.create_staging(staging))
         self._staged.add(staging.name)
@@ -320,7 +320,7 @@ class PostgresMapState(StagingState[Any], RunState[Any], ITupleCollection):
         self._check_recovered()
         with explained(self._name, self._target), self._others.transaction() as connection:
             if self._others.session is not self._checked:
-                self._kept_book(connection, "", f"topology {self._topology!r}: {self._name}")
+                self._kept_header(connection, "", f"topology {self._topology!r}: {self._name}")
                 self._checked = self._others.session
             yield connection
 

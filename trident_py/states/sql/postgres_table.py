@@ -22,7 +22,7 @@ from trident_py.states.sql.columns import (
     exact_decimal,
     of_type,
 )
-from trident_py.states.sql.commit_row import Book
+from trident_py.states.sql.commit_row import StateHeader
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes
@@ -192,8 +192,8 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
     @property
-    def books(self) -> sql.Identifier:
-        """The name of the table with the books."""
+    def headers(self) -> sql.Identifier:
+        """The name of the table with the headers."""
         return sql.Identifier(self.schema, "_trident")
 
     # --- the table ----------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Table:
             for column in (*self.keys, self.value)
         )
 
-    # --- the books ----------------------------------------------------------------------------------------------------
+    # --- the headers --------------------------------------------------------------------------------------------------
 
     @property
     def create_books(self) -> sql.Composed:
@@ -276,36 +276,36 @@ class Table:
             "CREATE TABLE IF NOT EXISTS {} (state text PRIMARY KEY, topology text NOT NULL, uuid text NOT NULL, "
             "incarnation bigint NOT NULL, fence bigint NOT NULL, owner text NOT NULL, columns text NOT NULL, "
             "txid bigint, epoch bigint, attempt_id bigint, run_first bigint)"
-        ).format(self.books)
+        ).format(self.headers)
 
     @property
     def widen_books(self) -> sql.Composed:
-        """Add what a table of the books that was made before there were runs doesn't have."""
-        return sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS run_first bigint").format(self.books)
+        """Add what a table of the headers that was made before there were runs doesn't have."""
+        return sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS run_first bigint").format(self.headers)
 
     def read_book(self, lock: str) -> sql.Composed:
-        """This state's book; bound is its name."""
+        """This state's header; bound is its name."""
         return sql.SQL("SELECT {} FROM {} WHERE state = %s {}").format(
-            _names(*Book.COLUMNS.split(", ")),
-            self.books,
+            _names(*StateHeader.COLUMNS.split(", ")),
+            self.headers,
             sql.SQL(lock),
         )
 
     @property
-    def write_book(self) -> sql.Composed:
-        """Replace this state's book; bound are its name and its row."""
-        names = Book.COLUMNS.split(", ")
+    def write_header(self) -> sql.Composed:
+        """Replace this state's header; bound are its name and its row."""
+        names = StateHeader.COLUMNS.split(", ")
         new = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in names)
         marks = sql.SQL(", ").join([sql.Placeholder()] * (len(names) + 1))
         return sql.SQL("INSERT INTO {} (state, {}) VALUES ({}) ON CONFLICT (state) DO UPDATE SET {}").format(
-            self.books, _names(*names), marks, new
+            self.headers, _names(*names), marks, new
         )
 
     @property
     def write_token(self) -> sql.Composed:
-        """Set the token in this state's book; bound are txid, epoch, attempt, the run's first and the state's name."""
+        """Set the token of this state; bound are txid, epoch, attempt, the group's first and the state's name."""
         return sql.SQL("UPDATE {} SET txid = %s, epoch = %s, attempt_id = %s, run_first = %s WHERE state = %s").format(
-            self.books
+            self.headers
         )
 
     # --- what is staged -----------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ _NAME_MAX = 63
 
 
 def declared_columns(schema: str) -> sql.Composed:
-    """What the book of a state says of its fields; bound is the state's name."""
+    """What the header of a state says of its fields; bound is the state's name."""
     return sql.SQL("SELECT columns FROM {} WHERE state = %s").format(sql.Identifier(schema, "_trident"))
 
 

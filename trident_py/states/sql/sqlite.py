@@ -24,11 +24,11 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.interfaces.states import ITupleCollection, Key, RunState, StateFactory, StateKind, ValueUpdater
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, StateFactory, StateKind, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
-from trident_py.states.sql.commit_row import Book, TableStep
+from trident_py.states.sql.commit_row import StateHeader, TableStep
 from trident_py.states.sql.reading import ReadTable
 from trident_py.states.sql.sqlite_errors import ensure_usable, explained
 from trident_py.states.sql.sqlite_reading import SQLiteTableReader
@@ -46,14 +46,14 @@ _BOUND_MAX = 32_766
 """Of values in one statement, says SQLite."""
 
 Row: TypeAlias = tuple[Any, ...]
-_BOOKS = """
+_HEADERS = """
     CREATE TABLE IF NOT EXISTS "_trident" (
         state TEXT NOT NULL PRIMARY KEY COLLATE NOCASE,
         topology TEXT NOT NULL, uuid TEXT NOT NULL, incarnation INTEGER NOT NULL,
         fence INTEGER NOT NULL, owner TEXT NOT NULL, columns TEXT NOT NULL,
         txid INTEGER, epoch INTEGER, attempt_id INTEGER, run_first INTEGER
     )"""
-_READ_BOOK = f'SELECT {Book.COLUMNS} FROM "_trident" WHERE state = ?'  # noqa: S608 - nothing of it is data
+_READ_HEADER = f'SELECT {StateHeader.COLUMNS} FROM "_trident" WHERE state = ?'  # noqa: S608 - nothing of it is data
 
 
 @frozen
@@ -118,7 +118,7 @@ class SQLiteState(StateFactory):
         return SQLiteMapState(self.path.absolute(), self._schema)
 
 
-class SQLiteMapState(RunState[Any], ITupleCollection):
+class SQLiteMapState(GroupState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, path: Path, table: Table) -> None:
@@ -147,21 +147,21 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
             raise StateError(told, topology=topology.name) from error
 
     def _take_over(self, connection: sqlite3.Connection, topology: TopologyKey, epoch: int) -> Fence:
-        connection.execute(_BOOKS)
+        connection.execute(_HEADERS)
         if "run_first" not in [column for _, column, *_ in connection.execute('PRAGMA table_info("_trident")')]:
             connection.execute('ALTER TABLE "_trident" ADD COLUMN run_first INTEGER')  # of before there were runs
-        row = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
-        found = Book.of(row) if row else None
-        claim = Book(Fence(topology, epoch), self._owner, self._table.columns)
-        book, step = claim.claimed(found, exists=self._exists(connection), state=self._name)
+        row = connection.execute(_READ_HEADER, (self._table.name,)).fetchone()
+        found = StateHeader.of(row) if row else None
+        claim = StateHeader(Fence(topology, epoch), self._owner, self._table.columns)
+        header, step = claim.claimed(found, exists=self._exists(connection), state=self._name)
         if step is TableStep.REPLACE and found:
             aside = f"_{self._table.name}_incarnation_{found.fence.topology.incarnation}"
             connection.execute(f'ALTER TABLE "{self._table.name}" RENAME TO "{aside}"')
         if step is not TableStep.KEEP:
             connection.execute(self._table.create)
-        marks = ", ".join("?" * (1 + len(book.row)))
-        connection.execute(f'INSERT OR REPLACE INTO "_trident" VALUES ({marks})', (self._table.name, *book.row))  # noqa: S608
-        return book.fence
+        marks = ", ".join("?" * (1 + len(header.row)))
+        connection.execute(f'INSERT OR REPLACE INTO "_trident" VALUES ({marks})', (self._table.name, *header.row))  # noqa: S608
+        return header.fence
 
     def _exists(self, connection: sqlite3.Connection) -> bool:
         query = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
@@ -169,7 +169,7 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_run(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         """Open ``run`` under the database's write lock; gives up a transaction that was left open."""
         self.rollback()
         self._check_file()
@@ -189,24 +189,24 @@ class SQLiteMapState(RunState[Any], ITupleCollection):
     def _decide(
         self, connection: sqlite3.Connection, run: Sequence[SinkTransaction]
     ) -> tuple[Fence, Sequence[SinkTransaction], bool]:
-        book = connection.execute(_READ_BOOK, (self._table.name,)).fetchone()
+        header = connection.execute(_READ_HEADER, (self._table.name,)).fetchone()
         try:
-            if book is None:
+            if header is None:
                 raise StateError(
                     f"attempt {run[0].attempt}: {self._name} has lost its row in _trident; restore the file",
                     attempt=run[0].attempt,
                 )
-            fence = Book.of(book).fence
+            fence = StateHeader.of(header).fence
             return (fence, *fence.due(run, self._name))
         except Exception:
             connection.execute("ROLLBACK")
             raise
 
-    def turn_to(self, tx: SinkTransaction) -> None:
+    def begin_member(self, tx: SinkTransaction) -> None:
         """What is written from now on has this txid."""
         self._open = tx
 
-    def end_run(self) -> None:
+    def commit_group(self) -> None:
         """Commit changes and token together; durable when this returns."""
         connection, _ = self._in_transaction()
         with self._explained():

@@ -90,7 +90,7 @@ class Lagging:
     access, hosts = ANONYMOUS, "here:1"
     wish = Wish("a", Action.PAUSE)
 
-    def settle(self, operation: Callable[[], Any]) -> Any:
+    def retry_within_lease(self, operation: Callable[[], Any]) -> Any:
         return operation()
 
     def read(self, *paths: str) -> list[Znode | None]:

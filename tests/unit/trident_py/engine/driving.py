@@ -13,7 +13,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.messages import Acked, Diagnosis, Notice, Reported
+from coordinators.messages import Acked, Diagnosis, Message, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
@@ -87,8 +87,8 @@ class Driven:
     """
 
     streams: TopologyStreams
-    told: Queue[Notice] = field(factory=Queue)
-    _inbox: Queue[Notice | Callable[[], object] | None] = field(factory=Queue)
+    told: Queue[Message] = field(factory=Queue)
+    _inbox: Queue[Message | Callable[[], object] | None] = field(factory=Queue)
     _is_closed: bool = False
 
     def turn(self, call: Callable[[], Any]) -> Any:
@@ -118,16 +118,16 @@ class Driven:
         edges = list(range(1, self.streams.consumers(StreamId.COMMIT) + 1))
         self.turn(lambda: self.streams.emit_commit(dict.fromkeys(attempts, edges)))
 
-    def next(self) -> Notice:
+    def next(self) -> Message:
         """What the driver is told next."""
         return self.told.get(timeout=WITHIN_SECS)
 
     def acked(self, stream: StreamId, count: int) -> None:
         """Return when so many edges of a stream were acked."""
         while count:
-            notice = self.next()
-            assert isinstance(notice, Acked), notice
-            count -= notice.stream is stream
+            message = self.next()
+            assert isinstance(message, Acked), message
+            count -= message.stream is stream
 
     def run(self) -> None:
         """The driver's thread."""
@@ -135,8 +135,8 @@ class Driven:
             match item:
                 case Reported():
                     # What comes after the end nobody takes: tests look at it.
-                    for notice in () if self._is_closed else self.streams.take():
-                        self.told.put(notice)
+                    for message in () if self._is_closed else self.streams.take():
+                        self.told.put(message)
                 case _ if callable(item):
                     item()
                 case _:
@@ -148,9 +148,9 @@ class Driven:
             self._is_closed = True
             self.streams.close()
 
-    def post(self, notice: Notice) -> None:
+    def post(self, message: Message) -> None:
         """As the inbox does."""
-        self._inbox.put(notice)
+        self._inbox.put(message)
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def driven(
         topology="t",
         plane=DataPlane(shape=shape_of(executors, branches, participants, shareable)),
         workers=workers,
-        post=lambda notice: made[0].post(notice),
+        post=lambda message: made[0].post(message),
         shutdown=shutdown or Shutdown(patience=WITHIN_SECS),
     )
     made.append(Driven(streams))

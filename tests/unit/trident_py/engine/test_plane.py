@@ -173,8 +173,8 @@ class Small:
             if self.tried[txid] + 1 < self.scope.attempts and not self.is_closing:
                 self.announce(txid)
 
-    def hear(self, notice: Any) -> None:
-        match notice:
+    def hear(self, message: Any) -> None:
+        match message:
             case Acked(attempt, StreamId.COMMIT) if attempt in self.committing:
                 self.committing[attempt] += 1
                 self.close_committed()
@@ -203,16 +203,16 @@ class Small:
             self.check_cancelled(stimulus.attempt, instructions)
         for instruction in instructions:
             heard += self.take(instruction)
-        for notice in heard:
-            self.hear(notice)
+        for message in heard:
+            self.hear(message)
         self.drive()
         uses = [each for each in self.due if isinstance(each, CommitStep | Abort | Answer | CloseStates)]
         assert len(uses) <= 1, f"states are used twice at a time: {uses}"
 
     def take(self, instruction: Instruction) -> Iterator[Any]:
         match instruction:
-            case Post(notice):
-                yield notice
+            case Post(message):
+                yield message
             case Refuse():
                 self.refused += 1
             case DeliverSuccess(attempt, number, spout):
@@ -461,7 +461,7 @@ class Open(CommitLane):
     __slots__ = ()
 
     def _next(self) -> Iterator[Instruction]:
-        self.torn_upto = 0
+        self.partial_commit_txid = 0
         yield from super()._next()
 
 

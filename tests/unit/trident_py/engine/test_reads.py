@@ -13,10 +13,10 @@ from attrs import define
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.messages import Acked, Failed
 from coordinators.protocol import StreamId
-from coordinators.record import CommitPin, CoordinatorRecord
+from coordinators.record import CommitIntent, CoordinatorRecord
 from coordinators.shutdown import Shutdown
 from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, spout_of
-from trident_py.engine.assembly import torn_upto_of
+from trident_py.engine.assembly import partial_commit_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.reads import StateReads, States
 from trident_py.errors import TridentError
@@ -76,8 +76,8 @@ def commit(world: Driven, *txids: int) -> None:
     attempts = [world.emit(txid, {"s": 0}) for txid in txids]
     world.acked(StreamId.BATCH, 2 * len(txids))
     world.commit(*attempts)
-    while not isinstance(notice := world.next(), Failed):
-        if isinstance(notice, Acked) and notice.attempt == attempts[-1]:
+    while not isinstance(message := world.next(), Failed):
+        if isinstance(message, Acked) and message.attempt == attempts[-1]:
             return
 
 
@@ -176,7 +176,7 @@ def test_t7_who_waits_for_a_read_that_does_not_return_is_told_when_the_topology_
 
 
 SQL = SQLiteState("s.db", table="s").for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
-PIN = CommitPin(TransactionAttempt(7, 0), "hash")
+PIN = CommitIntent(TransactionAttempt(7, 0), "hash")
 
 
 def recovered(factory: StateFactory, txid: int | None) -> Participant:
@@ -191,10 +191,10 @@ def recovered(factory: StateFactory, txid: int | None) -> Participant:
 )
 def test_t7_after_a_crash_between_two_states_a_request_waits_for_the_replay(upto: list[int | None], torn: int) -> None:
     record = CoordinatorRecord(epoch=1, current_txid=7)
-    assert torn_upto_of([recovered(SQL, txid) for txid in upto], record) == torn
+    assert partial_commit_of([recovered(SQL, txid) for txid in upto], record) == torn
 
 
 def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -> None:
     states = [recovered(MemoryMapState.factory(), None), recovered(SQL, 6)]
-    assert torn_upto_of(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
-    assert torn_upto_of(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7
+    assert partial_commit_of(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
+    assert partial_commit_of(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7

@@ -22,7 +22,7 @@ from trident_py.participants.participant import Leaf
 from trident_py.rows.schema import arrow_schema, schema_of
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, task_failures_told, telling
 from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import FlatMapStep, carrying
+from trident_py.worker.steps import FlatMapStep, tagged
 
 SOURCE = StructType([StructField("_transaction", LongType()), StructField("value", StringType())])
 
@@ -65,7 +65,7 @@ class Jobs:
     def _run(self, members: Sequence[JobMember]) -> None:
         rows = [(each.attempt.txid, each.inputs["s"].batch.table["value"][0].as_py()) for each in members]
         table = pa.table(list(map(list, zip(*rows, strict=True))), schema=arrow_schema(SOURCE))
-        stage = telling(RowPipeline(SOURCE).then(carrying(parsing, SOURCE)))
+        stage = telling(RowPipeline(SOURCE).then(tagged(parsing, SOURCE)))
         try:
             list(stage(iter(table.to_batches())))
         except Exception as error:

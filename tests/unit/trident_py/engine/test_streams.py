@@ -57,7 +57,7 @@ class Steps(Participant):
     """Notes what commits in one step, of which group, and who is said to be alive meanwhile."""
 
     name: str = "steps"
-    is_ours: bool = True
+    keeps_alive: bool = True
     takes_groups: bool = True
     taken: list[list[int]] = field(factory=list)
     groups: set[int | None] = field(factory=set)
@@ -138,7 +138,7 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
 def test_user_code_that_wants_to_end_python_fails_its_attempt(world: Driven, steps: Steps) -> None:
     steps.breaks = 2
     _, second, third = [world.emit(txid, {"s": rows}) for txid, rows in enumerate([-1, 1, 1], 1)]
-    (failed,) = [notice for notice in (world.next() for _ in range(5)) if isinstance(notice, Failed)]
+    (failed,) = [message for message in (world.next() for _ in range(5)) if isinstance(message, Failed)]
     assert (failed.attempt.txid, failed.kind, type(failed.cause)) == (1, FailureKind.USER_CODE, SystemExit)
     world.commit(second)
     world.commit(third)
@@ -156,7 +156,7 @@ def test_an_output_that_refuses_what_its_job_prepares_is_named(steps: Steps) -> 
 
     with driven([spout_of(Numbers(), "n bigint")], [steps], process=refuse) as world:
         world.emit(1, {"s": 1})
-        (failed,) = [notice for notice in (world.next(), world.next()) if isinstance(notice, Failed)]
+        (failed,) = [message for message in (world.next(), world.next()) if isinstance(message, Failed)]
         assert isinstance(failed.cause, StateError)
         assert failed.cause.state == "steps"
 

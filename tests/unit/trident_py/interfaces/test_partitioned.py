@@ -21,7 +21,7 @@ from trident_py.interfaces.partitioned import (
     PartitionedCoordinator,
     PartitionedEmitter,
 )
-from trident_py.interfaces.spouts import LearningEmitter
+from trident_py.interfaces.spouts import OffsetReportingEmitter
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 CALLS: list[str] = []
@@ -95,11 +95,11 @@ class Notes(ListCollector):
 
     notes: list[str] = field(factory=list)
 
-    def emit_extents(
-        self, extents: Sequence[Any], read: Any, *, fingerprinting: bool = False, on_driver: bool = False
+    def emit_splits(
+        self, splits: Sequence[Any], read: Any, *, fingerprinting: bool = False, on_driver: bool = False
     ) -> None:
-        for extent in extents:
-            reading = read(extent)
+        for split in splits:
+            reading = read(split)
             try:
                 while True:
                     self.emit_arrow(next(reading))
@@ -113,7 +113,7 @@ def calls() -> list[str]:
     return CALLS
 
 
-def run(emitter: LearningEmitter[Any], attempt: str, metadata: Any) -> tuple[list[Any], Any]:
+def run(emitter: OffsetReportingEmitter[Any], attempt: str, metadata: Any) -> tuple[list[Any], Any]:
     collector, (txid, number) = Notes(), map(int, attempt.split(":"))
     emitter.emit_batch(TransactionAttempt(txid, number), metadata, collector)
     return collector.rows, emitter.learn(TransactionAttempt(txid, number), collector.notes)

@@ -1,4 +1,4 @@
-"""A collector for the tests of spouts: reads extents where it is, instead of in Spark tasks."""
+"""A collector for the tests of spouts: reads splits where it is, instead of in Spark tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ListCollector(TridentCollector):
     """Keeps what is emitted."""
 
     rows: list[tuple[Any, ...]] = field(factory=list)
-    extents: list[Any] = field(factory=list)
+    splits: list[Any] = field(factory=list)
 
     def emit(self, row: Sequence[Any]) -> None:
         self.rows.append(tuple(row))
@@ -31,17 +31,17 @@ class ListCollector(TridentCollector):
     def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
         self.rows.extend(zip(*(column.to_pylist() for column in data.columns), strict=True))
 
-    def emit_extents(
+    def emit_splits(
         self,
-        extents: Sequence[Any],
+        splits: Sequence[Any],
         read: Callable[[Any], Iterator[pa.RecordBatch]],
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
     ) -> None:
-        self.extents.extend(() if on_driver else extents)
-        for extent in extents:
-            travelled, reader = pickle.loads(pickle.dumps((extent, read)))  # noqa: S301 - as Spark sends them
+        self.splits.extend(() if on_driver else splits)
+        for split in splits:
+            travelled, reader = pickle.loads(pickle.dumps((split, read)))  # noqa: S301 - as Spark sends them
             for batch in reader(travelled):
                 self.emit_arrow(batch)
 

@@ -33,7 +33,7 @@ def expected(fence: Fence, new: CommitToken) -> object:
         return FencedError
     if old is None or new.txid == old.txid + 1:
         return Decision.APPLY
-    if fence.run_first is not None and fence.run_first <= new.txid < old.txid:
+    if fence.group_first is not None and fence.group_first <= new.txid < old.txid:
         return Decision.SKIP
     if new.txid != old.txid:
         return StateError
@@ -142,10 +142,10 @@ def test_each_decision_of_the_table_passes_its_own_assertions() -> None:
 def test_a_takeover_gives_up_what_an_older_leader_has_left_open() -> None:
     state = MemoryMapState[int]()
     state.recover(OURS, 5)
-    (tx,) = state.begin_run(run(1))
-    state.turn_to(tx)
+    (tx,) = state.begin_group(run(1))
+    state.begin_member(tx)
     state.multi_put([("a",)], [1])
     state.recover(OURS, 6)
     with pytest.raises(StateError, match="changes only between"):
-        state.end_run()
+        state.commit_group()
     assert state.values() == {}

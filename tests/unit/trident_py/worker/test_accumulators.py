@@ -16,13 +16,13 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import append, arrow_table, schema_of, select
 from trident_py.worker import accumulators
 from trident_py.worker.accumulators import (
-    AggregatorFold,
-    ChainFold,
-    CombineFold,
-    Fold,
+    Accumulator,
+    AggregatorAccumulator,
+    ChainAccumulator,
+    CombiningAccumulator,
     GroupStage,
-    MergeFold,
-    ReduceFold,
+    MergingAccumulator,
+    ReducingAccumulator,
 )
 from trident_py.worker.pipeline import CHUNK_ROWS, NO_ROW, RowPipeline
 
@@ -30,7 +30,9 @@ SOURCE = schema_of("word string, n bigint")
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "bb", "cc", None]), st.none() | st.integers(-9, 9)), max_size=30)
 
 
-def stage(fold: Fold[Any], out: str, keys: tuple[str, ...] = (), source: Any = SOURCE, **more: Any) -> GroupStage:
+def stage(
+    accumulator: Accumulator[Any], out: str, keys: tuple[str, ...] = (), source: Any = SOURCE, **more: Any
+) -> GroupStage:
     key_fields = select(source, keys)
     options: dict[str, Any] = {"partial": False, **more}
     seen: tuple[str, ...] = options.pop("in_fields", tuple(source.names))
@@ -38,7 +40,7 @@ def stage(fold: Fold[Any], out: str, keys: tuple[str, ...] = (), source: Any = S
         rows=RowPipeline(source),
         keys=key_fields,
         in_fields=(seen,),
-        fold=fold,
+        accumulator=accumulator,
         target=append(key_fields, schema_of(out)),
         title="aggregate(it)",
         **options,
@@ -55,43 +57,43 @@ def test_a_reducer_folds_each_group(rows: list[Any]) -> None:
     expected: dict[str | None, int] = defaultdict(int)
     for word, n in rows:
         expected[word] += n or 0
-    assert dict(run(stage(ReduceFold(Total()), "total bigint", ("word",)), rows)) == expected
-    assert run(stage(ReduceFold(Total()), "total bigint"), rows) == [(sum(expected.values()),)]
+    assert dict(run(stage(ReducingAccumulator(Total()), "total bigint", ("word",)), rows)) == expected
+    assert run(stage(ReducingAccumulator(Total()), "total bigint"), rows) == [(sum(expected.values()),)]
 
 
 @given(ROWS, ROWS)
 def test_a_combiner_gives_the_same_by_parts(left: list[Any], right: list[Any]) -> None:
-    combine = stage(CombineFold(Longest()), "longest string", ("word",), in_fields=("word",), partial=True)
+    combine = stage(CombiningAccumulator(Longest()), "longest string", ("word",), in_fields=("word",), partial=True)
     parts = [tuple(row) for rows in (left, right) for row in run(combine, rows)]
     source = schema_of("word string, longest string")
-    merge = stage(MergeFold(Longest()), "longest string", ("word",), source, in_fields=("longest",))
+    merge = stage(MergingAccumulator(Longest()), "longest string", ("word",), source, in_fields=("longest",))
     assert dict(run(merge, parts, source=source)) == {word: word or "" for word, _ in [*left, *right]}
 
 
 def test_without_rows_an_ungrouped_fold_has_a_value_unless_another_follows() -> None:
-    assert run(stage(CombineFold(Longest()), "longest string", partial=True), []) == []
-    assert run(stage(MergeFold(Longest()), "longest string"), []) == [("",)]
-    assert run(stage(ReduceFold(Total()), "total bigint"), []) == [(0,)]
-    assert run(stage(ReduceFold(Total()), "total bigint", ("word",)), []) == []
+    assert run(stage(CombiningAccumulator(Longest()), "longest string", partial=True), []) == []
+    assert run(stage(MergingAccumulator(Longest()), "longest string"), []) == [("",)]
+    assert run(stage(ReducingAccumulator(Total()), "total bigint"), []) == [(0,)]
+    assert run(stage(ReducingAccumulator(Total()), "total bigint", ("word",)), []) == []
 
 
 def test_an_aggregator_emits_when_it_likes_and_may_change_or_return_its_value() -> None:
     out = schema_of("count int, words array<string>")
-    fold = AggregatorFold(Sorted(), TransactionAttempt(3, 1), out, "aggregate(Sorted)")
+    accumulator = AggregatorAccumulator(Sorted(), TransactionAttempt(3, 1), out, "aggregate(Sorted)")
     rows = [("b", 1), ("a", 1), ("twice", 1), ("a", 2)]
-    assert run(stage(fold, "count int, words array<string>", in_fields=("word",)), rows) == [
+    assert run(stage(accumulator, "count int, words array<string>", in_fields=("word",)), rows) == [
         (-1, ["twice"]),
         (4, ["a", "a", "b", "twice"]),
     ]
-    assert run(stage(fold, "count int, words array<string>", in_fields=("word",)), []) == [(0, [])]
-    grouped = run(stage(fold, "count int, words array<string>", ("n",), in_fields=("word",)), rows)
+    assert run(stage(accumulator, "count int, words array<string>", in_fields=("word",)), []) == [(0, [])]
+    grouped = run(stage(accumulator, "count int, words array<string>", ("n",), in_fields=("word",)), rows)
     assert grouped == [(1, -1, ["twice"]), (1, 3, ["a", "b", "twice"]), (2, 1, ["a"])]
 
 
 def test_the_row_that_is_none_is_left_out() -> None:
     batch = arrow_table([("a", 1), ("b", 2)], SOURCE).to_batches()[0]
     marked = pa.RecordBatch.from_arrays([*batch.columns, pa.array([False, True])], [*SOURCE.names, NO_ROW])
-    (result,) = stage(ReduceFold(Total()), "total bigint")([marked])
+    (result,) = stage(ReducingAccumulator(Total()), "total bigint")([marked])
     assert rows_of(result) == [(1,)]
 
 
@@ -106,7 +108,7 @@ def test_keys_are_grouped_as_spark_groups_them() -> None:
         (None, [None], 6),
         (None, [(None,)], 7),
     ]
-    result = run(stage(ReduceFold(Total()), "total bigint", ("x", "y"), source), rows, source=source)
+    result = run(stage(ReducingAccumulator(Total()), "total bigint", ("x", "y"), source), rows, source=source)
     assert [(str(x), y, total) for x, y, total in result] == [
         ("nan", [(0.0,)], 3),
         ("0.0", None, 7),
@@ -117,17 +119,19 @@ def test_keys_are_grouped_as_spark_groups_them() -> None:
 
 def test_many_groups_are_given_in_pieces() -> None:
     rows = [(str(number), number) for number in range(CHUNK_ROWS + 1)]
-    batches = list(stage(ReduceFold(Total()), "total bigint", ("word",))(arrow_table(rows, SOURCE).to_batches()))
+    batches = list(
+        stage(ReducingAccumulator(Total()), "total bigint", ("word",))(arrow_table(rows, SOURCE).to_batches())
+    )
     assert [batch.num_rows for batch in batches] == [CHUNK_ROWS, 1]
     assert sorted(row.total for batch in batches for row in rows_of(batch)) == list(range(CHUNK_ROWS + 1))
 
 
 def test_partial_values_are_passed_on_when_they_become_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accumulators, "GROUPS_MAX", 2)
-    combine = stage(CombineFold(Longest()), "longest string", ("word",), in_fields=("word",), partial=True)
+    combine = stage(CombiningAccumulator(Longest()), "longest string", ("word",), in_fields=("word",), partial=True)
     rows = [(word, 1) for word in "abcab"]
     assert run(combine, rows, size=1) == [(word, word) for word in "abcab"]
-    whole = stage(ReduceFold(Total()), "total bigint", ("word",))
+    whole = stage(ReducingAccumulator(Total()), "total bigint", ("word",))
     assert run(whole, rows, size=1) == [("a", 2), ("b", 2), ("c", 1)]
 
 
@@ -148,26 +152,26 @@ class Broken(Total):
 
 def test_an_exception_says_in_which_operation_and_at_which_row() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
-        run(stage(ReduceFold(Broken(2)), "total bigint", ("word",)), [("a", 1), ("b", 2), ("c", 3)])
+        run(stage(ReducingAccumulator(Broken(2)), "total bigint", ("word",)), [("a", 1), ("b", 2), ("c", 3)])
     assert caught.value.__notes__ == ["in aggregate(it), at Row(word='b', n=2)"]
     with pytest.raises(RuntimeError, match="no start") as empty:
-        run(stage(ReduceFold(Broken(None)), "total bigint"), [])
+        run(stage(ReducingAccumulator(Broken(None)), "total bigint"), [])
     assert empty.value.__notes__ == ["in aggregate(it)"]
 
 
 def test_a_result_of_another_type_is_named_with_the_operation() -> None:
     with pytest.raises(TypeError, match=r"aggregate\(it\): field 'total' is declared string, got 0 \(int\)"):
-        run(stage(ReduceFold(Total()), "total string"), [])
+        run(stage(ReducingAccumulator(Total()), "total string"), [])
 
 
 @given(ROWS)
 def test_a_chain_folds_side_by_side_and_combines_each_result_with_each(rows: list[Any]) -> None:
-    sorted_words = AggregatorFold(Sorted(), None, schema_of("size int, words array<string>"), "aggregate(it)")
+    sorted_words = AggregatorAccumulator(Sorted(), None, schema_of("size int, words array<string>"), "aggregate(it)")
     chained = GroupStage(
         rows=RowPipeline(SOURCE),
         keys=schema_of("n bigint"),
         in_fields=(("word", "n"), (), ("word",)),
-        fold=ChainFold((ReduceFold(Total()), CombineFold(Count()), sorted_words)),
+        accumulator=ChainAccumulator((ReducingAccumulator(Total()), CombiningAccumulator(Count()), sorted_words)),
         target=schema_of("n bigint, total bigint, count bigint, size int, words array<string>"),
         partial=False,
         title="chained_agg(it)",

@@ -16,18 +16,18 @@ from trident_py.worker.counters import (
     COUNTS,
     Counter,
     CountingStage,
+    CountScope,
     NodeCounts,
-    Tally,
     UncountedStage,
     building,
     built_node,
+    count_scope,
     counting_at,
     counting_for,
     drawn_at,
     is_counting,
     of_reports,
     summed,
-    tallied,
 )
 from trident_py.worker.failures import TaskFailed
 
@@ -52,7 +52,7 @@ def report(partition: int, count: int, txid: int | None = None) -> str:
 
 
 def test_what_is_counted_belongs_to_the_transaction_and_to_the_node_that_it_is_called_for() -> None:
-    with tallied(Tally(node="a")) as tally:
+    with count_scope(CountScope(node="a")) as scope:
         assert is_counting()
         counter("rows").add()
         counting_for(7)
@@ -60,8 +60,8 @@ def test_what_is_counted_belongs_to_the_transaction_and_to_the_node_that_it_is_c
         counter("rows").add(3)
         counter("rows").add(-1)
         counter("lines").add(2)
-    assert tally.counts == {(None, "a"): {"rows": 1}, (7, "b"): {"rows": 2, "lines": 2}}
-    assert tally.by_node == {"a": NodeCounts({"rows": 1}), "b": NodeCounts({"rows": 2, "lines": 2})}
+    assert scope.counts == {(None, "a"): {"rows": 1}, (7, "b"): {"rows": 2, "lines": 2}}
+    assert scope.by_node == {"a": NodeCounts({"rows": 1}), "b": NodeCounts({"rows": 2, "lines": 2})}
 
 
 def test_outside_of_a_transaction_it_is_an_error_on_other_threads_too() -> None:
@@ -74,11 +74,11 @@ def test_outside_of_a_transaction_it_is_an_error_on_other_threads_too() -> None:
             found.append(error)
 
     count()
-    with tallied(Tally()) as tally:
+    with count_scope(CountScope()) as scope:
         another = Thread(target=count)
         another.start()
         another.join()
-    assert not tally.counts
+    assert not scope.counts
     assert not is_counting()
     assert [str(error).partition("; ")[0] for error in found] == [
         "counter('rows').add was called outside of a transaction"
@@ -94,7 +94,7 @@ def test_a_name_is_a_string(name: object) -> None:
 
 
 def test_only_whole_numbers_are_counted() -> None:
-    with tallied(Tally()), pytest.raises(TypeError, match=r"counter\('rows'\) counts whole numbers, not 0.5"):
+    with count_scope(CountScope()), pytest.raises(TypeError, match=r"counter\('rows'\) counts whole numbers, not 0.5"):
         counter("rows").add(0.5)  # type: ignore[arg-type]
 
 
@@ -108,11 +108,11 @@ def test_while_a_value_is_drawn_it_is_its_maker_that_counts() -> None:
             counter("made").add()
             yield number
 
-    with tallied(Tally()) as tally:
+    with count_scope(CountScope()) as scope:
         for _ in drawn_at("reader", made()):
             counting_at("user")
             counter("used").add()
-    assert tally.by_node == {"reader": NodeCounts({"made": 2}), "user": NodeCounts({"used": 2})}
+    assert scope.by_node == {"reader": NodeCounts({"made": 2}), "user": NodeCounts({"used": 2})}
 
 
 def test_what_is_built_knows_its_node() -> None:

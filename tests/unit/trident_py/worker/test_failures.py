@@ -13,14 +13,14 @@ import pytest
 from coordinators.messages import FailureKind
 from trident_py.errors import FailedException, FencedError, SpoutError, StateError, StoreBusyException
 from trident_py.worker.failures import (
-    Judge,
+    Classify,
     TaskFailed,
     TaskFailure,
     by_spout,
     by_state,
     by_user_code,
+    classified,
     in_user_code,
-    judged,
     task_failures_told,
     telling,
 )
@@ -43,10 +43,10 @@ def raising(error: BaseException) -> Any:
     return stage
 
 
-def told(error: BaseException, judge: Judge = by_user_code) -> TaskFailure:
+def told(error: BaseException, classify: Classify = by_user_code) -> TaskFailure:
     """What the driver hears of a task that raises ``error``; Spark hands on a traceback as text."""
     with pytest.raises(TaskFailed) as raised, task_failures_told():
-        run_as_spark_does(telling(raising(error), judge))
+        run_as_spark_does(telling(raising(error), classify))
     assert isinstance(raised.value.__cause__, RuntimeError)
     return raised.value.failure
 
@@ -106,12 +106,12 @@ def test_an_exception_that_cant_be_printed_is_told_too() -> None:
 def test_our_errors_mean_nothing_where_a_function_raises_them(kind: type[Exception]) -> None:
     with pytest.raises(TaskFailed, match=r"x in map\(f\)") as raised, in_user_code(lambda: "in map(f)"):
         raise kind("x")
-    for judge in (by_user_code, by_state, by_spout):
-        assert TaskFailure.of(raised.value, judge).kind is FailureKind.USER_CODE
+    for classify in (by_user_code, by_state, by_spout):
+        assert TaskFailure.of(raised.value, classify).kind is FailureKind.USER_CODE
 
 
 @pytest.mark.parametrize(
-    ("judge", "error", "kind"),
+    ("classify", "error", "kind"),
     [
         (by_spout, SpoutError("cut"), FailureKind.FATAL),
         (by_spout, FencedError("not a spout's"), FailureKind.USER_CODE),
@@ -123,8 +123,8 @@ def test_our_errors_mean_nothing_where_a_function_raises_them(kind: type[Excepti
         (by_state, ValueError("defect"), FailureKind.USER_CODE),
     ],
 )
-def test_the_place_says_what_an_error_means(judge: Judge, error: Exception, kind: FailureKind) -> None:
-    failure = told(error, judge)
+def test_the_place_says_what_an_error_means(classify: Classify, error: Exception, kind: FailureKind) -> None:
+    failure = told(error, classify)
     assert failure.kind is kind
     if kind is FailureKind.FATAL:
         assert type(failure.cause) is type(error)
@@ -135,7 +135,7 @@ def test_the_place_says_what_an_error_means(judge: Judge, error: Exception, kind
 
 def test_what_was_judged_nearer_to_its_place_stays_so() -> None:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return judged(raising(SpoutError("cut"))(batches), by_spout)
+        return classified(raising(SpoutError("cut"))(batches), by_spout)
 
     with pytest.raises(TaskFailed) as raised, task_failures_told():
         run_as_spark_does(telling(stage))

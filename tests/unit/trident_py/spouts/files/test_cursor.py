@@ -10,7 +10,7 @@ from trident_py.spouts.files import cursor
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
 from trident_py.spouts.files.identity import stamp_of
-from trident_py.spouts.files.splits import Extent
+from trident_py.spouts.files.splits import Split
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 YOUNG, OLD = 0.0, STILL_SECS
@@ -33,14 +33,14 @@ def look(found: FileCursor) -> None:
         found.take(content, Sight(stamp_of(content.status), 0.0), 0.0)
 
 
-def next_extent(found: FileCursor, age: float, budget: int = 10**9) -> Extent | None:
+def next_split(found: FileCursor, age: float, budget: int = 10**9) -> Split | None:
     with open_content(found.path) as content:
-        return found.next_extent(content, budget, age)
+        return found.next_split(content, budget, age)
 
 
 def next_end(found: FileCursor, age: float, budget: int = 10**9) -> int | None:
-    extent = next_extent(found, age, budget)
-    return extent.end if extent else None
+    split = next_split(found, age, budget)
+    return split.end if split else None
 
 
 def here(found: FileCursor) -> Here:
@@ -99,10 +99,10 @@ def test_what_was_searched_is_not_searched_again(file: Path) -> None:
     with file.open("ab") as more:
         more.write(b"y\nz")
     look(found)
-    extent = next_extent(found, YOUNG)
-    assert extent
-    assert extent.end == 102
-    found.advance(extent)
+    split = next_split(found, YOUNG)
+    assert split
+    assert split.end == 102
+    found.advance(split)
     assert next_end(found, YOUNG) is None
 
 
@@ -116,7 +116,7 @@ def test_a_taken_last_line_may_still_get_its_end(file: Path) -> None:
         found = looked_at(file, 3)
         assert next_end(found, OLD) is None
         assert found.position == 3 + len(end)
-        stored = found.extent_beside(found).cursor
+        stored = found.split_beside(found).cursor
         assert isinstance(stored, list)
         assert stored[:2] == [3 + len(end), 3 + len(end)]
 
@@ -162,9 +162,9 @@ def test_a_line_without_end_is_taken_for_a_mistake(
 def test_a_file_is_the_same_while_it_has_what_was_seen_of_it(file: Path) -> None:
     file.write_bytes(b"one\ntwo\n")
     found = looked_at(file)
-    extent = next_extent(found, YOUNG, 4)
-    assert extent
-    found.advance(extent)
+    split = next_split(found, YOUNG, 4)
+    assert split
+    found.advance(split)
     assert here(found) is Here.SAME
     for content, expected in [
         (b"one\ntwo\nthree\n", Here.SAME),

@@ -24,7 +24,7 @@ from trident_py.interfaces.spouts import Replay
 from trident_py.spouts.files import files
 from trident_py.spouts.files.files import FileSpout, shares
 from trident_py.spouts.files.lines import Piece
-from trident_py.spouts.files.splits import Extent
+from trident_py.spouts.files.splits import Split
 
 
 def lines_of(*paths: Path) -> list[Row]:
@@ -128,7 +128,7 @@ def test_a_replay_reads_the_same_lines_whatever_was_appended(tmp_path: Path) -> 
     a = write(tmp_path / "a.txt", b"one\ntwo")
     world = World(tmp_path / "*.txt")
     metadata = world.define()
-    assert [extent[:4] for extent in metadata] == [[str(a), 0, 4, 7]]
+    assert [split[:4] for split in metadata] == [[str(a), 0, 4, 7]]
     assert world.coordinator.initialize_transaction(1, None, metadata) == metadata
     write(a, b"\nthree\n")
     write(tmp_path / "0.txt", b"new\n")
@@ -138,7 +138,7 @@ def test_a_replay_reads_the_same_lines_whatever_was_appended(tmp_path: Path) -> 
 def test_a_restart_goes_on_from_the_cursors(tmp_path: Path) -> None:
     a = write(tmp_path / "a.txt", b"one\ntwo\nthree\n")
     world = World(tmp_path / "*.txt", max_bytes_per_batch=4)
-    assert [extent[:4] for extent in world.define()] == [[str(a), 0, 4, 14]]
+    assert [split[:4] for split in world.define()] == [[str(a), 0, 4, 14]]
     assert [cursor[:2] for cursor in world.cursors.values()] == [[4, 14]]
     world.restart()
     assert [texts(rows) for rows in world.batches()] == [["two"], ["three"]]
@@ -264,11 +264,11 @@ TestFilesAgainstModel.settings = settings(max_examples=60, stateful_step_count=3
 
 def test_a_batch_is_cut_into_about_as_many_shares_as_there_are_tasks() -> None:
     mib = 1024 * 1024
-    plain, packed = (Extent(name, 0, 10 * mib, 10 * mib, None) for name in ("a", "a.gz"))
+    plain, packed = (Split(name, 0, 10 * mib, 10 * mib, None) for name in ("a", "a.gz"))
     ((one,), (two,)) = shares([plain], 2)
     assert (one, two) == (Piece("a", 0, 10 * mib, 0, 5 * mib), Piece("a", 0, 10 * mib, 5 * mib, 10 * mib))
     assert len(shares([plain], 100)) == 10
-    small = shares([Extent(f"{number}", 0, 1000, 2000, None) for number in range(5000)], 4)
+    small = shares([Split(f"{number}", 0, 1000, 2000, None) for number in range(5000)], 4)
     assert [len(share) for share in small] == [1250, 1250, 1250, 1250] or len(small) in (4, 5)
     assert shares([packed], 4) == [[Piece("a.gz", 0, 10 * mib, 0, 10 * mib)]]
 
@@ -282,7 +282,7 @@ def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.Monkey
     world, collector = World(tmp_path / "*"), ListCollector()
     emitter = files.FileEmitter(spout._reader, 8)
     emitter.emit_batch(TransactionAttempt(1, 0), world.define(), collector)
-    assert len(collector.extents) == 8
+    assert len(collector.splits) == 8
     assert collector.rows == lines_of(a, b)
 
 

@@ -63,7 +63,7 @@ def test_a_position_that_is_stored_under_a_new_name_is_forgotten_under_the_old(l
     world.define()
     shutil.copyfile(log, log.parent / "a.log.1")
     log.write_bytes(b"")
-    assert [extent[:2] for extent in world.define()] == [[str(log), 0], [str(log.parent / "a.log.1"), 980]]
+    assert [split[:2] for split in world.define()] == [[str(log), 0], [str(log.parent / "a.log.1"), 980]]
     assert world.cursors[str(log)] == 0
     world.restart()
     assert len(world.lines()) + sum(len(world.rows(metadata)) for metadata in world.stored[:2]) == 200
@@ -101,7 +101,7 @@ def test_positions_under_new_names_are_stored_before_theirs_are_replaced(log: Pa
     world.lines()
     log.rename(log.parent / "a.log.1")
     write(log, b"new\n")
-    assert [extent[:3] for extent in world.define()] == [
+    assert [split[:3] for split in world.define()] == [
         [str(log.parent / "a.log.1"), len(LONG), len(LONG)],
         [str(log), 0, 4],
     ]

@@ -31,7 +31,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
-from trident_py.interfaces.states import FencedState, RunState, StateFactory
+from trident_py.interfaces.states import FencedState, GroupState, StateFactory
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.postgres import PostgresState
@@ -302,40 +302,40 @@ def test_a_newer_incarnation_starts_empty_handed(state: FencedState[Any]) -> Non
 
 def commit_run(state: FencedState[Any], *changes: tuple[SinkTransaction, dict[str, Any]]) -> list[int]:
     """Commit these in one step; returns the txids that were applied."""
-    assert isinstance(state, RunState)
-    due = state.begin_run([tx for tx, _ in changes])
+    assert isinstance(state, GroupState)
+    due = state.begin_group([tx for tx, _ in changes])
     for tx, words in changes:
         if tx in due:
-            state.turn_to(tx)
+            state.begin_member(tx)
             state.multi_merge([(word,) for word in words], list(words.values()), Adding())
     if due:
-        state.end_run()
+        state.commit_group()
     return [tx.txid for tx in due]
 
 
 def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state: FencedState[Any]) -> None:
-    assert isinstance(state, RunState)
+    assert isinstance(state, GroupState)
     commit(state, transaction(1), {"a": 1})
     seen: list[Any] = []
     tx = [transaction(2), transaction(3), transaction(4)]
-    due = state.begin_run(tx)
+    due = state.begin_group(tx)
     for each in due:
-        state.turn_to(each)
+        state.begin_member(each)
         state.multi_merge([("a",), (f"b{each.txid}",)], [1, 1], Adding())
         with ThreadPoolExecutor(1) as other:
             seen.append(other.submit(values, state, "a", "b2").result())
-    state.end_run()
+    state.commit_group()
     assert seen == [[1, None]] * 3
     assert values(state, "a", "b2", "b3", "b4") == [4, 1, 1, 1]
     assert state.recover(TOPOLOGY, 2) == CommitToken(4, 1, 0)
 
 
 def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
-    assert isinstance(state, RunState)
+    assert isinstance(state, GroupState)
     commit(state, transaction(1), {"a": 1})
-    state.begin_run([transaction(2), transaction(3)])
+    state.begin_group([transaction(2), transaction(3)])
     for txid in (2, 3):
-        state.turn_to(transaction(txid))
+        state.begin_member(transaction(txid))
         state.multi_merge([("a",)], [1], Adding())
     state.rollback()
     assert values(state, "a") == [1]
@@ -399,10 +399,10 @@ def test_decimals_add_up_exactly(factory: StateFactory) -> None:
 
 # --- the model --------------------------------------------------------------------------------------------------------
 
-Fold = Callable[[int | None, int], int]
+Accumulator = Callable[[int | None, int], int]
 
 WORDS = ["a", "b", "c", "d", None]
-COMBINERS: list[tuple[CombinerAggregator[Any], Fold]] = [
+COMBINERS: list[tuple[CombinerAggregator[Any], Accumulator]] = [
     (Adding(), lambda old, new: (old or 0) + new),
     (Adding(None), lambda old, new: (old or 0) + new),
     (Extreme("min"), lambda old, new: new if old is None else min(old, new)),
@@ -427,7 +427,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         self.committed: dict[str | None, int] = {}
         self.before: dict[str | None, int] = {}
         self.token = CommitToken(0, 1, 0)
-        self.run_first = 0
+        self.group_first = 0
         self.epoch = 1
         self.attempts = itertools.count(1)
 
@@ -457,8 +457,8 @@ class MemoryAgainstModel(RuleBasedStateMachine):
             else:
                 self.state.multi_merge(keys, numbers, COMBINERS[which][0])
             for word, number in pairs:
-                fold: Fold = COMBINERS[which][1] if which < len(COMBINERS) else lambda _, new: new
-                expected[word] = fold(expected.get(word), number)
+                accumulator: Accumulator = COMBINERS[which][1] if which < len(COMBINERS) else lambda _, new: new
+                expected[word] = accumulator(expected.get(word), number)
             assert self.state.multi_get([(word,) for word in WORDS]) == [expected.get(word) for word in WORDS]
         return expected
 
@@ -466,27 +466,27 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         assert self.state.begin_transaction(tx)
         result = self.apply(base, changes)
         self.state.end_transaction(tx)
-        self.committed, self.before, self.token, self.run_first = result, dict(base), tx.token, tx.txid
+        self.committed, self.before, self.token, self.group_first = result, dict(base), tx.token, tx.txid
 
     @rule(changes=st.lists(steps, min_size=2, max_size=3), again=st.booleans())
     def commit_together(self, changes: list[Steps], again: bool) -> None:
         """Several transactions in one step; perhaps behind the last one, again."""
-        assert isinstance(self.state, RunState)
+        assert isinstance(self.state, GroupState)
         first = self.token.txid + (0 if again and self.token.txid else 1)
         run = [self.tx(first + number) for number in range(len(changes))]
         base = self.before if first == self.token.txid else self.committed
-        assert self.state.begin_run(run) == run
+        assert self.state.begin_group(run) == run
         for tx, change in zip(run, changes, strict=True):
-            self.state.turn_to(tx)
+            self.state.begin_member(tx)
             self.before, base = base, self.apply(base, change)
-        self.state.end_run()
-        self.committed, self.token, self.run_first = base, run[-1].token, first
+        self.state.commit_group()
+        self.committed, self.token, self.group_first = base, run[-1].token, first
 
-    @precondition(lambda self: self.run_first < self.token.txid)
+    @precondition(lambda self: self.group_first < self.token.txid)
     @rule()
     def repeat_a_member(self) -> None:
         """It was committed with its run."""
-        for txid in range(self.run_first, self.token.txid):
+        for txid in range(self.group_first, self.token.txid):
             assert not self.state.begin_transaction(self.tx(txid))
 
     @rule(changes=steps)
@@ -521,7 +521,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
     def come_late(self, txid: int, attempt: int, back: int) -> None:
         tx = transaction(self.token.txid + txid, self.token.attempt_id - attempt, self.epoch - back)
         follows = txid == 1 or (txid == 0 and tx.token >= self.token)
-        is_member = self.run_first <= tx.txid < self.token.txid
+        is_member = self.group_first <= tx.txid < self.token.txid
         if back == 0 and (follows or is_member):
             return
         with pytest.raises((StateError, FencedError)):

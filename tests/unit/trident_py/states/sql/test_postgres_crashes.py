@@ -80,14 +80,14 @@ def test_a_transaction_that_staged_nothing_moves_the_token(postgres: str, state:
 
 
 def test_what_is_staged_again_for_a_committed_transaction_is_dropped(postgres: str, state: PostgresMapState) -> None:
-    for tx in state.begin_run([transaction(1), transaction(2)]):
-        state.turn_to(tx)
-    state.end_run()
+    for tx in state.begin_group([transaction(1), transaction(2)]):
+        state.begin_member(tx)
+    state.commit_group()
     assert state.recover(TOPOLOGY, 2) == CommitToken(2, 1, 0)
     again = transaction(1, attempt=1, epoch=2)
     stage(state, again, {"a": 1})
     assert tables(postgres) == ["_counts_2_1_1", *BOOKS]
-    assert not state.begin_run([again])
+    assert not state.begin_group([again])
     assert tables(postgres) == BOOKS
     assert counts(postgres) == {}
 
