@@ -23,7 +23,7 @@ from trident_py.participants.states import (
 )
 from trident_py.planner.plan import Branch
 from trident_py.rows.schema import select, shown
-from trident_py.states.parts import made, parts_of
+from trident_py.states.shards import made, parts_of
 from trident_py.states.sql.reading import TableReader
 
 

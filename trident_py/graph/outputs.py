@@ -29,7 +29,7 @@ from trident_py.participants.staged import StagedParticipant
 from trident_py.participants.states import AggregateParticipant, UpdateParticipant
 from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
-from trident_py.states.parts import made
+from trident_py.states.shards import made
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import ProjectStep, Step
 

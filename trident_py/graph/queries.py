@@ -18,7 +18,7 @@ from trident_py.interfaces.states import QueryFunction, State, StateFactory
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
 from trident_py.spark.frames import empty_frame
-from trident_py.states.parts import PartitionedState, gathered, spread
+from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.worker.steps import RowCollector, Step, Values
 
 

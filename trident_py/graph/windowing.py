@@ -32,7 +32,7 @@ from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, select, shown
 from trident_py.states.fenced import EXACT_DECIMALS
 from trident_py.states.keys import UNGROUPED, encode_key
-from trident_py.states.parts import made
+from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code

@@ -35,7 +35,7 @@ from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
-from trident_py.states.parts import PartitionedState, gathered, parts_of, spread
+from trident_py.states.shards import PartitionedState, gathered, parts_of, spread
 from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.backing import IBackingMap
 from trident_py.states.maps import BackedMap, OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.parts import PartitionedState, gathered, spread
+from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.states.values import OpaqueValue
 from trident_py.streams.stream import Stream, TridentState
 from trident_py.topology import TridentTopology
