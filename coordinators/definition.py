@@ -36,7 +36,7 @@ class SpoutPart:
         bytes: how long ``metadata`` was as JSON when the spout returned it; 0: a record has it.
         moves: the cursors that move when its first attempt starts; None: that has been, so the part is durable.
         stands: the next attempt goes by it. Otherwise the spout is asked again, and is told ``metadata``.
-        learned: the cursors that move when the live attempt is closed.
+        resolved: the cursors that move when the live attempt is closed.
         fingerprint: what the rows of an attempt were, where the spout has promised the same.
     """
 
@@ -44,7 +44,7 @@ class SpoutPart:
     bytes: int = 0
     moves: Mapping[str, Json] | None = None
     stands: bool = False
-    learned: Mapping[str, Json] = field(factory=dict)
+    resolved: Mapping[str, Json] = field(factory=dict)
     fingerprint: Fingerprint | None = None
 
     @property
@@ -83,7 +83,7 @@ class Definition:
         """Ask for it again, but for what one of the ``exact`` spouts has said and no attempt was made of."""
         self.stage = Stage.OPEN
         for spout, part in self.parts.items():
-            part.learned = {}
+            part.resolved = {}
             part.stands = spout in exact and not part.was_attempted
 
     def check(self, spouts: Collection[str], exact: Collection[str]) -> None:
@@ -96,7 +96,7 @@ class Definition:
                 f"an attempt was made, and cursors haven't moved: {self}"
             )
         if self.stage is not Stage.ATTEMPTED:
-            assert not any(part.learned for _, part in parts), f"no attempt is live, and one has moved cursors: {self}"
+            assert not any(part.resolved for _, part in parts), f"no attempt is live, and one has moved cursors: {self}"
         for spout, part in parts:
             if spout in exact and not part.was_attempted:
                 assert part.stands, f"spout {spout!r} says a thing once, and would be asked again: {self}"

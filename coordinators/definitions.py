@@ -270,7 +270,7 @@ class Definitions:
         spout = message.spout
         part = self.known[number].parts[spout]
         if isinstance(message, OffsetsResolved):
-            part.metadata, part.learned = message.metadata, message.moved
+            part.metadata, part.resolved = message.metadata, message.moved
         elif spout in self.exact:
             _check_same(topology, message, part.fingerprint or message.fingerprint)
             part.fingerprint = message.fingerprint
@@ -296,8 +296,8 @@ class Definitions:
             definition = self.known[closed]
             assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"
             for spout, part in definition.parts.items():
-                self._move_cursors(spout, part.learned)
-                part.learned = {}
+                self._move_cursors(spout, part.resolved)
+                part.resolved = {}
             definition.stage = Stage.CLOSED
             self._check(closed)
 

@@ -383,6 +383,8 @@ BANNED = {
     "gathering",
     "is_ours",
     "judged",
+    "learn",
+    "learned",
     "noted",
     "notice",
     "notices",

@@ -157,7 +157,7 @@ def _definitions(definitions: Any) -> Any:
 
 
 def _part(part: SpoutPart) -> Any:
-    return part.metadata, part.stands, part.was_attempted, part.learned
+    return part.metadata, part.stands, part.was_attempted, part.resolved
 
 
 def _ask(ask: Ask, asked: int) -> str:

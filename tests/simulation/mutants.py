@@ -178,7 +178,7 @@ class LeavingCursors(Definitions):
     def close_before(self, txid: int) -> None:
         for definition in self.known.values():
             for part in definition.parts.values():
-                part.learned = {}
+                part.resolved = {}
         super().close_before(txid)
 
 

@@ -230,16 +230,16 @@ class Plane:
         try:
             if world.chance.happens("user code fails") or (attempt.txid == world.poison and not world.shares):
                 raise ValueError("user code")
-            rows, learned = self._emitted(emit, world.sources[spout])
+            rows, resolved = self._emitted(emit, world.sources[spout])
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
             self._emission_failed(emit, error, kind)
             return
-        self.report(self._given(emit, rows, learned))
+        self.report(self._given(emit, rows, resolved))
 
-    def _given(self, emit: Emit, rows: Rows, learned: tuple[OffsetsResolved, ...]) -> Emitted:
+    def _given(self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved, ...]) -> Emitted:
         number = list(self.process.world.sources).index(emit.spout)
         return Emitted(
             attempt=emit.attempt,
@@ -253,7 +253,7 @@ class Plane:
                 for branch, each in enumerate(self.machine.shape.branches)
                 if emit.spout in each.spouts
             },
-            learned=learned,
+            resolved=resolved,
         )
 
     def _emission_failed(self, emit: Emit, error: Exception, kind: FailureKind) -> None:
@@ -268,9 +268,9 @@ class Plane:
         known_as = TransactionAttempt(emit.number, attempt.attempt_id)
         emitter.emit_batch(known_as, metadata, sent)
         rows, note = emitted(self.process.world, source, sent.task)
-        learned = emitter.learn(known_as, [note])
-        self.splits.setdefault(attempt, {})[source.name] = learned.moved
-        return rows, (OffsetsResolved(attempt, source.name, learned.metadata, learned.moved),)
+        resolved = emitter.resolve_offsets(known_as, [note])
+        self.splits.setdefault(attempt, {})[source.name] = resolved.moved
+        return rows, (OffsetsResolved(attempt, source.name, resolved.metadata, resolved.moved),)
 
     def on_job(self, job: Job, members: tuple[JobMember, ...]) -> None:
         """A job ends: it has staged its rows, and its tasks report; or it has failed, or is a zombie that goes on."""

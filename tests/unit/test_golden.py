@@ -115,11 +115,11 @@ def emitted(spout: ITridentSpout[Any], txid: int, metadata: Any) -> Fingerprint 
     emitter = spout.get_emitter("spout", CONFIG, TopologyContext("topology", "spout"))
     emitter.emit_batch(TransactionAttempt(txid, 1), metadata, collector)
     batch = collector.collected()
-    if not isinstance(batch.parts[0], Splits):
+    if not isinstance(batch.chunks[0], Splits):
         return batch.fingerprint()
     rows = hashed = 0
-    for split in batch.parts[0].splits:
-        reading = Returning(batch.parts[0].read(split))
+    for split in batch.chunks[0].splits:
+        reading = Returning(batch.chunks[0].read(split))
         rows += sum(each.num_rows for each in reading)
         hashed += reading.returned
     return Fingerprint(rows, hashed)

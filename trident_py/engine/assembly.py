@@ -23,7 +23,7 @@ from trident_py.participants.states import (
 )
 from trident_py.planner.plan import Branch
 from trident_py.rows.schema import select, shown
-from trident_py.states.shards import made, parts_of
+from trident_py.states.shards import made, shards_of
 from trident_py.states.sql.reading import TableReader
 
 
@@ -97,16 +97,16 @@ def states_of(
     for static in static_states(graph):
         with graph.declaring(static.title, static.name):
             states[static.name] = made(static.factory, config, metrics)
-    for name, part in [(name, part) for name, state in states.items() for part in parts_of(state)]:
+    for name, shard in [(name, shard) for name, state in states.items() for shard in shards_of(state)]:
         with graph.declaring(f"state {name!r}", name):
-            if not isinstance(part, State):
-                raise StateError(f"its factory must make a State, it made {shown(part)}")
+            if not isinstance(shard, State):
+                raise StateError(f"its factory must make a State, it made {shown(shard)}")
     for each in written:
         with graph.declaring(f"state {each.name!r}", each.name):
             each.check()
     for query, asking in state_queries(graph):
         with graph.declaring(query.title):
-            _check_query(query, asking.schema, parts_of(states[query.state])[0])
+            _check_query(query, asking.schema, shards_of(states[query.state])[0])
     return states
 
 

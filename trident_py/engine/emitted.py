@@ -71,41 +71,41 @@ class EmittedBatch:
     """All that a spout emitted for one attempt, in the order it did.
 
     Attributes:
-        parts: Arrow tables, `ReadRows`, DataFrames and `Splits`.
+        chunks: Arrow tables, `ReadRows`, DataFrames and `Splits`.
         counts: what its emitter has counted so far.
     """
 
     schema: StructType
-    parts: tuple[pa.Table | ReadRows | DataFrame | Splits, ...] = ()
+    chunks: tuple[pa.Table | ReadRows | DataFrame | Splits, ...] = ()
     reported: ReportedOffsets | None = None
     counts: CountsByNode = field(factory=dict)
 
     @property
     def is_noting(self) -> bool:
         """Whether it has to be read once, by a job of its own, before anything else is emitted."""
-        return any(isinstance(part, Splits) and part.reports_offsets for part in self.parts)
+        return any(isinstance(chunk, Splits) and chunk.reports_offsets for chunk in self.chunks)
 
     @property
     def is_settled(self) -> bool:
         """Whether reading it again gives the same rows, whatever the spout promises: they are in memory."""
-        return all(isinstance(part, pa.Table) for part in self.sources)
+        return all(isinstance(chunk, pa.Table) for chunk in self.sources)
 
     @property
     def is_small(self) -> bool:
         """Whether it is in memory, and too small for a job of its own to be worth it."""
-        size = sum(part.nbytes for part in self.sources if isinstance(part, pa.Table))
+        size = sum(chunk.nbytes for chunk in self.sources if isinstance(chunk, pa.Table))
         return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
 
     @property
     def sources(self) -> tuple[pa.Table | DataFrame | Splits, ...]:
         """Where the rows of each part come from: from memory, from Spark, or from tasks that read them."""
-        return tuple(part.table if isinstance(part, ReadRows) else part for part in self.parts)
+        return tuple(chunk.table if isinstance(chunk, ReadRows) else chunk for chunk in self.chunks)
 
     @property
     def table(self) -> pa.Table:
         """The rows of a batch that is in memory."""
         schema = arrow_schema(self.schema)
-        tables = [part.cast(schema) for part in self.sources if isinstance(part, pa.Table)]
+        tables = [chunk.cast(schema) for chunk in self.sources if isinstance(chunk, pa.Table)]
         return pa.concat_tables([schema.empty_table(), *tables])
 
     def fingerprint(self, read: Fingerprint | None = None) -> Fingerprint | None:
@@ -114,18 +114,18 @@ class EmittedBatch:
         It follows from what was emitted, never from what a job does with it: a replay may take another way. Nobody
         hashes the rows of DataFrames: a job reads only those of their columns that it needs.
         """
-        if any(isinstance(part, DataFrame) for part in self.parts) or (self.tasks and read is None):
+        if any(isinstance(chunk, DataFrame) for chunk in self.chunks) or (self.tasks and read is None):
             return None
         return self._in_memory + (read or NO_ROWS)
 
     @cached_property
     def _in_memory(self) -> Fingerprint:
         schema = arrow_schema(self.schema)
-        tables = [hash_rows(part.cast(schema)) for part in self.parts if isinstance(part, pa.Table)]
+        tables = [hash_rows(chunk.cast(schema)) for chunk in self.chunks if isinstance(chunk, pa.Table)]
         read = [
-            Fingerprint(part.table.num_rows, part.hash, HASHED_BY_READER)
-            for part in self.parts
-            if isinstance(part, ReadRows)
+            Fingerprint(chunk.table.num_rows, chunk.hash, HASHED_BY_READER)
+            for chunk in self.chunks
+            if isinstance(chunk, ReadRows)
         ]
         return reduce(add, [*tables, *read], NO_ROWS)
 
@@ -134,10 +134,10 @@ class EmittedBatch:
         """How many rows it has as far as is known before the job that reads it."""
         if self.reported:
             return self.reported.rows
-        given: int = sum(part.num_rows for part in self.sources if isinstance(part, pa.Table))
+        given: int = sum(chunk.num_rows for chunk in self.sources if isinstance(chunk, pa.Table))
         return given
 
     @property
     def tasks(self) -> int:
         """How many reports its reading tasks make."""
-        return sum(len(part.splits) for part in self.parts if isinstance(part, Splits))
+        return sum(len(chunk.splits) for chunk in self.chunks if isinstance(chunk, Splits))

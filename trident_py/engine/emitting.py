@@ -87,9 +87,9 @@ class SpoutEmission:
         if number is None:  # it doesn't hear of an empty transaction
             return self._as_emitted(EmittedBatch(executor.schema))
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
-        return self._as_emitted(batch, tuple(executor.learn(attempt, number, batch.reported)))
+        return self._as_emitted(batch, tuple(executor.resolve_offsets(attempt, number, batch.reported)))
 
-    def _as_emitted(self, batch: EmittedBatch, learned: Sequence[Message] = ()) -> Emitted:
+    def _as_emitted(self, batch: EmittedBatch, resolved: Sequence[Message] = ()) -> Emitted:
         return Emitted(
             attempt=self.emit.attempt,
             spout=self.spout.tx_id,
@@ -97,7 +97,7 @@ class SpoutEmission:
             rows=batch.known_rows,
             is_small=batch.is_small,
             edges={branch: self.draw_edge() for branch in self.readers},
-            learned=learned,
+            resolved=resolved,
             counts=batch.counts,
         )
 

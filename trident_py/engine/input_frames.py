@@ -38,9 +38,9 @@ def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     Row functions that run in the tasks which read save a second Python worker and two ways of each row between the
     JVM and Python.
     """
-    match batch.parts:
-        case (Splits() as part,) if not part.reports_offsets:
-            return SplitScan(session, batch.schema, part, reports)
+    match batch.chunks:
+        case (Splits() as chunk,) if not chunk.reports_offsets:
+            return SplitScan(session, batch.schema, chunk, reports)
     return frame_of(session, batch, reports)
 
 
@@ -51,25 +51,25 @@ def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
     that is known to read everything.
     """
     edges = iter(reports.edges if reports else ())
-    frames = [_frame_of_part(session, batch.schema, part, reports, edges) for part in _joined(batch.sources)]
+    frames = [_frame_of_chunk(session, batch.schema, chunk, reports, edges) for chunk in _joined(batch.sources)]
     if not frames:
         return empty_frame(session, batch.schema)
     return reduce(DataFrame.unionAll, frames)
 
 
-def _frame_of_part(
+def _frame_of_chunk(
     session: SparkSession,
     schema: StructType,
-    part: pa.Table | DataFrame | Splits,
+    chunk: pa.Table | DataFrame | Splits,
     reports: Reports | None,
     edges: Iterator[int],
 ) -> DataFrame:
-    if isinstance(part, pa.Table):
-        return _frame_of_table(session, schema, part)
-    if isinstance(part, DataFrame):
-        return part
-    mine = () if part.reports_offsets or not reports else tuple(next(edges) for _ in part.splits)
-    task = ReadingTask(part, arrow_schema(schema), mine if reports else None, hashing=_hashes(reports))
+    if isinstance(chunk, pa.Table):
+        return _frame_of_table(session, schema, chunk)
+    if isinstance(chunk, DataFrame):
+        return chunk
+    mine = () if chunk.reports_offsets or not reports else tuple(next(edges) for _ in chunk.splits)
+    task = ReadingTask(chunk, arrow_schema(schema), mine if reports else None, hashing=_hashes(reports))
     return _read(session, task, schema, reports)
 
 
@@ -77,8 +77,8 @@ def _hashes(reports: Reports | None) -> bool:
     return reports is not None and reports.hashing
 
 
-def _joined(parts: Iterable[pa.Table | DataFrame | Splits]) -> Iterator[pa.Table | DataFrame | Splits]:
-    for is_table, found in groupby(parts, lambda part: isinstance(part, pa.Table)):
+def _joined(chunks: Iterable[pa.Table | DataFrame | Splits]) -> Iterator[pa.Table | DataFrame | Splits]:
+    for is_table, found in groupby(chunks, lambda chunk: isinstance(chunk, pa.Table)):
         run = list(found)
         yield from [pa.concat_tables(run)] if is_table else run
 
@@ -111,13 +111,13 @@ def _read(
     reports: Reports | None,
     resources: StageResources | None = None,
 ) -> DataFrame:
-    count = len(task.part.splits)
+    count = len(task.chunk.splits)
     numbers = session.range(0, count, 1, count)
     profile = resources.profile(session) if resources else None
     if reports is None:
         return mapped(numbers, task, target, by_spout, profile)
     hidden = StructType([*nullable(target), StructField(REPORT, StringType())])
-    return reports.observe(mapped(numbers, task, hidden, by_spout, profile), task.part)
+    return reports.observe(mapped(numbers, task, hidden, by_spout, profile), task.chunk)
 
 
 @frozen
@@ -126,7 +126,7 @@ class SplitScan(DeferredScan):
 
     session: SparkSession
     schema: StructType
-    part: Splits
+    chunk: Splits
     reports: Reports | None
     node: str = field(factory=built_node)
 
@@ -141,7 +141,7 @@ class SplitScan(DeferredScan):
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:
         edges = tuple(self.reports.edges) if self.reports else None
         read, given = arrow_schema(self.schema), arrow_schema(target)
-        return ReadingTask(self.part, read, edges, stage, given, hashing=_hashes(self.reports), node=self.node)
+        return ReadingTask(self.chunk, read, edges, stage, given, hashing=_hashes(self.reports), node=self.node)
 
 
 @frozen
@@ -157,7 +157,7 @@ class ReadingTask:
         node: the spout, to whom belongs what is counted while its rows are read.
     """
 
-    part: Splits
+    chunk: Splits
     schema: pa.Schema
     edges: tuple[int, ...] | None
     stage: Stage | None = None
@@ -168,7 +168,7 @@ class ReadingTask:
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the splits with these numbers; report each behind the last row that is given."""
         readings = {
-            number: SplitRead(self.part.read(self.part.splits[number]))
+            number: SplitRead(self.chunk.read(self.chunk.splits[number]))
             for batch in numbers
             for number in batch.column(0).to_pylist()
         }
@@ -188,7 +188,7 @@ class ReadingTask:
         given = rows.select(self.schema.names)
         typed = given if given.schema.types == self.schema.types else given.cast(self.schema)
         reading.seen += (
-            hash_rows(typed) if self.hashing and not self.part.fingerprinting else Fingerprint(typed.num_rows, 0)
+            hash_rows(typed) if self.hashing and not self.chunk.fingerprinting else Fingerprint(typed.num_rows, 0)
         )
         return typed
 
@@ -197,7 +197,7 @@ class ReadingTask:
         return pa.RecordBatch.from_arrays([*rows.columns, nothing], [*self._given.names, REPORT])
 
     def _text(self, number: int, reading: SplitRead) -> str:
-        hashed = reading.hash if self.part.fingerprinting else reading.seen.sum
+        hashed = reading.hash if self.chunk.fingerprinting else reading.seen.sum
         if not self.edges:
             return TaskReport(number, reading.seen.rows, hashed, str(reading.returned)).text
         return TaskReport(self.edges[number], reading.seen.rows, hashed).text

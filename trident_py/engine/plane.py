@@ -213,7 +213,7 @@ class DataPlane:
             yield Post(Failed(executor.attempt, stimulus.why.cause, stimulus.why.kind, (spout,)))
         else:
             self._counts.process(executor.attempt, stimulus.counts)
-            yield from (Post(message) for message in stimulus.learned)
+            yield from (Post(message) for message in stimulus.resolved)
             edges = tuple(stimulus.edges.values())
             yield Post(Acked(executor.attempt, StreamId.BATCH, executor.edges[spout], edges))
             for branch in executor.take(stimulus):

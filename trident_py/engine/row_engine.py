@@ -129,20 +129,20 @@ def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
         TaskFailed: a reader raised.
     """
     schema = arrow_schema(batch.schema)
-    parts: list[pa.Table | ReadRows] = []
+    chunks: list[pa.Table | ReadRows] = []
     notes: list[str] = []
-    for part in batch.parts:
-        if isinstance(part, Splits):
-            read = travelled(part)
+    for chunk in batch.chunks:
+        if isinstance(chunk, Splits):
+            read = travelled(chunk)
             readings = [SplitRead(read.read(split)) for split in read.splits]
             rows = (_typed(rows, schema) for reading in readings for rows in classified(iter(reading), by_spout))
             table = pa.Table.from_batches(rows, schema)
             notes.extend(str(reading.returned) for reading in readings)
-            hashed = sum(reading.hash for reading in readings) % 2**64 if part.fingerprinting else 0
-            parts.append(ReadRows(table, hashed) if part.fingerprinting else table)
+            hashed = sum(reading.hash for reading in readings) % 2**64 if chunk.fingerprinting else 0
+            chunks.append(ReadRows(table, hashed) if chunk.fingerprinting else table)
         else:
-            parts.append(rows_of_frame(part).cast(schema) if isinstance(part, DataFrame) else part)
-    return evolve(batch, parts=tuple(parts)), tuple(notes)
+            chunks.append(rows_of_frame(chunk).cast(schema) if isinstance(chunk, DataFrame) else chunk)
+    return evolve(batch, chunks=tuple(chunks)), tuple(notes)
 
 
 def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -123,18 +123,18 @@ class TridentSpoutExecutor:
         self._emitted[attempt.txid] = attempt
         return batch
 
-    def learn(
+    def resolve_offsets(
         self, attempt: TransactionAttempt, number: int, reported: ReportedOffsets | None
     ) -> Iterator[OffsetsResolved | Fingerprinted]:
         """Tell an emitter that learns splits what its tasks have noted; gives what follows for the driver."""
         if reported is None or not isinstance(self.emitter, OffsetReportingEmitter):
             return
         with located(**self._about(attempt)):
-            learned = self.emitter.learn(_numbered(attempt, number), reported.notes)
-        for error in learned.errors:
+            resolved = self.emitter.resolve_offsets(_numbered(attempt, number), reported.notes)
+        for error in resolved.errors:
             log.error("%s: reported %s", self._where(attempt), error)
             self.metrics.add("reported_errors")
-        yield OffsetsResolved(attempt, self.tx_id, learned.metadata, learned.moved)
+        yield OffsetsResolved(attempt, self.tx_id, resolved.metadata, resolved.moved)
         if reported.fingerprint is not None:
             yield Fingerprinted(attempt, self.tx_id, reported.fingerprint)
 

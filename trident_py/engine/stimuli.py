@@ -91,7 +91,7 @@ class Emitted:
         rows: how many rows that are, as far as is known.
         is_small: whether it may share a job.
         edges: one for each branch that reads it.
-        learned: what emitting it has told of its definition.
+        resolved: what emitting it has told of its definition.
         counts: what the emitter has counted.
     """
 
@@ -101,7 +101,7 @@ class Emitted:
     rows: int
     is_small: bool
     edges: Mapping[int, int]
-    learned: Sequence[Message] = ()
+    resolved: Sequence[Message] = ()
     counts: CountsByNode = field(factory=dict)
 
 

@@ -59,7 +59,7 @@ class TaskReport:
 class ObservedSplits:
     """Extents whose reading tasks report."""
 
-    part: Splits
+    chunk: Splits
     observation: Observation = field(factory=Observation, init=False)
 
     @cached_property
@@ -75,12 +75,12 @@ class ObservedSplits:
     @property
     def is_whole(self) -> bool:
         """Whether each task told one thing."""
-        return len(self.told) == len(self.part.splits)
+        return len(self.told) == len(self.chunk.splits)
 
     @property
     def fingerprint(self) -> Fingerprint:
         """That of all rows that were told of."""
-        kind = HASHED_BY_READER if self.part.fingerprinting else KIND
+        kind = HASHED_BY_READER if self.chunk.fingerprinting else KIND
         return reduce(add, (Fingerprint(each.rows, each.hash, kind) for each in self.told), NO_ROWS)
 
 
@@ -97,9 +97,9 @@ class Reports:
     hashing: bool = False
     _watched: list[ObservedSplits] = field(factory=list, init=False)
 
-    def observe(self, frame: DataFrame, part: Splits) -> DataFrame:
-        """What the tasks that read ``part`` give, without their reports."""
-        watched = ObservedSplits(part)
+    def observe(self, frame: DataFrame, chunk: Splits) -> DataFrame:
+        """What the tasks that read ``chunk`` give, without their reports."""
+        watched = ObservedSplits(chunk)
         self._watched.append(watched)
         seen = frame.observe(watched.observation, F.collect_list(REPORT).alias("reports"))
         return seen.where(F.col(REPORT).isNull()).drop(REPORT)
@@ -128,7 +128,7 @@ class Reports:
         """
         if not self._is_whole:
             told = sum(len(watched.told) for watched in self._watched)
-            tasks = sum(len(watched.part.splits) for watched in self._watched)
+            tasks = sum(len(watched.chunk.splits) for watched in self._watched)
             raise RuntimeError(f"Spark tells of {told} notes of {tasks} tasks that have emitted a batch")
         return tuple(each.note for watched in self._watched for each in sorted(watched.told, key=lambda one: one.edge))
 

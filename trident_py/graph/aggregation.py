@@ -50,21 +50,21 @@ class AggregatedFields:
 
     Attributes:
         keys: the group fields.
-        parts: for each aggregator, what it sees, and what it gives for a group.
+        calls: for each aggregator, what it sees, and what it gives for a group.
     """
 
     keys: t.StructType
-    parts: tuple[tuple[t.StructType, t.StructType], ...]
+    calls: tuple[tuple[t.StructType, t.StructType], ...]
 
     @property
     def seen(self) -> t.StructType:
         """What the aggregators see, all together."""
-        return t.StructType(list({field.name: field for seen, _ in self.parts for field in seen.fields}.values()))
+        return t.StructType(list({field.name: field for seen, _ in self.calls for field in seen.fields}.values()))
 
     @property
     def results(self) -> t.StructType:
         """What the aggregators give for a group, one behind the other."""
-        return t.StructType([field for _, results in self.parts for field in results.fields])
+        return t.StructType([field for _, results in self.calls for field in results.fields])
 
     @property
     def needed(self) -> list[str]:
@@ -78,11 +78,11 @@ class AggregatedFields:
 
     def combined(self) -> AggregatedFields:
         """Those of the next aggregation, which sees the partial results of this one."""
-        return AggregatedFields(self.keys, tuple((results, results) for _, results in self.parts))
+        return AggregatedFields(self.keys, tuple((results, results) for _, results in self.calls))
 
 
 @frozen(kw_only=True)
-class Part:
+class AggregateCall:
     """One aggregator of an aggregation.
 
     Attributes:
@@ -128,21 +128,21 @@ class Aggregation(Operation):
 
     Attributes:
         keys: the group fields; none: not grouped.
-        parts: the aggregators, at least one.
+        calls: the aggregators, at least one.
         scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
         is_tagged: whether the first key is a transaction's number; see `sharing`.
     """
 
     title: str
     keys: tuple[str, ...]
-    parts: tuple[Part, ...]
+    calls: tuple[AggregateCall, ...]
     scope: Scope = Scope.BATCH
     is_tagged: bool = False
 
     @property
     def is_native(self) -> bool:
         """Whether Spark does it by itself."""
-        return self.scope is Scope.BATCH and all(isinstance(part.aggregator, SparkAggregator) for part in self.parts)
+        return self.scope is Scope.BATCH and all(isinstance(call.aggregator, SparkAggregator) for call in self.calls)
 
     def fields(self, source: t.StructType) -> AggregatedFields:
         """The fields, where the input has those of ``source``.
@@ -152,7 +152,7 @@ class Aggregation(Operation):
         """
         keys = select(source, self.keys)
         check_comparable(keys)
-        return AggregatedFields(keys, tuple(part.fields(source) for part in self.parts))
+        return AggregatedFields(keys, tuple(call.fields(source) for call in self.calls))
 
     runs_on_driver: ClassVar[bool] = True
 
@@ -166,10 +166,10 @@ class Aggregation(Operation):
 
     def keyed(self, field: t.StructField, source: t.StructType) -> Aggregation | None:
         """With ``field`` as its first key, which no aggregator sees."""
-        if any(isinstance(part.aggregator, Aggregator) for part in self.parts):
+        if any(isinstance(call.aggregator, Aggregator) for call in self.calls):
             return None  # what it is told of its batch would be of all of them
-        parts = tuple(evolve(part, in_fields=part.seen(source)) for part in self.parts)
-        return evolve(self, keys=(field.name, *self.keys), parts=parts, is_tagged=True)
+        calls = tuple(evolve(call, in_fields=call.seen(source)) for call in self.calls)
+        return evolve(self, keys=(field.name, *self.keys), calls=calls, is_tagged=True)
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
         """The group fields, then the results."""
@@ -188,12 +188,12 @@ class Aggregation(Operation):
         fields = self.fields(flow.schema)
         if self.is_native:
             return Flow.of(self._native(flow, fields), fields.target)
-        combiners = [part.aggregator for part in self.parts if isinstance(part.aggregator, CombinerAggregator)]
-        accumulators: list[Accumulator[Any]] = [part.accumulator(batch_id, self.title) for part in self.parts]
+        combiners = [call.aggregator for call in self.calls if isinstance(call.aggregator, CombinerAggregator)]
+        accumulators: list[Accumulator[Any]] = [call.accumulator(batch_id, self.title) for call in self.calls]
         if self.scope is Scope.PARTITION:
             placed = flow if self.keys or flow.is_parted else flow.marked()
             return placed.staged(self._stage(placed.rows, fields, accumulators), fields.target)
-        if len(combiners) == len(self.parts):
+        if len(combiners) == len(self.calls):
             flow = flow.staged(self._stage(flow.rows, fields, accumulators, partial=True), fields.target)
             accumulators, fields = [MergingAccumulator(combiner) for combiner in combiners], fields.combined()
         gathered = self._gathered(flow.select(fields.needed))
@@ -209,7 +209,7 @@ class Aggregation(Operation):
     def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> GroupStage:
         """The same in one pass over all rows of a batch, for the commit phase; there it is one partition."""
         return self._stage(
-            rows, self.fields(rows.target), [part.accumulator(batch_id, self.title) for part in self.parts]
+            rows, self.fields(rows.target), [call.accumulator(batch_id, self.title) for call in self.calls]
         )
 
     def _gathered(self, flow: Flow) -> Flow:
@@ -228,7 +228,7 @@ class Aggregation(Operation):
         return GroupStage(
             rows=rows,
             keys=fields.keys,
-            in_fields=tuple(tuple(seen.names) for seen, _ in fields.parts),
+            in_fields=tuple(tuple(seen.names) for seen, _ in fields.calls),
             accumulator=accumulators[0] if len(accumulators) == 1 else ChainAccumulator(tuple(accumulators)),
             target=fields.target,
             partial=partial,
@@ -237,25 +237,27 @@ class Aggregation(Operation):
         )
 
     def _native(self, flow: Flow, fields: AggregatedFields) -> DataFrame:
-        only = self.parts[0].aggregator
-        if type(only) is Count and len(self.parts) == 1 and flow.rows.steps and can_tally(fields.keys):
+        only = self.calls[0].aggregator
+        if type(only) is Count and len(self.calls) == 1 and flow.rows.steps and can_tally(fields.keys):
             (count,) = fields.results.names
             scope = LocalCountStage(rows=flow.rows, keys=fields.keys, count=count)
             counted = flow.staged(scope, scope.target).native()
             return counted.groupBy(*map(column, fields.keys.names)).agg(F.sum(column(count)).alias(count))
         frame = flow.select(fields.needed or flow.schema.names[:1]).native()
-        if any(isinstance(each.aggregator, SparkAggregator) and each.aggregator.in_order for each in self.parts):
+        if any(isinstance(each.aggregator, SparkAggregator) and each.aggregator.in_order for each in self.calls):
             frame = frame.withColumn(PLACE, place())
         values = [
-            part.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)
-            for part, (seen, results) in zip(self.parts, fields.parts, strict=True)
+            call.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)
+            for call, (seen, results) in zip(self.calls, fields.calls, strict=True)
             for result in results.fields
-            if isinstance(part.aggregator, SparkAggregator)
+            if isinstance(call.aggregator, SparkAggregator)
         ]
         return frame.groupBy(*map(column, fields.keys.names)).agg(*values)
 
 
-def part_of(aggregator: AnyAggregator, out: str | t.StructType, in_fields: str | Sequence[str] | None) -> Part:
+def aggregate_call(
+    aggregator: AnyAggregator, out: str | t.StructType, in_fields: str | Sequence[str] | None
+) -> AggregateCall:
     """One aggregator; checks what can be checked without knowing the input."""
     if not isinstance(aggregator, CombinerAggregator | ReducerAggregator | Aggregator):
         raise TopologyError(
@@ -272,7 +274,7 @@ def part_of(aggregator: AnyAggregator, out: str | t.StructType, in_fields: str |
             f"{type(aggregator).__name__} gives one value: one field, as in 'total bigint', not {out!r}"
         )
     seen = names_of(aggregator.in_fields if in_fields is None else in_fields)
-    return Part(aggregator=aggregator, in_fields=seen, out=out)
+    return AggregateCall(aggregator=aggregator, in_fields=seen, out=out)
 
 
 def aggregation(
@@ -284,17 +286,17 @@ def aggregation(
     scope: Scope = Scope.BATCH,
 ) -> Aggregation:
     """An aggregation by one aggregator; checks what can be checked without knowing the input."""
-    return Aggregation(title=title, keys=keys, parts=(part_of(aggregator, out, in_fields),), scope=scope)
+    return Aggregation(title=title, keys=keys, calls=(aggregate_call(aggregator, out, in_fields),), scope=scope)
 
 
-def with_part(aggregation: Aggregation, part: Part, title: str) -> Aggregation:
+def with_call(aggregation: Aggregation, call: AggregateCall, title: str) -> Aggregation:
     """``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
-    names = [name for each in (*aggregation.parts, part) for name in _result_names(each)]
+    names = [name for each in (*aggregation.calls, call) for name in _result_names(each)]
     for position, name in enumerate(names):
         if name.lower() in {other.lower() for other in names[:position]}:
             raise TopologyError(f"two aggregators of one chain give a field {name!r}; each needs a name of its own")
-    return evolve(aggregation, parts=(*aggregation.parts, part), title=title)
+    return evolve(aggregation, calls=(*aggregation.calls, call), title=title)
 
 
-def _result_names(part: Part) -> list[str]:
-    return [str(part.out)] if isinstance(part.aggregator, SparkAggregator) else schema_of(part.out).names
+def _result_names(call: AggregateCall) -> list[str]:
+    return [str(call.out)] if isinstance(call.aggregator, SparkAggregator) else schema_of(call.out).names

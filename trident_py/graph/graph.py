@@ -103,7 +103,7 @@ class Operation(ABC):
         """Who does it."""
         return Engine.SPARK
 
-    def learned(self, found: StructType) -> Operation:
+    def with_schema(self, found: StructType) -> Operation:
         """The same, where Spark has found that it gives these fields.
 
         Raises:
@@ -261,12 +261,12 @@ class Graph:
     """The nodes of one topology, each behind its inputs.
 
     Attributes:
-        parts: how many parts states have, by name, where somebody said so.
+        shards: how many parts states have, by name, where somebody said so.
     """
 
     topology: str
     nodes: list[Node] = field(factory=list)
-    parts: dict[str, int] = field(factory=dict)
+    shards: dict[str, int] = field(factory=dict)
 
     def add(self, operation: Operation, *inputs: Node, label: str | None = None) -> Node:
         """Declare ``operation`` on ``inputs``.

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.graph.aggregation import Aggregation, Part
+from trident_py.graph.aggregation import AggregateCall, Aggregation
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Node, Operation
 from trident_py.graph.joining import check_same_keys
@@ -59,7 +59,7 @@ class MultiReduce(Operation):
         aggregation = Aggregation(
             title=self.title,
             keys=names,
-            parts=(Part(aggregator=_Reducing(self.reducer, self.keys[0]), in_fields=(), out=self.out),),
+            calls=(AggregateCall(aggregator=_Reducing(self.reducer, self.keys[0]), in_fields=(), out=self.out),),
         )
         union = Flow.of(reduce(DataFrame.unionAll, frames), tagged)
         return aggregation.build([union], batch_id).select(self.out.names)

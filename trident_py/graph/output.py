@@ -65,14 +65,14 @@ class Output(Operation):
         """The fields of what its participant is given, where its stream has those of ``source``."""
 
     @abstractmethod
-    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
-        """See `Declaration.identity`; where it is given rows of ``source``, and has so many parts."""
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
+        """See `Declaration.identity`; where it is given rows of ``source``, and has so many shards."""
 
     @abstractmethod
     def described(self) -> str:
         """What it is, for ``explain()``."""
 
-    def parts(self, asked: int, hinted: int) -> int:
+    def shards(self, asked: int, hinted: int) -> int:
         """How many states it has, where the user has asked for some, or hinted at some of its stream; 0: hasn't."""
         return 1
 
@@ -98,7 +98,7 @@ class OutputPlace:
 
     Attributes:
         source: the fields of the rows.
-        parts: how many states it has, each for rows or keys of its own.
+        shards: how many states it has, each for rows or keys of its own.
         spread_by: the fields by which the rows were brought together.
         new_values: what follows its new values; None: nothing does.
         by_tasks: whether its rows come from Spark's tasks, and not from the driver.
@@ -106,7 +106,7 @@ class OutputPlace:
 
     output: Output
     source: StructType
-    parts: int = 1
+    shards: int = 1
     spread_by: tuple[str, ...] = ()
     new_values: CommitStream | None = None
     by_tasks: bool = True
@@ -169,12 +169,12 @@ class CommitStream:
         return run, tuple(downstream_states)
 
 
-def state_identity(factory: StateFactory, made_of: Mapping[str, Json], parts: int) -> dict[str, Json]:
+def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: int) -> dict[str, Json]:
     """What a state can't change without being another one: ``made_of``, and what its factory says."""
     if factory.volatile:
         return {}
     kind: dict[str, Json] = {"kind": class_names(factory), "replays by": factory.kind.value}
-    return {**kind, **made_of, "parts": parts, **factory.identity()}
+    return {**kind, **made_of, "parts": shards, **factory.identity()}
 
 
 def described_state(factory: StateFactory, title: str) -> str:

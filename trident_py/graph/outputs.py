@@ -72,18 +72,18 @@ class AggregateState(Output):
         """The factory's."""
         return dict(self.factory.details())
 
-    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """The fields, the aggregator, and the factory's own."""
         fields = self.aggregation.fields(source)
-        (part,) = self.aggregation.parts
+        (part,) = self.aggregation.calls
         made_of = {"keys": fields_text(fields.keys), "value": fields_text(fields.results), **part.identity}
-        return state_identity(self.factory, made_of, parts)
+        return state_identity(self.factory, made_of, shards)
 
     def described(self) -> str:
         """The factory, and what is aggregated."""
         return described_state(self.factory, self.title)
 
-    def parts(self, asked: int, hinted: int) -> int:
+    def shards(self, asked: int, hinted: int) -> int:
         """As many as were asked for; a fenced state is one, so that a batch is in it or not."""
         return max(1, asked) if self.aggregation.keys and self.factory.kind is not StateKind.FENCED else 1
 
@@ -113,7 +113,7 @@ class AggregateState(Output):
         """A state that tasks stage the change for, where it can; else one that the driver changes."""
         downstream, downstream_states = place.downstream(config, metrics)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
-        state, keys = made(self.typed(fields), config, metrics, place.parts), len(fields.keys.fields)
+        state, keys = made(self.typed(fields), config, metrics, place.shards), len(fields.keys.fields)
         if not isinstance(aggregator, CombinerAggregator):
             inputs = fields.seen.names
         elif isinstance(state, StagingState) and downstream is None and place.by_tasks:
@@ -214,16 +214,16 @@ class UpdatedState(Output):
         """The factory's."""
         return dict(self.factory.details())
 
-    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """The updater, what it sees, and the factory's own."""
         updated = {"updater": class_names(self.updater), "fields": fields_text(self.fields(source))}
-        return state_identity(self.factory, updated, parts)
+        return state_identity(self.factory, updated, shards)
 
     def described(self) -> str:
         """The factory, and what updates it."""
         return described_state(self.factory, self.title)
 
-    def parts(self, asked: int, hinted: int) -> int:
+    def shards(self, asked: int, hinted: int) -> int:
         """As many as were asked for, or partitions hinted at; a fenced state is one."""
         return 1 if self.factory.kind is StateKind.FENCED else asked or hinted or 1
 
@@ -236,13 +236,13 @@ class UpdatedState(Output):
         return rows.then(project_step(rows.target, self.in_fields)), None
 
     def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
-        """A state that the updater changes; in several parts, rows that were brought together are for one of them."""
+        """A state that the updater changes; in several shards, rows that were brought together are for one of them."""
         downstream, downstream_states = place.downstream(config, metrics)
         names = place.fields.names
         by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
         return UpdateParticipant(
             name=self.name,
-            state=made(self.factory, config, metrics, place.parts),
+            state=made(self.factory, config, metrics, place.shards),
             updater=self.updater,
             inputs=names,
             outputs=self.out_schema.names if self.out_schema else (),
@@ -292,7 +292,7 @@ class WrittenSink(Output):
         """All."""
         return source
 
-    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Its class, the fields, and what the sink says."""
         return {"kind": class_names(self.sink), "fields": fields_text(source), **self.sink.identity()}
 

@@ -46,14 +46,14 @@ class QueryStep(Step):
 
     def _asked_in_parts(self, args: list[Row]) -> Sequence[Any]:
         found = [
-            (positions, self._asked(part, [args[each] for each in positions]))
-            for part, positions in spread(self.state, args)
+            (positions, self._asked(shard, [args[each] for each in positions]))
+            for shard, positions in spread(self.state, args)
             if positions
         ]
         return gathered(found, len(args))
 
-    def _asked(self, part: State, args: list[Row]) -> Sequence[Any]:
-        results = self.function.batch_retrieve(part, args)
+    def _asked(self, shard: State, args: list[Row]) -> Sequence[Any]:
+        results = self.function.batch_retrieve(shard, args)
         if len(results) != len(args):
             raise ValueError(
                 f"{type(self.function).__name__}.batch_retrieve gave {len(results)} results for {len(args)} rows; it "

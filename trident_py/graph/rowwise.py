@@ -210,7 +210,7 @@ class Transform(Operation):
             raise TopologyError(f"the function must return a DataFrame, not {shown(made)}")
         return Flow.of(made, self.schema or schema_of(made.schema))
 
-    def learned(self, found: StructType) -> Transform:
+    def with_schema(self, found: StructType) -> Transform:
         """With the fields that Spark has found, unless the user has said which they are."""
         if self.schema is None:
             return evolve(self, schema=schema_of(found))

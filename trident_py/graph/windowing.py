@@ -15,7 +15,7 @@ from coordinators.canonical import Json
 from coordinators.store import TopologyIdentity
 from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
-from trident_py.graph.aggregation import AnyAggregator, Part, part_of
+from trident_py.graph.aggregation import AggregateCall, AnyAggregator, aggregate_call
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Operation
 from trident_py.graph.output import Output, OutputPlace, described_state
@@ -58,7 +58,7 @@ class WindowUpdater:
     rows: WindowRows
     keys: tuple[str, ...]
     emits_keys: bool
-    part: Part
+    call: AggregateCall
     seen: tuple[str, ...]
 
     def feed(self, state: MapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector) -> None:
@@ -69,7 +69,7 @@ class WindowUpdater:
         else:
             batch = {key: rows for key, (_, rows) in self._by_key(tuples).items()}
         fired = [windows for windows in self.rows.feed(state, batch, now).values() if windows]
-        with prepared([self.part.aggregator] if fired else [], self.title):
+        with prepared([self.call.aggregator] if fired else [], self.title):
             for trigger, rows in chain.from_iterable(fired):
                 for key, group in self._by_key(rows).values():
                     for result in self._results(trigger, group):
@@ -90,7 +90,7 @@ class WindowUpdater:
         return found
 
     def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
-        accumulator, make = self.part.accumulator(trigger, self.title), row_class(self.seen)._make
+        accumulator, make = self.call.accumulator(trigger, self.title), row_class(self.seen)._make
         views = (make([row[name] for name in self.seen]) for row in rows)
         place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
         with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
@@ -149,7 +149,7 @@ class WindowState(Output):
         keys: the fields with a window for each of their values; none: one window in all.
         emits_keys: whether results have the values of ``keys`` in front.
         in_fields: what the aggregator may see.
-        part: the aggregator.
+        call: the aggregator.
     """
 
     title: str
@@ -159,7 +159,7 @@ class WindowState(Output):
     keys: tuple[str, ...]
     emits_keys: bool
     in_fields: tuple[str, ...]
-    part: Part
+    call: AggregateCall
 
     kind: ClassVar[str] = "window"
     runs_on_driver: ClassVar[bool] = True
@@ -175,7 +175,7 @@ class WindowState(Output):
         """The factory's."""
         return dict(self.factory.details())
 
-    def identity(self, source: StructType, parts: int) -> dict[str, Json]:
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """The window, its keys and fields, the aggregator, and the factory's own."""
         if self.factory.volatile:
             return {}
@@ -185,7 +185,7 @@ class WindowState(Output):
             "keys": fields_text(select(source, self.keys)),
             "fields": fields_text(self.fields(source)),
         }
-        return {**made_of, **self.part.identity, **self.factory.identity()}
+        return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
         """The factory, and the window."""
@@ -247,12 +247,12 @@ class WindowState(Output):
             rows=WindowRows(self.window, self.fields(source)),
             keys=self.keys,
             emits_keys=self.emits_keys,
-            part=self.part,
+            call=self.call,
             seen=tuple(seen.names),
         )
 
     def _seen_and_results(self, source: StructType) -> tuple[StructType, StructType]:
-        return self.part.fields(select(source, self.in_fields))
+        return self.call.fields(select(source, self.in_fields))
 
 
 def window_state(
@@ -284,5 +284,5 @@ def window_state(
         keys=keys,
         emits_keys=emits_keys,
         in_fields=names,
-        part=part_of(aggregator, out, None),
+        call=aggregate_call(aggregator, out, None),
     )

@@ -91,7 +91,7 @@ class OffsetReportingEmitter(Emitter[M]):
         """Take up the positions after transaction ``upto``, the last closed one; called once, before anything else."""
 
     @abstractmethod
-    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
+    def resolve_offsets(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
         """The batch of ``attempt`` was emitted; ``notes`` are those of its tasks, in any order."""
 
     @abstractmethod

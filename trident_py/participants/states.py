@@ -35,7 +35,7 @@ from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
-from trident_py.states.shards import PartitionedState, gathered, parts_of, spread
+from trident_py.states.shards import PartitionedState, gathered, shards_of, spread
 from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)
@@ -223,10 +223,10 @@ class AggregateParticipant(StateParticipant):
     def check(self) -> None:
         """The state has values by key, or the one that is needed."""
         wanted = MapState if self.keys else Snapshottable | MapState
-        for part in parts_of(self.state):
-            if not isinstance(part, wanted):
+        for shard in shards_of(self.state):
+            if not isinstance(shard, wanted):
                 names = "a MapState" if self.keys else "a Snapshottable or MapState"
-                raise StateError(f"persistent_aggregate needs {names}, its factory made {shown(part)}")
+                raise StateError(f"persistent_aggregate needs {names}, its factory made {shown(shard)}")
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         whole = (
@@ -266,22 +266,22 @@ class AggregateParticipant(StateParticipant):
 
     def _update(self, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
         if not isinstance(self.state, PartitionedState):
-            return self._update_part(self.state, keys, updaters) if keys else []
+            return self._update_shard(self.state, keys, updaters) if keys else []
         found = [
             (
                 positions,
-                self._update_part(part, [keys[each] for each in positions], [updaters[each] for each in positions]),
+                self._update_shard(shard, [keys[each] for each in positions], [updaters[each] for each in positions]),
             )
-            for part, positions in spread(self.state, keys)
+            for shard, positions in spread(self.state, keys)
             if positions
         ]
         return gathered(found, len(keys))
 
-    def _update_part(self, part: State, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
-        if isinstance(part, Snapshottable) and self.keys == 0:
-            return [part.update(updater) for updater in updaters]
-        if isinstance(part, MapState):
-            return part.multi_update([list(key) for key in keys], updaters)
+    def _update_shard(self, shard: State, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
+        if isinstance(shard, Snapshottable) and self.keys == 0:
+            return [shard.update(updater) for updater in updaters]
+        if isinstance(shard, MapState):
+            return shard.multi_update([list(key) for key in keys], updaters)
         raise AssertionError(f"state {self.name!r} was not checked")
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -331,6 +331,6 @@ class UpdateParticipant(StateParticipant):
             self.updater.update_state(self.state, rows, collector)
             return collector.rows
         keys = [[row[place] for place in self.places] for row in rows]
-        for part, positions in spread(self.state, keys):
-            self.updater.update_state(part, [rows[each] for each in positions], collector)
+        for shard, positions in spread(self.state, keys):
+            self.updater.update_state(shard, [rows[each] for each in positions], collector)
         return collector.rows

@@ -18,16 +18,16 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
     return _placed(graph, node, output, node.inputs[0].schema or StructType(), by_tasks=True)
 
 
-def parts_of(graph: Graph, node: Node, output: Output) -> int:
+def shards_of(graph: Graph, node: Node, output: Output) -> int:
     """How many states the output of ``node`` has."""
-    return output.parts(graph.parts.get(output.name, 0), hint_before(node.inputs[0]))
+    return output.shards(graph.shards.get(output.name, 0), hint_before(node.inputs[0]))
 
 
 def _placed(graph: Graph, node: Node, output: Output, source: StructType, *, by_tasks: bool) -> OutputPlace:
     return OutputPlace(
         output=output,
         source=source,
-        parts=parts_of(graph, node, output),
+        shards=shards_of(graph, node, output),
         spread_by=fields_before(node.inputs[0]),
         new_values=_new_values(graph, node),
         by_tasks=by_tasks,

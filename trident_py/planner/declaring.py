@@ -12,7 +12,7 @@ from trident_py.graph.graph import Graph, Node, Source
 from trident_py.graph.naming import default_name
 from trident_py.graph.output import Output, output_of
 from trident_py.interfaces.identity import class_names
-from trident_py.planner.commits import parts_of
+from trident_py.planner.commits import shards_of
 from trident_py.rows.schema import fields_text
 
 _SAME_ROWS = frozenset({"peek", "shuffle", "global_", "partition_by", "partition", "parallelism_hint"})
@@ -43,7 +43,7 @@ def _output(graph: Graph, node: Node, output: Output) -> Declaration:
     return Declaration(
         kind=output.kind,
         name=output.name,
-        identity=output.identity(before.schema or StructType(), parts_of(graph, node, output)),
+        identity=output.identity(before.schema or StructType(), shards_of(graph, node, output)),
         details={"spouts": ", ".join(node.spouts), **output.details},
         fixed=output.fixed,
         way=way_to(node),

@@ -127,9 +127,9 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
             operation = node.operation
             if node.phase is not Phase.COMMIT:
                 flows[node], found = _analysed(operation, [flows[each] for each in node.inputs], spark)
-                operation = operation.learned(found)
+                operation = operation.with_schema(found)
             checked[node] = _known(node, operation, tuple(checked[each] for each in node.inputs))
-    return plan(Graph(graph.topology, list(checked.values()), graph.parts))
+    return plan(Graph(graph.topology, list(checked.values()), graph.shards))
 
 
 def _analysed(operation: Operation, inputs: list[Flow], spark: SparkSession) -> tuple[Flow, StructType]:

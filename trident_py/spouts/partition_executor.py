@@ -142,7 +142,7 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         )
         collector.emit_splits([(number, self.tasks) for number in range(self.tasks)], task)
 
-    def learn(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
+    def resolve_offsets(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
         """Remember where each partition has come to."""
         found: dict[str, Json] = {}
         errors: list[str] = []

@@ -1,4 +1,4 @@
-"""A state in several parts, as Storm has one for each task: ``parallelism_hint`` says how many."""
+"""A state in several shards, as Storm has one for each task: ``parallelism_hint`` says how many."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from trident_py.states.keys import encode_keys
 V = TypeVar("V")
 
 
-def made(factory: StateFactory, config: TridentConfig, metrics: Metrics, parts: int = 1) -> State:
-    """The state of a factory, in so many parts."""
-    states = [factory.make_state(config, metrics, number, parts) for number in range(parts)]
-    return states[0] if parts == 1 else PartitionedState(states)
+def made(factory: StateFactory, config: TridentConfig, metrics: Metrics, shards: int = 1) -> State:
+    """The state of a factory, in so many shards."""
+    states = [factory.make_state(config, metrics, number, shards) for number in range(shards)]
+    return states[0] if shards == 1 else PartitionedState(states)
 
 
 class PartitionedState(State):
-    """The parts of one state, each of which its factory has made; all take part in every transaction, in order.
+    """The shards of one state, each of which its factory has made; all take part in every transaction, in order.
 
-    Which part a key is in depends on the key and the number of parts only. So with another number keys move: parts over
-    one store don't mind, parts with a store of their own do (as in Storm).
+    Which shard a key is in depends on the key and the number of shards only. So with another number keys move:
+    shards over one store don't mind, shards with a store of their own do (as in Storm).
     """
 
-    def __init__(self, parts: Sequence[State]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, shards: Sequence[State]) -> None:
+        self.shards = tuple(shards)
 
     def begin_commit(self, txid: int) -> None:
-        """Of every part, also one that gets nothing."""
-        for part in self.parts:
-            part.begin_commit(txid)
+        """Of every shard, also one that gets nothing."""
+        for shard in self.shards:
+            shard.begin_commit(txid)
 
     def commit(self, txid: int) -> None:
-        """Of every part."""
-        for part in self.parts:
-            part.commit(txid)
+        """Of every shard."""
+        for shard in self.shards:
+            shard.commit(txid)
 
 
-def parts_of(state: State) -> tuple[State, ...]:
-    """What factories made: the parts of a state, or the state itself."""
-    return state.parts if isinstance(state, PartitionedState) else (state,)
+def shards_of(state: State) -> tuple[State, ...]:
+    """What factories made: the shards of a state, or the state itself."""
+    return state.shards if isinstance(state, PartitionedState) else (state,)
 
 
 def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]]]:
-    """Every part of ``state``, and the positions of its keys in ``keys``."""
-    parts = parts_of(state)
-    if len(parts) == 1:
-        yield parts[0], list(range(len(keys)))
+    """Every shard of ``state``, and the positions of its keys in ``keys``."""
+    shards = shards_of(state)
+    if len(shards) == 1:
+        yield shards[0], list(range(len(keys)))
         return
-    numbers = [crc32(text.encode()) % len(parts) for text in encode_keys(keys)]
-    for number, part in enumerate(parts):
-        yield part, [position for position, its in enumerate(numbers) if its == number]
+    numbers = [crc32(text.encode()) % len(shards) for text in encode_keys(keys)]
+    for number, shard in enumerate(shards):
+        yield shard, [position for position, its in enumerate(numbers) if its == number]
 
 
 def gathered(found: Sequence[tuple[Sequence[int], Sequence[V]]], count: int) -> list[V]:
-    """What was found for each part's positions, in the order of the ``count`` keys."""
+    """What was found for each shard's positions, in the order of the ``count`` keys."""
     values: list[Any] = [None] * count
     for positions, its in found:
         for position, value in zip(positions, its, strict=True):

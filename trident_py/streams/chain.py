@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
-from trident_py.graph.aggregation import Aggregation, AnyAggregator, Scope, part_of, with_part
+from trident_py.graph.aggregation import Aggregation, AnyAggregator, Scope, aggregate_call, with_call
 from trident_py.streams.row_stream import RowStream
 
 S = TypeVar("S", bound=RowStream)
@@ -24,9 +24,9 @@ class _Chain(Generic[S]):
     def _longer(
         self, scope: Scope, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None
     ) -> Aggregation:
-        chained = [*(part.aggregator for part in self._aggregation.parts), aggregator]
+        chained = [*(call.aggregator for call in self._aggregation.calls), aggregator]
         with self._stream._declaring("chained_agg", *chained, *self._aggregation.keys) as title:  # noqa: SLF001
-            longer = with_part(self._aggregation, part_of(aggregator, out, in_fields), title)
+            longer = with_call(self._aggregation, aggregate_call(aggregator, out, in_fields), title)
             if self._stream.schema is not None:
                 longer.output([self._stream.schema])
             return evolve(longer, scope=scope)
@@ -102,4 +102,4 @@ class ChainedAggregatorDeclarer(_Chain[S]):
 
 def chained(stream: S, keys: tuple[str, ...]) -> ChainedAggregatorDeclarer[S]:
     """A chain without aggregators so far."""
-    return ChainedAggregatorDeclarer(stream, Aggregation(title="chained_agg()", keys=keys, parts=()))
+    return ChainedAggregatorDeclarer(stream, Aggregation(title="chained_agg()", keys=keys, calls=()))

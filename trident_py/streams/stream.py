@@ -374,10 +374,10 @@ class TridentState:
 
         Their ``make_state`` is told which of how many they are. All are in the driver's process and take part in every
         transaction, one after the other; a query asks the part that has the key. With another number keys move to other
-        parts. A shipped state is one whatever is said, so that a batch is in it or not.
+        shards. A shipped state is one whatever is said, so that a batch is in it or not.
         """
         with self._graph.declaring(f"parallelism_hint({partitions!r})") as title:
-            self._graph.parts[self.name] = parallelism_hint(title, partitions).partitions
+            self._graph.shards[self.name] = parallelism_hint(title, partitions).partitions
             return self
 
     def new_values_stream(self) -> Stream:

@@ -63,7 +63,7 @@ class SpoutSubject(Subject):
     def __init__(self, make_spout: Callable[[], AnySpout], spark: SparkSession | None) -> None:
         self._make, self._spark = make_spout, spark
 
-    def make(self, defined: Mapping[str, Json], learned: Mapping[str, Json], upto: int) -> Made:
+    def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int) -> Made:
         """The spout, with the positions that are stored."""
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
@@ -74,7 +74,7 @@ class SpoutSubject(Subject):
         self._coordinator = TridentSpoutCoordinator("conformance", "spout", coordinator, exact)
         self._executor = TridentSpoutExecutor("conformance", "spout", schema_of(spout.output_schema), emitter, metrics)
         self._coordinator.restore(Cursors().updated(defined))
-        self._executor.restore(Cursors().updated(learned), upto)
+        self._executor.restore(Cursors().updated(resolved), upto)
         return Made(files_of(given, coordinator, emitter))
 
     def define(self, txid: int, before: Json, current: Json, again: bool) -> tuple[Json, Mapping[str, Json]] | None:
@@ -96,17 +96,17 @@ class SpoutSubject(Subject):
         emitted = self._executor.emit_batch(attempt, attempt.txid, metadata)
         rows: list[Row] = []
         notes: list[str] = []
-        for part in emitted.sources:
-            if isinstance(part, Splits):
-                for reading in [SplitRead(part.read(split)) for split in part.splits]:
+        for chunk in emitted.sources:
+            if isinstance(chunk, Splits):
+                for reading in [SplitRead(chunk.read(split)) for split in chunk.splits]:
                     rows += [comparable(row) for batch in reading for row in rows_of(batch)]
-                    notes += [str(reading.returned)] if part.reports_offsets else []
-            elif hasattr(part, "to_batches"):
-                rows += [comparable(row) for row in rows_of(part)]
+                    notes += [str(reading.returned)] if chunk.reports_offsets else []
+            elif hasattr(chunk, "to_batches"):
+                rows += [comparable(row) for row in rows_of(chunk)]
             else:
-                rows += [comparable(row) for row in rows_of_frame(part)]
-        learned = self._executor.learn(attempt, attempt.txid, ReportedOffsets(tuple(notes), len(rows)))
-        for found in learned:
+                rows += [comparable(row) for row in rows_of_frame(chunk)]
+        resolved = self._executor.resolve_offsets(attempt, attempt.txid, ReportedOffsets(tuple(notes), len(rows)))
+        for found in resolved:
             if isinstance(found, OffsetsResolved):
                 return Batch(rows, found.metadata, found.moved)
         return Batch(rows, metadata, {})
@@ -127,7 +127,7 @@ class Stored:
 
     metadata: dict[int, Json] = field(factory=dict)
     defined: dict[str, Json] = field(factory=dict)
-    learned: dict[str, Json] = field(factory=dict)
+    resolved: dict[str, Json] = field(factory=dict)
     attempts: Counter[int] = field(factory=Counter)
     committed: dict[int, Sequence[Row]] = field(factory=dict)
     succeeded: int = 0
@@ -179,7 +179,7 @@ class SpoutPlay(Play):
             child = self.new_child()
             stored = self.stored
             last = max(stored.committed, default=0)
-            answer = self.call(child, "a new leader makes the spout", "make", stored.defined, stored.learned, last)
+            answer = self.call(child, "a new leader makes the spout", "make", stored.defined, stored.resolved, last)
             if not answer.error:
                 self.files = answer.value.files
                 self.leader = child
@@ -251,7 +251,7 @@ class SpoutPlay(Play):
         if answer.error:
             raise Found(Rule.COMES_THROUGH, "a commit raises")
         self.stored.metadata[txid] = batch.metadata
-        self.stored.learned.update(batch.moved)
+        self.stored.resolved.update(batch.moved)
         self.stored.committed[txid] = batch.rows
 
     @property

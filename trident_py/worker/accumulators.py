@@ -191,13 +191,13 @@ class ChainAccumulator(Accumulator[list[Any]]):
     def following(self, value: list[Any], row: tuple[Row, ...]) -> list[Any]:
         """The values after one more row."""
         return [
-            accumulator.following(part, view)
-            for accumulator, part, view in zip(self.accumulators, value, row, strict=True)
+            accumulator.following(call, view)
+            for accumulator, call, view in zip(self.accumulators, value, row, strict=True)
         ]
 
     def results(self, value: list[Any]) -> list[Values]:
         """Every combination of what the accumulators give; none if one of them gives none."""
-        given = [accumulator.results(part) for accumulator, part in zip(self.accumulators, value, strict=True)]
+        given = [accumulator.results(call) for accumulator, call in zip(self.accumulators, value, strict=True)]
         return [tuple(chain.from_iterable(rows)) for rows in product(*given)]
 
 
@@ -256,11 +256,11 @@ class GroupStage:
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
         given = iter(groups.items())
-        while part := list(islice(given, CHUNK_ROWS)):
+        while call := list(islice(given, CHUNK_ROWS)):
             counting_at(self.node)
-            values = [value for _, value in part]
+            values = [value for _, value in call]
             with in_user_code(self._place):
-                keys = self._turned_to(key for key, _ in part)
+                keys = self._turned_to(key for key, _ in call)
                 rows = [
                     (*key, *result)
                     for key, value in zip(keys, values, strict=True)

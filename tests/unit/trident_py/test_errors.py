@@ -168,7 +168,7 @@ def test_a_spout_that_breaks_its_contract_is_named() -> None:
 
 
 def test_so_is_one_whose_source_is_gone_in_a_task() -> None:
-    (part,) = executor(Shapeless(in_tasks=True)).emit_batch(ATTEMPT, 5, None).parts
+    (part,) = executor(Shapeless(in_tasks=True)).emit_batch(ATTEMPT, 5, None).chunks
     read = pickled(part).read
     with pytest.raises(TaskFailed) as raised, task_failures_told():
         list(telling(lambda batches: read(5), by_spout)(iter(())))

@@ -116,7 +116,7 @@ def calls() -> list[str]:
 def run(emitter: OffsetReportingEmitter[Any], attempt: str, metadata: Any) -> tuple[list[Any], Any]:
     collector, (txid, number) = Notes(), map(int, attempt.split(":"))
     emitter.emit_batch(TransactionAttempt(txid, number), metadata, collector)
-    return collector.rows, emitter.learn(TransactionAttempt(txid, number), collector.notes)
+    return collector.rows, emitter.resolve_offsets(TransactionAttempt(txid, number), collector.notes)
 
 
 def emitter_of(spout: Any) -> Any:
@@ -216,7 +216,7 @@ def test_two_tasks_with_one_partition_are_an_error_that_names_it() -> None:
     emitter = emitter_of(Exact())
     note = json.dumps({"extents": {"a": 1}, "errors": []})
     with pytest.raises(SpoutError, match=r"'wordcount', spout 'lines', attempt 1:0: two tasks emitted partition 'a'"):
-        emitter.learn(TransactionAttempt(1, 0), [note, note])
+        emitter.resolve_offsets(TransactionAttempt(1, 0), [note, note])
 
 
 def test_a_partition_that_no_task_emits_again_is_an_error_that_names_it() -> None:
