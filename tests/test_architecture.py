@@ -65,7 +65,7 @@ EXPORTS = {
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
         PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
         TransactionalValue""",
-    "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey FileSink""",
+    "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey FileSink ForeachBatchSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -155,7 +155,7 @@ FLOORS = """
     graph
     participants
     windows
-    operations states states.sql spouts spouts.files sinks.files spark worker
+    operations states states.sql spouts spouts.files sinks sinks.files spark worker
     interfaces rows
     errors _lazy
     coordinators.zookeeper

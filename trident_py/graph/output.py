@@ -16,7 +16,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import StateFactory
+from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.participants.participant import Downstream, Participant
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_table
@@ -49,6 +49,11 @@ class Output(Operation):
     def needs_exact_replays(self) -> bool:
         """Whether it counts rows once only where a replay gives the same rows."""
         return False
+
+    @property
+    def keeps_token(self) -> bool:
+        """Whether the commit token is stored in the very step that changes it."""
+        return self.factory is None or self.factory.kind is StateKind.FENCED
 
     @property
     def fixed(self) -> frozenset[str]:

@@ -284,6 +284,11 @@ class WrittenSink(Output):
         return self.sink.needs_exact_replays
 
     @property
+    def keeps_token(self) -> bool:
+        """As the sink says."""
+        return self.sink.keeps_token
+
+    @property
     def details(self) -> dict[str, Json]:
         """The sink's."""
         return dict(self.sink.details())

@@ -81,6 +81,10 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     needs_exact_replays: ClassVar[bool] = False
     """Whether a transaction that comes again must have the same rows, as what was committed first stays."""
 
+    keeps_token: ClassVar[bool] = True
+    """Whether it stores the commit token with the rows. One that doesn't has nothing to tell a transaction that comes
+    again by, nor an older leader: its rows count at least once, and ``recover`` returns None."""
+
     def check_fields(self, fields: StructType) -> None:
         """Look at the fields of the rows when they are declared; where only Spark knows them, when it starts.
 

@@ -119,6 +119,16 @@ class SinkParticipant(Participant):
     sink: TransactionalSink[Any]
     reads_all = False
 
+    @property
+    def remembers(self) -> bool:  # type: ignore[override]
+        """By the token that it keeps."""
+        return self.sink.keeps_token
+
+    @property
+    def is_fenced(self) -> bool:  # type: ignore[override]
+        """By the token that it keeps."""
+        return self.sink.keeps_token
+
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Have the sink recover; whatever it raises names it."""
         try:

@@ -10,7 +10,6 @@ from trident_py.graph.graph import Graph, Node
 from trident_py.graph.output import described_factory, output_of
 from trident_py.graph.queries import requests, static_states
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StateKind
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
 from trident_py.rows.schema import fields_text
@@ -73,7 +72,7 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
     else:
         yield f"{output.name}: {output.described()}"
         yield f"    {guarantee_of(node)}"
-        if output.factory and output.factory.kind is not StateKind.FENCED:
+        if not output.keeps_token:
             yield f"    {_NO_FENCE}"
     for following in graph.consumers(node):
         yield from (f"    {line}" for line in _commit(graph, following))

@@ -11,6 +11,8 @@ non-transactional  none                   none                 none             
 (1) unless a leader that was paused in mid-write wakes up: data and txid are not written under a fence. (2) also unless
 the process dies in mid-commit and the replay lacks a key that was written.
 
+A sink that keeps no token, as `ForeachBatchSink`, is at-least-once behind both of the first.
+
 A stream behind ``new_values_stream`` carries what the state before it has made, so for a state that it feeds holds at
 most what holds for that one: new values of a state that counts a replay twice, or forgets, are wrong wherever they go.
 
@@ -44,7 +46,7 @@ class Guarantee:
     Attributes:
         promise: how often a row counts.
         reason: why.
-        instead: what would be exactly-once; empty where it is.
+        instead: what would be exactly-once; empty where it is, or where it is up to what the sink calls.
     """
 
     promise: str
@@ -100,6 +102,14 @@ _KEPT = Guarantee("exactly-once", f"{_STAGED}; what was committed first stays, a
 """A sink that refuses opaque spouts, behind a state that may answer something else when it is asked again."""
 
 
+_CALLED_AGAIN = Guarantee(
+    "at-least-once",
+    "it is called again for a transaction whose commit is not on record; exactly-once where what it calls stores "
+    "tx.key in the same step as the rows",
+)
+"""A sink that keeps no token, and tells what it calls which transaction it is."""
+
+
 def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
     """What holds where a stream gives again what ``replay`` says; ``kind`` is None for a sink."""
     return _NONE if replay is Replay.NON_TRANSACTIONAL else _MATRIX[replay, kind]
@@ -122,6 +132,8 @@ def guarantee_of(node: Node) -> Guarantee:
 def _alone(node: Node) -> Guarantee:
     """What holds, if the states before it are right."""
     replay, output = replay_of(node), output_of(node)
+    if output and output.factory is None and not output.keeps_token and replay is not Replay.NON_TRANSACTIONAL:
+        return _CALLED_AGAIN
     if output and output.needs_exact_replays and replay is Replay.OPAQUE:
         return _KEPT
     if output is None or output.factory is None:

@@ -76,3 +76,8 @@ def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
 def rows_of_frame(frame: DataFrame) -> pa.Table:
     """The rows of ``frame``, by one job."""
     return frame.toArrow()
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """The rows of ``frame``, read once, by one job, and kept by the executors for as long as it is used."""
+    return frame.localCheckpoint(eager=True)

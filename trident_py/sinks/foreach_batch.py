@@ -1,0 +1,67 @@
+"""`ForeachBatchSink`: a function is called with each transaction's rows, in the commit phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from coordinators.canonical import Json
+from trident_py.errors import TopologyError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import shown
+from trident_py.spark.frames import kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ForeachBatchSink(TransactionalSink["DataFrame"]):
+    """Calls ``fn(frame, tx)`` for each transaction, in order, at least once, also if it has no rows.
+
+    ``fn`` runs on the driver, in the commit phase: for one transaction at a time, and for none before the one before
+    it was committed. The rows are computed before, in the processing phase, and kept: ``fn`` may read them as often as
+    it likes, and finds the same ones. What it raises fails the attempt, which is processed and committed again.
+
+    A transaction comes again where the process died, or an output beside it failed, before the commit was on record.
+    ``tx.key`` is the same then, and names no other transaction, ever: a ``fn`` that stores it in the same step as the
+    rows writes them exactly once. `docs/foreach-batch.md` has the recipe.
+
+    Args:
+        fn: takes the rows of a transaction and a `SinkTransaction`; what it returns is not used.
+
+    Raises:
+        TopologyError: ``fn`` can't be called.
+    """
+
+    keeps_token: ClassVar[bool] = False
+
+    def __init__(self, fn: Callable[[DataFrame, SinkTransaction], object]) -> None:
+        if not callable(fn):
+            raise TopologyError(f"a function of a DataFrame and a SinkTransaction is needed, not {shown(fn)}")
+        self._fn = fn
+
+    def __repr__(self) -> str:
+        return f"ForeachBatchSink({self._name})"
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._fn, "__qualname__", type(self._fn).__qualname__)
+
+    def details(self) -> Mapping[str, Json]:
+        """The name of the function."""
+        return {"function": self._name}
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Nothing is known of what was committed."""
+        return None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
+        """Compute the rows."""
+        return kept(frame)
+
+    def commit(self, tx: SinkTransaction, receipt: DataFrame) -> None:
+        """Call the function."""
+        self._fn(receipt, tx)
+
+    def abort(self, tx: SinkTransaction, receipt: DataFrame | None) -> None:
+        """Nothing was written; Spark drops the rows when nobody refers to them."""
