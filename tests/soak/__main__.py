@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+import pyarrow as pa
 from attrs import asdict, frozen
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
@@ -109,6 +110,8 @@ def connected(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
 
 def soak(seconds: float) -> Soaked:
     """Run rounds for so long, with a sample after each."""
+    # Arrow's own pool keeps for each thread what it has freed, 12 MiB after some minutes, and gives it back to nobody.
+    pa.set_memory_pool(pa.system_memory_pool())
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="trident-soak-")))
         config = TridentConfig(max_spout_pending=PENDING, state_dir=directory / "state")
