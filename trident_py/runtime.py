@@ -31,7 +31,7 @@ from coordinators.store import RecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
-from trident_py.engine.assembly import ensure_stores, everything, partial_commit_of, participant_of, shape_of, states_of
+from trident_py.engine.assembly import assembled, ensure_stores, everything, partial_commit_of, shape_of
 from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
@@ -52,6 +52,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
+from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
@@ -226,8 +227,10 @@ class _Assembly:
         declared = declarations(self.plan.graph, self.config.accept)
         # Before anything is made; at the takeover what the earlier leader wrote until its end counts.
         compared(store.read() or CoordinatorRecord(epoch=store.epoch), declared).check(self.name)
-        participants = [participant_of(branch, self.config, self.metrics) for branch in self.plan.branches]
-        states = states_of(participants, self.plan.graph, self.config, self.metrics)
+        context = ParticipantContext(
+            config=self.config, metrics=self.metrics, spark=self.engine.commit_spark(store.epoch)
+        )
+        participants, states = assembled(self.plan, context)
         reads = StateReads(self.name, states, CommitThread(self.config.message_timeout))
         spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
         streams = self._streams(spouts, participants, reads)

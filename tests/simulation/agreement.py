@@ -22,13 +22,13 @@ def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int)
         _check_rows(one, other, committed)
 
 
-def check_values(downstream_states: Store, feeding: Store, committed: int) -> None:
+def check_values(downstream: Store, feeding: Store, committed: int) -> None:
     """S21: a store has, of each transaction, the new values that the other one had when it had committed it."""
-    entries = zip(downstream_states.ledger, feeding.ledger, feeding.new_values(), strict=False)
+    entries = zip(downstream.ledger, feeding.ledger, feeding.new_values(), strict=False)
     for txid, (here, there, values) in enumerate(entries, 1):
         # What isn't committed for good may be there as an older attempt has made it.
         if here.rows != values and (txid <= committed or here.token == there.token):
-            raise Violation("S21", f"{downstream_states.name} has {here}, {feeding.name} gave {values} with {there}")
+            raise Violation("S21", f"{downstream.name} has {here}, {feeding.name} gave {values} with {there}")
 
 
 def _check_rows(one: Store, other: Store, committed: int) -> None:

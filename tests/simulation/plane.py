@@ -363,10 +363,10 @@ class Plane:
     def on_committed(self, name: str, values: Given, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken; its new values go on before the step is done."""
         world = self.process.world
-        downstream_states = next((each for each, store in self.process.stores.items() if store.fed_by == name), None)
-        is_done = error is not None or downstream_states is None
-        if downstream_states is not None and error is None:
-            world.send_commit(self.process, downstream_states, self.committing, values)
+        downstream = next((each for each, store in self.process.stores.items() if store.fed_by == name), None)
+        is_done = error is not None or downstream is None
+        if downstream is not None and error is None:
+            world.send_commit(self.process, downstream, self.committing, values)
         if is_done if world.has("values within the commit") else name in self.process.outputs:
             self._step_ended(error)
 

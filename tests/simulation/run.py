@@ -63,10 +63,8 @@ def branch_out(world: World, seed: int) -> None:
     feeding = [store for store in stores if store.kind is not StoreKind.COMPARE]
     if feeding and chance.random() < 0.3:
         world.leaves = ""
-        downstream_states = chance.choice(feeding).name
-        world.stores["fed"] = Store(
-            "fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=downstream_states
-        )
+        downstream = chance.choice(feeding).name
+        world.stores["fed"] = Store("fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=downstream)
 
 
 def world_of(dice: Dice, rules: Rules) -> World:

@@ -24,6 +24,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.spouts import ITridentSpout
+from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.states.keys import UNGROUPED
@@ -97,7 +98,8 @@ def test_a_takeover_accepts_what_a_crash_left_and_closes_what_every_state_has(na
     restore_databases(name, tmp_path)
     store = coordination(name).acquire()
     branches = plan(TOPOLOGIES[name](tmp_path, 6)._graph).branches
-    participants = [participant_of(branch, TridentConfig(state_dir=tmp_path), Metrics()) for branch in branches]
+    context = ParticipantContext(config=TridentConfig(state_dir=tmp_path), metrics=Metrics())
+    participants = [participant_of(branch, context) for branch in branches]
     record = recover(store, [each for each in everything(participants) if each.commits])
     for participant in participants:
         participant.close()

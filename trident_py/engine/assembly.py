@@ -17,11 +17,12 @@ from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import State
+from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant
 from trident_py.participants.states import (
     StateParticipant,
 )
-from trident_py.planner.plan import Branch
+from trident_py.planner.plan import Branch, Plan
 from trident_py.rows.schema import select, shown
 from trident_py.states.shards import made, shards_of
 from trident_py.states.sql.reading import TableReader
@@ -40,9 +41,16 @@ def ensure_stores(graph: Graph) -> None:
                 output.factory.ensure_usable()
 
 
-def participant_of(branch: Branch, config: TridentConfig, metrics: Metrics) -> Participant:
+def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:
+    """The participant of each branch, and all states, which queries in commits find in ``context`` from now on."""
+    participants = [participant_of(branch, context) for branch in planned.branches]
+    context.states.update(states_of(participants, planned.graph, context.config, context.metrics))
+    return participants, context.states
+
+
+def participant_of(branch: Branch, context: ParticipantContext) -> Participant:
     """The participant at the end of ``branch``, with its state made."""
-    return branch.output.participant(config, metrics) if branch.output else Leaf(branch.name)
+    return branch.output.participant(context) if branch.output else Leaf(branch.name)
 
 
 def shape_of(
@@ -76,10 +84,10 @@ def shape_of(
 
 
 def everything(participants: list[Participant]) -> list[Participant]:
-    """These participants, and the states that their new values go into."""
+    """These participants, and those that their new values go into."""
     found: list[Participant] = []
     for participant in participants:
-        found += [participant, *everything([*participant.downstream_states])]
+        found += [participant, *everything([*participant.downstream_outputs])]
     return found
 
 

@@ -18,6 +18,7 @@ from trident_py.engine.requests import ByJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Participant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.spark.asking import Life
@@ -92,6 +93,10 @@ class BatchEngine(ABC):
     @abstractmethod
     def request_jobs(self) -> ByJob:
         """Runs operations of requests that aren't row operations."""
+
+    def commit_spark(self, epoch: int) -> CommitSpark | None:
+        """What jobs within the commits of a leadership run in; None: there are none."""
+        return None
 
     @abstractmethod
     def life(self) -> Life:

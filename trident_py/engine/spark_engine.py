@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.commit_session import CommitSession
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
 from trident_py.engine.request_job import RequestJobs
@@ -17,6 +18,7 @@ from trident_py.engine.requests import ByJob
 from trident_py.engine.shared_job import SharedJobs
 from trident_py.engine.spark_job import MicroBatches
 from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Plan
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.session import watched
@@ -51,6 +53,10 @@ class SparkEngine(BatchEngine):
     def request_jobs(self) -> ByJob:
         """As Spark jobs."""
         return RequestJobs(self.session, f"trident:{self.plan.graph.topology}:requests")
+
+    def commit_spark(self, epoch: int) -> CommitSpark:
+        """The session, on the commit thread."""
+        return CommitSession(self.session, f"trident:{self.plan.graph.topology}:{epoch}:commits")
 
     def life(self) -> Life:
         """As the session says."""

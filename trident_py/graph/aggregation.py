@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
@@ -154,8 +154,6 @@ class Aggregation(Operation):
         check_comparable(keys)
         return AggregatedFields(keys, tuple(call.fields(source) for call in self.calls))
 
-    runs_on_driver: ClassVar[bool] = True
-
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Spark, if it can."""
         return Engine.SPARK if self.is_native else Engine.PYTHON
@@ -204,13 +202,9 @@ class Aggregation(Operation):
         if self.scope is Scope.PARTITION:
             raise NeedsSpark(self.title)
         (flow,) = inputs
-        return flow.staged(self.on_driver(flow.rows, batch_id), self.fields(flow.schema).target)
-
-    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> GroupStage:
-        """The same in one pass over all rows of a batch, for the commit phase; there it is one partition."""
-        return self._stage(
-            rows, self.fields(rows.target), [call.accumulator(batch_id, self.title) for call in self.calls]
-        )
+        fields = self.fields(flow.schema)
+        accumulators = [call.accumulator(batch_id, self.title) for call in self.calls]
+        return flow.staged(self._stage(flow.rows, fields, accumulators), fields.target)
 
     def _gathered(self, flow: Flow) -> Flow:
         if not self.keys:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from coordinators.attempt import TransactionAttempt
     from trident_py.graph.flow import Flow
     from trident_py.spouts.adapting import AnySpout
-    from trident_py.worker.failures import Stage
     from trident_py.worker.pipeline import RowPipeline
 
 
@@ -66,9 +65,6 @@ class Operation(ABC):
     title: str
     name: str = ""
 
-    runs_on_driver: ClassVar[bool] = False
-    """Whether it may follow ``new_values_stream()``, whose rows are the driver's."""
-
     begins: ClassVar[Phase] = Phase.PROCESSING
     """The phase it runs in, unless an input of it is in another one already."""
 
@@ -94,9 +90,8 @@ class Operation(ABC):
         """The fields whose values say which partition a row is put into; none where others do, or nothing is put."""
         return ()
 
-    @property
-    def origin_fields(self) -> StructType | None:
-        """The fields of rows that come from outside of the graph; None: it makes its rows from those of its inputs."""
+    def origin(self, inputs: Sequence[StructType]) -> StructType | None:
+        """The fields of rows that are given to it when it is run; None: it makes its rows from those of its inputs."""
         return None
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
@@ -114,10 +109,6 @@ class Operation(ABC):
     def fused(self, rows: RowPipeline) -> RowPipeline | None:
         """``rows`` and this operation, where it takes rows one by one in Python; None: it doesn't."""
         return None
-
-    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> Stage:
-        """``rows`` and this operation over all rows of a batch, for the commit phase, where it isn't `fused`."""
-        raise AssertionError(f"{self.title} can't run in the commit phase")
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Operation | None:
         """The same over rows of several transactions at once, each as if it were alone; None where it can't be.
@@ -170,6 +161,13 @@ class Node:
     number: int = -1
 
     @property
+    def fields(self) -> StructType:
+        """The fields it gives, where they are known by now."""
+        if self.schema is None:
+            raise AssertionError(f"nobody has asked Spark which fields {self.operation.title} gives")
+        return self.schema
+
+    @property
     def ancestry(self) -> list[Node]:
         """The node, and all that it depends on; what two ways lead to is there twice."""
         return [self, *(before for node in self.inputs for before in node.ancestry)]
@@ -205,8 +203,7 @@ class Source(Operation):
     spout: AnySpout
     schema: StructType
 
-    @property
-    def origin_fields(self) -> StructType:
+    def origin(self, inputs: Sequence[StructType]) -> StructType:
         """The spout's own."""
         return self.schema
 
@@ -238,8 +235,7 @@ class RequestSource(Operation):
     begins: ClassVar[Phase] = Phase.REQUEST
     schema: ClassVar[StructType] = StructType([StructField("args", StringType())])
 
-    @property
-    def origin_fields(self) -> StructType:
+    def origin(self, inputs: Sequence[StructType]) -> StructType:
         """What the caller gives."""
         return self.schema
 
@@ -275,11 +271,10 @@ class Graph:
             TopologyError: it can't work there.
         """
         phase = _phase(operation, inputs)
-        if phase is Phase.COMMIT and not operation.runs_on_driver:
+        if phase is Phase.COMMIT and len(states := _states_before(inputs)) > 1:
             raise TopologyError(
-                "it needs Spark, and what follows new_values_stream() runs on the driver, in the commit phase; there "
-                "are each, map, flat_map, filter with a Filter or a function, peek, project, sample, group_by, "
-                "aggregate, window, persistent_aggregate and partition_persist"
+                f"it takes rows of different moments: {' and '.join(states)}; what follows new_values_stream() runs "
+                f"while that state commits, so it can be combined with other new values of the same state only"
             )
         schemas = [node.schema for node in inputs if node.schema is not None]
         schema = operation.output(schemas) if len(schemas) == len(inputs) else None
@@ -308,6 +303,19 @@ class Graph:
             raise kind(
                 f"topology {self.topology!r}, {title}: {error}", topology=self.topology, state=error.state or state
             ) from error
+
+
+def _states_before(inputs: Sequence[Node]) -> list[str]:
+    """Where the rows of ``inputs`` come from, each once: a batch, or the state whose new values they are."""
+    return list(dict.fromkeys(name for node in inputs for name in _origins(node)))
+
+
+def _origins(node: Node) -> list[str]:
+    if node.phase is not Phase.COMMIT:
+        return ["those of a batch"]
+    if node.operation.begins is Phase.COMMIT:
+        return [f"new values of {each.operation.name!r}" for each in node.inputs]
+    return [name for each in node.inputs for name in _origins(each)]
 
 
 def _phase(operation: Operation, inputs: Sequence[Node]) -> Phase:

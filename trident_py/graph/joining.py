@@ -50,7 +50,8 @@ class Merge(Operation):
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """One stream behind the other."""
         schema = self.output([flow.schema for flow in inputs])
-        return RowFlow.of(Chained([flow.made() for flow in inputs], arrow_schema(schema)), schema)
+        rows = Chained([flow.made() for flow in inputs], arrow_schema(schema))
+        return RowFlow.of(rows, schema, travels=all(flow.travels for flow in inputs))
 
 
 @frozen

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from attrs import frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from trident_py.graph.commit_rows import CommitWay, NodeRows, RowsOfEnd
 from trident_py.graph.graph import Engine, Node, Operation
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateFactory, StateKind
-from trident_py.participants.participant import Downstream, Participant
-from trident_py.rows.row import Row, rows_of
+from trident_py.participants.context import ParticipantContext
+from trident_py.participants.participant import Downstream, Leaf, Participant
 from trident_py.rows.schema import arrow_table
-from trident_py.worker.pipeline import RowPipeline
 
 
 class Output(Operation):
@@ -85,15 +83,8 @@ class Output(Operation):
         """Gives the change of a transaction without rows, where that is a row; None: it is none."""
         return None
 
-    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
-        """What its participant is given where ``rows`` are the driver's, in the commit phase.
-
-        The rows, with what has to be done to each; and the aggregation of a batch of them, if there is one.
-        """
-        raise AssertionError(f"{self.title} can't run in the commit phase")
-
     @abstractmethod
-    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """What takes part in commits, with its state made."""
 
 
@@ -121,57 +112,44 @@ class OutputPlace:
         """The fields of what the participant is given."""
         return self.output.fields(self.source)
 
-    def participant(self, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, context: ParticipantContext) -> Participant:
         """The output's."""
-        return self.output.participant(self, config, metrics)
+        return self.output.participant(self, context)
 
-    def downstream(self, config: TridentConfig, metrics: Metrics) -> tuple[Downstream | None, tuple[Participant, ...]]:
-        """What is done with the new values, and the states that they go into."""
-        return self.new_values.downstream(config, metrics) if self.new_values else (None, ())
+    def downstream(self, context: ParticipantContext) -> tuple[Downstream | None, tuple[Participant, ...]]:
+        """What is done with the new values, and the outputs that they go into."""
+        return self.new_values.downstream(context) if self.new_values else (None, ())
 
 
 @frozen(kw_only=True)
 class CommitStream:
-    """What follows ``new_values_stream()``: rows on the driver, in the commit phase.
+    """What follows ``new_values_stream()``: what is done, within each commit of a state, with what it has changed.
 
     Attributes:
-        pipeline: the row operations up to where the stream ends, forks or is worked on as a whole.
-        stage: what is done to all that the pipeline gives, if anything is.
-        output: what takes the rows there, if anything does.
-        streams: the ways on, where the stream forks or was worked on as a whole.
+        schema: the fields of the new values.
+        origins: the nodes that give them: one for each call of ``new_values_stream()``.
+        ends: the nodes in which the ways from there end: outputs, and those that nothing follows.
+        outputs: what takes the rows of an end, if anything does.
     """
 
-    pipeline: RowPipeline
-    stage: Operation | None = None
-    output: OutputPlace | None = None
-    streams: tuple[CommitStream, ...] = ()
+    schema: StructType
+    origins: frozenset[Node]
+    ends: tuple[Node, ...]
+    outputs: Mapping[Node, OutputPlace]
 
-    def rows(self, values: Sequence[Sequence[Any]], batch_id: TransactionAttempt | None = None) -> list[Row]:
-        """What becomes of ``values``: the rows for ``output``, or for each of ``streams``."""
-        if self.stage is None:
-            return self.pipeline.rows(values)
-        batches = arrow_table(values, self.pipeline.source).to_batches()
-        return [row for batch in self.stage.on_driver(self.pipeline, batch_id)(iter(batches)) for row in rows_of(batch)]
-
-    def downstream(self, config: TridentConfig, metrics: Metrics) -> tuple[Downstream, tuple[Participant, ...]]:
-        """What does all that with the new values of a transaction, and the states that they go into."""
-        downstream_states: list[Participant] = []
-        ways: list[Downstream] = []
-        if self.output is not None:
-            state, width = self.output.participant(config, metrics), len(self.output.fields.names)
-            downstream_states.append(state)
-            ways.append(lambda tx, rows: state.apply(tx, list(zip(*rows, strict=True)) or [()] * width))
-        for each in self.streams:
-            way, below = each.downstream(config, metrics)
-            downstream_states.extend(below)
-            ways.append(way)
+    def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
+        """What does all that with the new values of a transaction, and the outputs that they go into."""
+        participants = {node: place.participant(context) for node, place in self.outputs.items()}
+        way, nowhere = CommitWay.of(self.origins, self.ends), Leaf("nowhere")
 
         def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
-            rows: list[Any] = list(self.rows(values, tx.attempt))
-            for way in ways:
-                way(tx, rows)
+            tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
+            with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
+                rows = NodeRows(way=way, context=context, session=session, attempt=tx.attempt, tables=tables)
+                for end in self.ends:
+                    participants.get(end, nowhere).apply(tx, RowsOfEnd(rows, end))
 
-        return run, tuple(downstream_states)
+        return run, tuple(participants.values())
 
 
 def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: int) -> dict[str, Json]:

@@ -16,21 +16,19 @@ from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state, output_of, state_identity
 from trident_py.graph.row_flow import RowFlow
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StagingState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
+from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant, SinkParticipant
 from trident_py.participants.staged import StagedParticipant
 from trident_py.participants.states import AggregateParticipant, UpdateParticipant
 from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
 from trident_py.states.shards import made
-from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import ProjectStep, Step
 
 
@@ -45,7 +43,6 @@ class AggregateState(Output):
     aggregation: Aggregation
 
     kind: ClassVar[str] = "state"
-    runs_on_driver: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Whoever aggregates."""
@@ -103,17 +100,11 @@ class AggregateState(Output):
             return fields.target
         return StructType([*renamed_keys(fields).fields, *fields.seen.fields])
 
-    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
-        """Rows of the driver as the frame would have them."""
-        if isinstance(self.aggregator, CombinerAggregator):
-            return rows, self.aggregation
-        return rows.then(self.reduced(rows.target)), None
-
-    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """A state that tasks stage the change for, where it can; else one that the driver changes."""
-        downstream, downstream_states = place.downstream(config, metrics)
+        downstream, following = place.downstream(context)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
-        state, keys = made(self.typed(fields), config, metrics, place.shards), len(fields.keys.fields)
+        state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
         if not isinstance(aggregator, CombinerAggregator):
             inputs = fields.seen.names
         elif isinstance(state, StagingState) and downstream is None and place.by_tasks:
@@ -127,7 +118,7 @@ class AggregateState(Output):
             keys=keys,
             inputs=inputs,
             downstream=downstream,
-            downstream_states=downstream_states,
+            downstream_outputs=following,
         )
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
@@ -198,7 +189,6 @@ class UpdatedState(Output):
     out_schema: StructType | None
 
     kind: ClassVar[str] = "state"
-    runs_on_driver: ClassVar[bool] = True
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> UpdatedState:
         """Its rows, by transaction."""
@@ -231,24 +221,20 @@ class UpdatedState(Output):
         """What the updater sees."""
         return select(source, self.in_fields)
 
-    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
-        """What the updater sees of them."""
-        return rows.then(project_step(rows.target, self.in_fields)), None
-
-    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """A state that the updater changes; in several shards, rows that were brought together are for one of them."""
-        downstream, downstream_states = place.downstream(config, metrics)
+        downstream, following = place.downstream(context)
         names = place.fields.names
         by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
         return UpdateParticipant(
             name=self.name,
-            state=made(self.factory, config, metrics, place.shards),
+            state=made(self.factory, context.config, context.metrics, place.shards),
             updater=self.updater,
             inputs=names,
             outputs=self.out_schema.names if self.out_schema else (),
             places=tuple(map(names.index, by)),
             downstream=downstream,
-            downstream_states=downstream_states,
+            downstream_outputs=following,
         )
 
     def __attrs_post_init__(self) -> None:
@@ -305,7 +291,7 @@ class WrittenSink(Output):
         """The sink's class."""
         return type(self.sink).__name__
 
-    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """The sink."""
         return SinkParticipant(self.name, self.sink)
 
@@ -325,8 +311,11 @@ class NewValues(Operation):
 
     title: str
 
-    runs_on_driver: ClassVar[bool] = True
     begins: ClassVar[Phase] = Phase.COMMIT
+
+    def origin(self, inputs: Sequence[StructType]) -> StructType:
+        """What the state has changed, each time that it commits."""
+        return inputs[0]
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """The state's."""

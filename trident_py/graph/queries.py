@@ -123,8 +123,11 @@ class StaticState(Operation):
     name: str
     factory: StateFactory
 
-    runs_on_driver: ClassVar[bool] = True
     begins: ClassVar[Phase] = Phase.COMMIT
+
+    def origin(self, inputs: Sequence[StructType]) -> StructType:
+        """None are ever given."""
+        return StructType()
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """It gives no rows."""

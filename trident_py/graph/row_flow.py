@@ -29,15 +29,17 @@ class RowFlow:
     Attributes:
         given: the rows in front of ``rows``; may be asked for more than once.
         rows: the waiting row operations.
+        travels: whether user code runs in copies of its own, as in tasks; else it is called as it was declared.
     """
 
     given: Iterable[pa.RecordBatch]
     rows: RowPipeline
+    travels: bool = True
 
     @classmethod
-    def of(cls, given: Iterable[pa.RecordBatch], schema: StructType) -> RowFlow:
+    def of(cls, given: Iterable[pa.RecordBatch], schema: StructType, *, travels: bool = True) -> RowFlow:
         """Just rows."""
-        return cls(given, RowPipeline(schema))
+        return cls(given, RowPipeline(schema), travels)
 
     @property
     def schema(self) -> StructType:
@@ -50,7 +52,8 @@ class RowFlow:
 
     def staged(self, stage: Stage, schema: StructType) -> RowFlow:
         """What ``stage``, which runs the waiting operations too, makes of all rows."""
-        return RowFlow.of(Made(travelled(stage), self.given), schema)
+        made = Made(travelled(stage) if self.travels else stage, self.given)
+        return RowFlow.of(made, schema, travels=self.travels)
 
     def made(self) -> Iterable[pa.RecordBatch]:
         """The rows behind the waiting operations, which run while they are taken."""

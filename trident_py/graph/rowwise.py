@@ -40,7 +40,6 @@ class RowOperation(Operation):
     native: Callable[[DataFrame, Sequence[str], Sequence[str]], DataFrame] | None = None
     is_tagged: bool = False
 
-    runs_on_driver: ClassVar[bool] = True
     keeps_partitions: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +38,6 @@ class Sample(Operation):
     seed: int
     is_tagged: bool = False
 
-    runs_on_driver: ClassVar[bool] = True
-
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Python draws."""
         return Engine.PYTHON
@@ -63,11 +60,7 @@ class Sample(Operation):
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """One pass over all rows."""
         (flow,) = inputs
-        return flow.staged(self.on_driver(flow.rows, batch_id), flow.schema)
-
-    def on_driver(self, rows: RowPipeline, batch_id: TransactionAttempt | None) -> SampleStage:
-        """The same in one pass over all rows of a batch, for the commit phase."""
-        return SampleStage(HashStage(rows, self.is_tagged), self._drawing(batch_id))
+        return flow.staged(SampleStage(HashStage(flow.rows, self.is_tagged), self._drawing(batch_id)), flow.schema)
 
     def _drawing(self, batch_id: TransactionAttempt | None) -> DrawStage:
         txid = None if self.is_tagged else batch_id.txid if batch_id else 0

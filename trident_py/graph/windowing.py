@@ -17,15 +17,13 @@ from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, aggregate_call
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Operation
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
+from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Columns, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
 from trident_py.rows.row import Row, row_class
@@ -36,7 +34,7 @@ from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import RowPipeline, prepared
+from trident_py.worker.pipeline import prepared
 from trident_py.worker.steps import Values
 
 
@@ -162,7 +160,6 @@ class WindowState(Output):
     call: AggregateCall
 
     kind: ClassVar[str] = "window"
-    runs_on_driver: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = False  # which windows a batch fires depends on when it is committed
 
     @property
@@ -191,21 +188,17 @@ class WindowState(Output):
         """The factory, and the window."""
         return described_state(self.factory, self.title)
 
-    def by_driver(self, rows: RowPipeline) -> tuple[RowPipeline, Operation | None]:
-        """The fields that are kept."""
-        return rows.then(project_step(rows.target, self.fields(rows.target).names)), None
-
-    def participant(self, place: OutputPlace, config: TridentConfig, metrics: Metrics) -> Participant:
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """The state in which rows wait."""
-        downstream, downstream_states = place.downstream(config, metrics)
+        downstream, following = place.downstream(context)
         return WindowParticipant(
             name=self.name,
-            state=made(self.typed(place.source), config, metrics),
+            state=made(self.typed(place.source), context.config, context.metrics),
             updater=self.updater(place.source),
             inputs=place.fields.names,
             outputs=self.output([place.source]).names,
             downstream=downstream,
-            downstream_states=downstream_states,
+            downstream_outputs=following,
         )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:

@@ -6,6 +6,7 @@ one row per key where that can be; committing applies it to the state under the 
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -19,6 +20,8 @@ from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
 from trident_py.worker.counters import counting_for
+
+log = logging.getLogger(__name__)
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
@@ -36,6 +39,18 @@ def earliest(moments: Iterable[int | None]) -> int | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
+class CommitRows(ABC):
+    """Rows that an output is given within the commit of another one."""
+
+    @abstractmethod
+    def table(self) -> pa.Table:
+        """Where they are: on the driver."""
+
+    @abstractmethod
+    def frame(self) -> DataFrame:
+        """As a frame."""
+
+
 class Participant(ABC):
     """One branch's end.
 
@@ -50,7 +65,7 @@ class Participant(ABC):
         next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
             since 1970; None: there is none. Any thread may ask.
         prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
-        downstream_states: those that its new values go into.
+        downstream_outputs: those that its new values go into.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
     """
 
@@ -63,7 +78,7 @@ class Participant(ABC):
     takes_groups: bool = False
     next_window_at: int | None = None
     prepares_again: bool = False
-    downstream_states: tuple[Participant, ...] = ()
+    downstream_outputs: tuple[Participant, ...] = ()
     reads_all: bool = True
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
@@ -83,8 +98,8 @@ class Participant(ABC):
         Each keeps its own token: the last of them can still be undone by itself.
         """
 
-    def apply(self, tx: SinkTransaction, columns: Columns) -> None:
-        """Commit rows of the driver: what comes from another one's new values, within its commit."""
+    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
+        """Prepare and commit what comes of another one's new values, within its commit."""
         raise AssertionError(f"{self.name} takes no new values")
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
@@ -109,6 +124,10 @@ class Leaf(Participant):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> None:
         """Run the operations; the rows go nowhere."""
         frame.write.format("noop").mode("overwrite").save()
+
+    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
+        """Run the operations; the rows go nowhere."""
+        rows.table()
 
 
 @define
@@ -152,6 +171,22 @@ class SinkParticipant(Participant):
         for tx, receipt in group:
             counting_for(tx.txid)
             self.sink.commit(tx, receipt)
+
+    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
+        """Both phases at once; what can't commit is given up."""
+        receipt = self.sink.prepare(tx, rows.frame())
+        try:
+            self.sink.commit(tx, receipt)
+        except BaseException:
+            self._give_up(tx, receipt)
+            raise
+
+    def _give_up(self, tx: SinkTransaction, receipt: Any) -> None:
+        try:
+            self.sink.abort(tx, receipt)
+        except Exception:
+            # The failure of the commit is what counts; what was staged is swept at the next takeover.
+            log.exception("sink %s could not give up %s", self.name, tx.attempt)
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """The sink gives it up."""

@@ -30,7 +30,7 @@ from trident_py.interfaces.states import (
     combiner_updater,
     reducer_updater,
 )
-from trident_py.participants.participant import Collect, Columns, Downstream, Participant, earliest
+from trident_py.participants.participant import Collect, Columns, CommitRows, Downstream, Participant, earliest
 from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
@@ -47,14 +47,14 @@ class StateParticipant(Participant):
 
     Attributes:
         downstream: what is done with the new values; None where nobody wants them.
-        downstream_states: the states that the new values go into.
+        downstream_outputs: what the new values go into.
         recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
     state: State
     downstream: Downstream | None = None
-    downstream_states: tuple[Participant, ...] = ()
+    downstream_outputs: tuple[Participant, ...] = ()
     recovered: CommitToken | None = field(default=None, init=False)
     prepares_again = True
     _abandoned: bool = field(default=False, init=False)
@@ -67,7 +67,7 @@ class StateParticipant(Participant):
     @property
     def is_fenced(self) -> bool:  # type: ignore[override]
         """A user's state has no fence; new values are written within the same commit."""
-        return isinstance(self.state, FencedState) and all(state.is_fenced for state in self.downstream_states)
+        return isinstance(self.state, FencedState) and all(output.is_fenced for output in self.downstream_outputs)
 
     @property
     def remembers(self) -> bool:  # type: ignore[override]
@@ -87,7 +87,7 @@ class StateParticipant(Participant):
     @property
     def next_window_at(self) -> int | None:  # type: ignore[override]
         """That of the windows that the new values go into."""
-        return earliest(state.next_window_at for state in self.downstream_states)
+        return earliest(output.next_window_at for output in self.downstream_outputs)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence."""
@@ -134,9 +134,9 @@ class StateParticipant(Participant):
                 counting_for(tx.txid)
                 self.downstream(tx, values.get(tx, []))
 
-    def apply(self, tx: SinkTransaction, columns: Columns) -> None:
-        """Apply the change given as columns: what comes from another state's new values."""
-        self._applied(tx, lambda: self._change(tx, columns))
+    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
+        """Apply the change that comes from another state's new values."""
+        self._applied(tx, lambda: self._prepared_change(tx, rows.table()))
 
     def _applied(self, tx: SinkTransaction, change: Callable[[], list[tuple[Any, ...]]]) -> None:
         values: list[tuple[Any, ...]] = []
@@ -159,15 +159,15 @@ class StateParticipant(Participant):
     def abandon(self) -> None:
         """Write nothing more, although no newer leader may have raised the fence yet."""
         self._abandoned = True
-        for state in self.downstream_states:
-            state.abandon()
+        for output in self.downstream_outputs:
+            output.abandon()
 
     def close(self) -> None:
         """Close what is ours to close."""
         if isinstance(self.state, FencedState):
             self.state.close()
-        for state in self.downstream_states:
-            state.close()
+        for output in self.downstream_outputs:
+            output.close()
 
     @abstractmethod
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:

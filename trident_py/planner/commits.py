@@ -7,7 +7,6 @@ from pyspark.sql.types import StructType
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.output import CommitStream, Output, OutputPlace, output_of
 from trident_py.graph.partitioning import fields_before, hint_before
-from trident_py.worker.pipeline import RowPipeline
 
 
 def placed(graph: Graph, node: Node) -> OutputPlace | None:
@@ -15,7 +14,7 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
     output = output_of(node)
     if output is None:
         return None
-    return _placed(graph, node, output, node.inputs[0].schema or StructType(), by_tasks=True)
+    return _placed(graph, node, output, by_tasks=True)
 
 
 def shards_of(graph: Graph, node: Node, output: Output) -> int:
@@ -23,10 +22,10 @@ def shards_of(graph: Graph, node: Node, output: Output) -> int:
     return output.shards(graph.shards.get(output.name, 0), hint_before(node.inputs[0]))
 
 
-def _placed(graph: Graph, node: Node, output: Output, source: StructType, *, by_tasks: bool) -> OutputPlace:
+def _placed(graph: Graph, node: Node, output: Output, *, by_tasks: bool) -> OutputPlace:
     return OutputPlace(
         output=output,
-        source=source,
+        source=node.inputs[0].schema or StructType(),
         shards=shards_of(graph, node, output),
         spread_by=fields_before(node.inputs[0]),
         new_values=_new_values(graph, node),
@@ -35,28 +34,22 @@ def _placed(graph: Graph, node: Node, output: Output, source: StructType, *, by_
 
 
 def _new_values(graph: Graph, state: Node) -> CommitStream | None:
-    streams = [_commit_stream(graph, each, RowPipeline(each.schema or StructType())) for each in graph.consumers(state)]
-    if len(streams) <= 1:
-        return streams[0] if streams else None
-    return CommitStream(pipeline=RowPipeline(state.schema or StructType()), streams=tuple(streams))
+    origins = graph.consumers(state)
+    if not origins:
+        return None
+    ends = tuple(dict.fromkeys(end for each in origins for end in _ends(graph, each)))
+    outputs = {end: output for end in ends if (output := output_of(end)) is not None}
+    return CommitStream(
+        schema=state.schema or StructType(),
+        origins=frozenset(origins),
+        ends=ends,
+        outputs={end: _placed(graph, end, output, by_tasks=False) for end, output in outputs.items()},
+    )
 
 
-def _commit_stream(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
+def _ends(graph: Graph, node: Node) -> list[Node]:
+    """The nodes in which the ways from ``node`` end."""
     following = graph.consumers(node)
-    if len(following) == 1:
-        return _followed(graph, following[0], pipeline)
-    streams = tuple(_followed(graph, each, RowPipeline(pipeline.target)) for each in following)
-    return CommitStream(pipeline=pipeline, streams=streams)
-
-
-def _followed(graph: Graph, node: Node, pipeline: RowPipeline) -> CommitStream:
-    fused = node.operation.fused(pipeline)
-    if fused is not None:
-        return _commit_stream(graph, node, fused)
-    output = output_of(node)
-    if output is not None:
-        rows, stage = output.by_driver(pipeline)
-        place = _placed(graph, node, output, pipeline.target, by_tasks=False)
-        return CommitStream(pipeline=rows, stage=stage, output=place)
-    onward = _commit_stream(graph, node, RowPipeline(node.schema or StructType()))
-    return CommitStream(pipeline=pipeline, stage=node.operation, streams=(onward,))
+    if output_of(node) is not None or not following:
+        return [node]
+    return [end for each in following for end in _ends(graph, each)]

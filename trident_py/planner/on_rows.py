@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph.graph import Node, Phase, Source
+from trident_py.graph.graph import Node, Source
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.planner.plan import Branch, Plan
@@ -67,8 +67,7 @@ def spark_needed(planned: Plan) -> str | None:
     try:
         for node in graph.nodes:
             with graph.declaring(node.operation.title):
-                if node.phase is not Phase.COMMIT:
-                    flows[node] = _checked(node, [flows[each] for each in node.inputs])
+                flows[node] = _checked(node, [flows[each] for each in node.inputs])
     except NeedsSpark as needed:
         return str(needed)
     return None
@@ -76,8 +75,9 @@ def spark_needed(planned: Plan) -> str | None:
 
 def _checked(node: Node, inputs: list[RowFlow]) -> RowFlow:
     operation = node.operation
-    if operation.origin_fields is not None:
-        return RowFlow.of((), operation.origin_fields)
+    fields = operation.origin([each.fields for each in node.inputs])
+    if fields is not None:
+        return RowFlow.of((), fields)
     flow = operation.on_rows(inputs, None)
     try:
         flow.made()

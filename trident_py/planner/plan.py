@@ -124,16 +124,16 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
     flows: dict[Node, Flow] = {}
     for node in graph.nodes:
         with graph.declaring(node.operation.title):
-            operation = node.operation
-            if node.phase is not Phase.COMMIT:
-                flows[node], found = _analysed(operation, [flows[each] for each in node.inputs], spark)
-                operation = operation.with_schema(found)
-            checked[node] = _known(node, operation, tuple(checked[each] for each in node.inputs))
+            inputs = tuple(checked[each] for each in node.inputs)
+            flows[node], found = _analysed(node.operation, inputs, [flows[each] for each in node.inputs], spark)
+            checked[node] = _known(node, node.operation.with_schema(found), inputs)
     return plan(Graph(graph.topology, list(checked.values()), graph.shards))
 
 
-def _analysed(operation: Operation, inputs: list[Flow], spark: SparkSession) -> tuple[Flow, StructType]:
-    fields = operation.origin_fields
+def _analysed(
+    operation: Operation, nodes: tuple[Node, ...], inputs: list[Flow], spark: SparkSession
+) -> tuple[Flow, StructType]:
+    fields = operation.origin([node.fields for node in nodes])
     if fields is not None:
         return Flow.of(empty_frame(spark, fields), fields), fields
     try:

@@ -383,8 +383,10 @@ class TridentState:
     def new_values_stream(self) -> Stream:
         """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
 
-        Its rows are the driver's, and its operations run there: each, map, flat_map, filter with a Filter or a
-        function, peek, project, sample, group_by, aggregate, window, persistent_aggregate and partition_persist.
+        Whatever a stream does can follow, and counts under the same transaction: it is done before the commit ends.
+        What Python can do runs on the driver, one transaction after the other; what only Spark can (`transform`, `sql`,
+        a `filter` by SQL, `write_to`) is a job of that commit. It can be joined and merged with other new values of the
+        same state; a query sees states as they are in mid-commit.
         """
         with self._graph.declaring("new_values_stream()") as title:
             return Stream(self._graph, new_values(self._graph, title, self._node))

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
 from trident_py import FixedBatchSpout, MemoryMapState
+from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.operations import ReducerAggregator
 from trident_py.planner.plan import Branch, check, plan
 from trident_py.planner.sharing import shared
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.topology import TridentTopology
-from trident_py.worker.pipeline import RowPipeline
 
 pytestmark = pytest.mark.spark
 
@@ -48,9 +48,9 @@ def branch(spark: SparkSession) -> Branch:
 
 def on_driver(branch: Branch, txid: int) -> list[Any]:
     sample: Any = branch.end.inputs[0].inputs[0].operation
-    stage = sample.on_driver(RowPipeline(SCHEMA), TransactionAttempt(txid, 0))
     rows = [row for row in BATCHES[txid] if row[1] != 5]
-    return [tuple(row) for batch in stage(arrow_table(rows, SCHEMA).to_batches()) for row in rows_of(batch)]
+    flow = sample.on_rows([RowFlow.of(arrow_table(rows, SCHEMA).to_batches(), SCHEMA)], TransactionAttempt(txid, 0))
+    return list(map(tuple, rows_of(flow.table())))
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

@@ -14,6 +14,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import ReadOnlyState, Snapshottable, State, StateFactory
 from trident_py.operations.builtin import Count
+from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
@@ -49,7 +50,8 @@ def made(declare: Callable[[TridentTopology, Stream], object]) -> dict[str, Stat
     topology = TridentTopology("wordcount")
     declare(topology, topology.new_stream("lines", FixedBatchSpout("word string", 1)))
     config, metrics = TridentConfig(), Metrics()
-    participants = [participant_of(branch, config, metrics) for branch in plan(topology._graph).branches]
+    context = ParticipantContext(config=config, metrics=metrics)
+    participants = [participant_of(branch, context) for branch in plan(topology._graph).branches]
     return states_of(participants, topology._graph, config, metrics)
 
 

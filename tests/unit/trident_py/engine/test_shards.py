@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
+from tests.unit.trident_py.given import Given
 from trident_py.engine.assembly import participant_of
 from trident_py.errors import TopologyError
 from trident_py.graph.queries import state_queries
@@ -20,6 +21,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import QueryFunction, State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
+from trident_py.participants.context import ParticipantContext
 from trident_py.participants.states import StateParticipant
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
@@ -84,12 +86,13 @@ def stream() -> tuple[TridentTopology, Stream]:
 
 def participant(topology: TridentTopology) -> StateParticipant:
     (branch,) = plan(topology._graph).branches
-    found = participant_of(branch, TridentConfig(), Metrics())
+    found = participant_of(branch, ParticipantContext(config=TridentConfig(), metrics=Metrics()))
     assert isinstance(found, StateParticipant)
     return found
 
 
-ROWS: list[list[Any]] = [["a", "b", "c", "a", None], [1, 2, 3, 4, 5]]
+ROWS: list[Any] = [("a", 1), ("b", 2), ("c", 3), ("a", 4), (None, 5)]
+COUNTED = "word string, count bigint"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_ts2_st3_rows_with_the_same_key_go_to_one_part_and_every_part_commits(de
     shards = Shards()
     topology, words = stream()
     declare(words, shards)
-    participant(topology).apply(transaction(7), ROWS)
+    participant(topology).apply(transaction(7), Given(ROWS, "word string, n int"))
     assert [each.index for each in shards.made] == [0, 1, 2]
     rows: dict[str | None, set[int]] = {}
     for shard in shards.made:
@@ -118,7 +121,7 @@ def test_ts2_st3_rows_with_the_same_key_go_to_one_part_and_every_part_commits(de
     assert all(len(parts) == 1 for parts in rows.values())
     assert set(rows) == {"a", "b", "c", None}
     given_rows = [row for shard in shards.made for row in shard.heard[1]]
-    assert sorted(given_rows, key=lambda row: row[1]) == list(zip(*ROWS, strict=True))
+    assert sorted(given_rows, key=lambda row: row[1]) == ROWS
 
 
 def test_ts2_values_by_key_are_kept_and_found_in_their_parts() -> None:
@@ -133,13 +136,13 @@ def test_ts2_values_by_key_are_kept_and_found_in_their_parts() -> None:
     assert isinstance(counts.parallelism_hint(4), TridentState)
     words.state_query(counts, "word", MapGet(), "count bigint")
     counting = next(
-        participant_of(branch, TridentConfig(), Metrics())
+        participant_of(branch, ParticipantContext(config=TridentConfig(), metrics=Metrics()))
         for branch in plan(topology._graph).branches
         if branch.output is not None
     )
     assert isinstance(counting, StateParticipant)
     for txid in (1, 2):
-        counting.apply(transaction(txid), [["a", "b", "c", None], [1, 2, 3, 4]])
+        counting.apply(transaction(txid), Given([("a", 1), ("b", 2), ("c", 3), (None, 4)], COUNTED))
     assert len(stores) == 4
     assert sorted(len(each) for each in stores) != [0, 0, 0, 4]
     ((query, _),) = state_queries(topology._graph)
@@ -168,11 +171,11 @@ def test_st16_keys_that_move_to_other_parts_over_the_same_store_count_once_also_
             super().multi_put(keys, values)
 
     with pytest.raises(OSError, match="half"):
-        counting(3, Dying).apply(transaction(1), [words, [1] * len(words)])
+        counting(3, Dying).apply(transaction(1), Given([(word, 1) for word in words], COUNTED))
     assert 0 < len(values) < len(words)
     moved = counting(parts)
     for txid in (1, 2):
-        moved.apply(transaction(txid), [words, [txid] * len(words)])
+        moved.apply(transaction(txid), Given([(word, txid) for word in words], COUNTED))
     found = [each.curr if isinstance(each, OpaqueValue) else each.value for each in values.values()]
     assert found == [3] * len(words)
 

@@ -15,6 +15,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover import Torn, recover
+from tests.unit.trident_py.given import Given
 from trident_py.engine.assembly import everything
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -25,6 +26,7 @@ from trident_py.participants.states import AggregateParticipant
 from trident_py.states.sql.sqlite import SQLiteState
 
 WORDS = StructType([StructField("word", StringType())])
+NEW_VALUES = StructType([*WORDS.fields, StructField("count", LongType())])
 
 
 @define
@@ -59,18 +61,16 @@ class World:
         metadata: dict[int, dict[str, Any]] = {txid: {"spout": txid} for txid in attempts}
         self.store.write(evolve(record, seq=record.seq + 1, attempt_ids=attempts, metadata=metadata))
 
-    def counting(self, table: str, downstream_states: AggregateParticipant | None = None) -> AggregateParticipant:
-        """A state in ``table``; ``downstream_states`` takes its new values."""
+    def counting(self, table: str, downstream: AggregateParticipant | None = None) -> AggregateParticipant:
+        """A state in ``table``; ``downstream`` takes its new values."""
         factory = SQLiteState(self.at / "state.db", table=table).for_fields(WORDS, StructField("count", LongType()))
         return AggregateParticipant(
             name=table,
             state=factory.make_state(TridentConfig(), Metrics(), 0, 1),
             aggregator=Count(),
             keys=1,
-            downstream=(lambda tx, rows: downstream_states.apply(tx, list(zip(*rows, strict=True)) or [(), ()]))
-            if downstream_states
-            else None,
-            downstream_states=(downstream_states,) if downstream_states else (),
+            downstream=(lambda tx, rows: downstream.apply(tx, Given(rows, NEW_VALUES))) if downstream else None,
+            downstream_outputs=(downstream,) if downstream else (),
         )
 
     def commit(self, participant: Participant, *txids: int, attempt_id: int = 0, group_first: int) -> None:
@@ -155,7 +155,7 @@ def test_a_state_that_is_fed_joins_behind_what_its_parent_has(world: World) -> N
     world.attempted(1, 2, 3)
     world.commit(counts, 1, 2, 3, group_first=1)
     audit = world.counting("audit")
-    counts = world.counting("counts", downstream_states=audit)
+    counts = world.counting("counts", downstream=audit)
     record = world.start(counts)
     assert (record.current_txid, record.states, world.torn[-1]) == (4, {"counts": 1, "audit": 4}, None)
     world.commit(counts, 4, attempt_id=1, group_first=4)
@@ -164,13 +164,13 @@ def test_a_state_that_is_fed_joins_behind_what_its_parent_has(world: World) -> N
 
 def test_a_state_that_is_fed_takes_what_only_its_parent_has(world: World) -> None:
     audit = world.counting("audit")
-    counts = world.counting("counts", downstream_states=audit)
+    counts = world.counting("counts", downstream=audit)
     world.start(counts)
     world.attempted(1)
     counts.downstream = None  # the crash comes between the two
     world.commit(counts, 1, group_first=1)
     audit = world.counting("audit")
-    counts = world.counting("counts", downstream_states=audit)
+    counts = world.counting("counts", downstream=audit)
     assert world.start(counts).current_txid == 1
     assert world.torn[-1] == Torn(range(1, 2), ("counts",), ("audit",))
     world.commit(counts, 1, attempt_id=1, group_first=1)

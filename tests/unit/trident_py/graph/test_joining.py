@@ -181,12 +181,20 @@ def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, two: Two) 
     assert not [node for node in two.topology._graph.nodes if isinstance(node.operation, Merge | Join)]
 
 
-def test_new_values_can_t_be_joined_or_merged(two: Two) -> None:
-    state = two.orders.group_by("id").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
-    with pytest.raises(TopologyError, match="it needs Spark, and what follows new_values_stream"):
-        two.topology.merge(state.new_values_stream(), two.orders)
-    with pytest.raises(TopologyError, match="it needs Spark, and what follows new_values_stream"):
-        two.topology.join(two.orders, "id", state.new_values_stream(), "id", ["a", "b", "c", "d"])
+def test_new_values_can_be_joined_and_merged_with_those_of_the_same_state_only(two: Two) -> None:
+    state, other = (
+        two.orders.group_by("id").persistent_aggregate(MemoryMapState.factory(), Count(), "count") for _ in range(2)
+    )
+    values = state.new_values_stream()
+    joined = two.topology.join(values, "id", state.new_values_stream(), "id", ["id", "count", "again"])
+    assert joined.schema is not None
+    assert two.topology.merge(values, values.filter(lambda row: row.count > 1)).schema == values.schema
+    with pytest.raises(TopologyError, match="rows of different moments: new values of 'orders-state' and those of a"):
+        two.topology.merge(values, two.orders)
+    with pytest.raises(TopologyError, match="rows of different moments: those of a batch and new values of"):
+        two.topology.join(two.orders, "id", values, "id", ["a", "b", "c", "d"])
+    with pytest.raises(TopologyError, match="new values of 'orders-state' and new values of 'orders-state-2'"):
+        two.topology.merge(values, other.new_values_stream())
 
 
 def test_the_plan_shows_both_ways_into_a_join(two: Two) -> None:

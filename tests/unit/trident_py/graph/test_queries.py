@@ -111,9 +111,6 @@ def test_s15_mistakes_are_errors_where_they_are_declared(topology: TridentTopolo
         stream.state_query(state, "word", MapGet, "n int")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="name at least one field"):
         stream.state_query(state, [], MapGet(), "n int")
-    counts = stream.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
-    with pytest.raises(TopologyError, match="runs on the driver"):
-        counts.new_values_stream().state_query(state, "word", MapGet(), "n int")
 
 
 def test_s15_what_a_state_can_t_be_asked_is_an_error_where_it_is_declared(topology: TridentTopology) -> None:

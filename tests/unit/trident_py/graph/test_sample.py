@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
+from trident_py.graph.row_flow import RowFlow
 from trident_py.graph.sample import Sample, sample_of
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.topology import TridentTopology
-from trident_py.worker.pipeline import RowPipeline
 
 SCHEMA = schema_of("word string, n int, tags map<string, double>")
 WORDS = [("a", n % 3, {"x": 0.5}) for n in range(300)]
@@ -29,8 +29,8 @@ def batches(rows: Sequence[Any], size: int) -> Iterable[pa.RecordBatch]:
 
 def kept(sample: Sample, rows: Sequence[Any], attempt: TransactionAttempt | None, size: int = 7) -> list[Any]:
     """What is kept on the driver, where rows come in batches of some size."""
-    stage = sample.on_driver(RowPipeline(SCHEMA), attempt)
-    return [row for batch in stage(batches(rows, size)) for row in rows_of(batch)]
+    flow = sample.on_rows([RowFlow.of(list(batches(rows, size)), SCHEMA)], attempt)
+    return rows_of(flow.table())
 
 
 def counted(rows: Iterable[Any]) -> Counter[str]:

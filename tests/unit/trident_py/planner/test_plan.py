@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Total
+from trident_py.graph.commit_rows import CommitWay, NodeRows
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import CommitStream, OutputPlace
 from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink
@@ -17,8 +19,11 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout, Replay
 from trident_py.interfaces.states import StateUpdater
 from trident_py.operations.builtin import Count, Sum
+from trident_py.operations.queries import MapGet
+from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import Branch, Plan, plan
-from trident_py.rows.schema import schema_of
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
 from trident_py.streams.stream import Stream
@@ -84,9 +89,20 @@ def commit_stream(branch: Branch) -> CommitStream:
     return branch.output.new_values
 
 
+CONTEXT = ParticipantContext(config=TridentConfig(), metrics=Metrics())
+
+
+def made(stream: CommitStream, values: list[Any]) -> list[list[Any]]:
+    """The rows in which each way ends."""
+    tables = dict.fromkeys(stream.origins, arrow_table(values, stream.schema))
+    way = CommitWay.of(stream.origins, stream.ends)
+    rows = NodeRows(way=way, context=CONTEXT, session=None, attempt=TransactionAttempt(1, 0), tables=tables)
+    return [[tuple(row) for row in rows_of(rows.table(end))] for end in stream.ends]
+
+
 def participant(place: OutputPlace | None) -> Any:
     assert place is not None
-    return place.participant(TridentConfig(), Metrics())
+    return place.participant(CONTEXT)
 
 
 def fields(text: str) -> StructType:
@@ -169,10 +185,9 @@ def test_new_values_go_through_their_operations_into_the_next_state(declared: De
     often.map(lambda row: (row.word * row.count,), "text string").partition_persist(memory(), Append(), "text")
     (branch,) = declared.plan.branches
     stream = commit_stream(branch)
-    assert stream.rows([("a", 1), ("b", 2), (None, None)][:2]) == [("bb",)]
-    assert stream.output is not None
-    assert (stream.output.output.name, stream.output.fields) == ("lines-state-2", fields("text string"))
-    assert stream.streams == ()
+    assert made(stream, [("a", 1), ("b", 2)]) == [[("bb",)]]
+    (place,) = stream.outputs.values()
+    assert (place.output.name, place.fields) == ("lines-state-2", fields("text string"))
 
 
 def test_new_values_are_worked_on_once_where_the_stream_forks(declared: Declared) -> None:
@@ -183,14 +198,11 @@ def test_new_values_are_worked_on_once_where_the_stream_forks(declared: Declared
     forked.project("word")
     (branch,) = declared.plan.branches
     stream = commit_stream(branch)
-    rows = stream.rows([("a", 1), ("b", 2)])
-    assert (rows, seen) == ([("a", 1), ("b", 2)], rows)
-    assert stream.output is None
-    persisted, projected = stream.streams
-    assert (persisted.rows(rows), projected.rows(rows)) == ([(1,), (2,)], [("a",), ("b",)])
-    assert persisted.output is not None
-    assert persisted.output.new_values is not None
-    assert persisted.output.new_values.rows([(3,)]) == [(3,)]
+    assert made(stream, [("a", 1), ("b", 2)]) == [[(1,), (2,)], [("a",), ("b",)]]
+    assert seen == [("a", 1), ("b", 2)]
+    (persisted,) = stream.outputs.values()
+    assert persisted.new_values is not None
+    assert made(persisted.new_values, [(3,)]) == [[(3,)]]
     assert seen == [("a", 1), ("b", 2), (3,)]
 
 
@@ -198,9 +210,7 @@ def test_several_streams_of_new_values_are_ways_of_one(declared: Declared) -> No
     state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
     state.new_values_stream().project("word")
     state.new_values_stream().project("count")
-    stream = commit_stream(declared.plan.branches[0])
-    rows = stream.rows([("a", 1)])
-    assert (rows, [way.rows(rows) for way in stream.streams]) == ([("a", 1)], [[("a",)], [(1,)]])
+    assert made(commit_stream(declared.plan.branches[0]), [("a", 1)]) == [[("a",)], [(1,)]]
 
 
 def test_new_values_are_aggregated_on_the_driver_over_the_whole_batch(declared: Declared) -> None:
@@ -212,26 +222,51 @@ def test_new_values_are_aggregated_on_the_driver_over_the_whole_batch(declared: 
     values.group_by("word").persistent_aggregate(memory(), Total(), "total int")
     values.persistent_aggregate(memory(), Longest(), "longest string").new_values_stream().project("longest")
     stream = commit_stream(declared.plan.branches[0])
-    rows = stream.rows([("a", -1), *[(word, n) for n in range(3000) for word in ("a", "bb")]])
-    counted, summed, kept, reduced, longest = stream.streams
-    assert counted.streams[0].rows(counted.rows(rows)) == [(-6000,)]
-    assert counted.streams[0].rows(counted.rows([])) == [(0,)]
+    rows = [("a", -1), *[(word, n) for n in range(3000) for word in ("a", "bb")]]
     total = 3000 * 2999 // 2
-    assert summed.rows(rows) == kept.rows(rows) == [("a", total), ("bb", total)]
-    assert summed.rows([]) == kept.rows([]) == []
-    assert reduced.output is not None
-    assert reduced.output.fields == fields("_key_word string, word string, n int")
-    assert reduced.rows([("a", 1), ("b", 2)]) == [("a", "a", 1), ("b", "b", 2)]
-    assert (longest.rows(rows), longest.rows([])) == ([("bb",)], [("",)])
-    assert longest.output is not None
-    assert longest.output.new_values is not None
+    sums = [("a", total), ("bb", total)]
+    counted, summed, kept, _, longest = made(stream, rows)
+    assert (counted, summed, kept, longest) == ([(-6000,)], sums, sums, [("bb",)])
+    assert made(stream, []) == [[(0,)], [], [], [], [("",)]]
+    assert made(stream, [("a", 1), ("b", 2)])[3] == [("a", "a", 1), ("b", "b", 2)]
+    _, reduced, longest_place = stream.outputs.values()
+    assert reduced.fields == fields("_key_word string, word string, n int")
+    assert longest_place.new_values is not None
+
+
+def test_only_what_needs_spark_behind_new_values_runs_there(declared: Declared) -> None:
+    values = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count").new_values_stream()
+    mapped = values.map(lambda row: (row.word,), "word string")
+    native = mapped.transform(lambda frame: frame, "word string")
+    native.filter(lambda row: row.word > "a").write_to(Nowhere())
+    values.filter("count > 1")
+    stream = commit_stream(declared.plan.branches[0])
+    way = CommitWay.of(stream.origins, stream.ends)
+    assert sorted(node.operation.title.partition("(")[0] for node in way.by_spark) == [
+        "filter",
+        "transform",
+        "write_to",
+    ]
+    assert way.kept == stream.origins
+
+
+def test_what_several_ways_read_behind_new_values_is_made_once(declared: Declared) -> None:
+    values = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count").new_values_stream()
+    shared = values.map(lambda row: row, "word string, count bigint")
+    other = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
+    asked = shared.state_query(other, "word", MapGet(), "found bigint")
+    declared.topology.merge(shared.project("word"), shared.project("word")).peek(print)
+    stream = commit_stream(declared.plan.branches[0])
+    kept = {node.operation.title.partition("(")[0] for node in CommitWay.of(stream.origins, stream.ends).kept}
+    assert kept == {"new_values_stream", "map", "state_query"}
+    assert asked.schema == fields("word string, count bigint, found bigint")
 
 
 def test_what_is_wrong_with_new_values_names_the_field(declared: Declared) -> None:
     state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
     state.new_values_stream()
     with pytest.raises(TypeError, match="field 'count' is declared bigint, got 'many'"):
-        commit_stream(declared.plan.branches[0]).rows([("a", "many")])
+        made(commit_stream(declared.plan.branches[0]), [("a", "many")])
 
 
 def test_what_is_behind_a_transform_without_schema_waits_for_spark(declared: Declared) -> None:

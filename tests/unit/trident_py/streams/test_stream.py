@@ -219,10 +219,7 @@ def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, topology: 
     assert topology.explain() == before
 
 
-SPARK = "it needs Spark, and what follows new_values_stream.. runs on the driver"
-
-
-def test_new_values_take_what_needs_no_spark(words: Stream) -> None:
+def test_new_values_take_whatever_a_stream_does(words: Stream) -> None:
     values = words.group_by("word").persistent_aggregate(memory(), Count(), "count").new_values_stream()
     row_wise = values.filter(IsLong()).each("count", Lengths(), "x int").map(tuple, "y int").flat_map(list, "z int")
     assert row_wise.peek(print).project("z").filter(bool)._node.phase is Phase.COMMIT
@@ -231,14 +228,9 @@ def test_new_values_take_what_needs_no_spark(words: Stream) -> None:
     assert fields(values.group_by("word").aggregate(Sum("count"), "c")) == "word string, c bigint"
     state = values.group_by("count").persistent_aggregate(memory(), Total(), "n int", in_fields="count")
     assert fields(state.new_values_stream().window(TumblingCount(2), "n", Max("n"), "max")) == "max int"
-    for declare in (
-        lambda: values.filter("count > 1"),
-        lambda: values.transform(nothing),
-        lambda: values.min_by("count"),
-        lambda: values.write_to(Nowhere()),
-    ):
-        with pytest.raises(TopologyError, match=SPARK):
-            declare()
+    assert values.transform(nothing).schema is None
+    assert values.filter("count > 1").min_by("count").schema == values.schema
+    values.write_to(Nowhere())
 
 
 def test_an_updater_that_emits_nothing_has_no_new_values(words: Stream) -> None:

@@ -1,0 +1,31 @@
+"""Spark jobs within commits: those behind a state's new values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from trident_py.participants.context import CommitSpark
+from trident_py.spark import jobs
+from trident_py.worker.failures import task_failures_told
+
+
+@frozen
+class CommitSession(CommitSpark):
+    """A session for them.
+
+    Attributes:
+        tag: that of the jobs.
+    """
+
+    session: SparkSession
+    tag: str
+
+    @contextmanager
+    def running(self) -> Iterator[SparkSession]:
+        """The block runs jobs in the session, on the commit thread."""
+        with jobs.tagged(self.session, self.tag), task_failures_told():
+            yield self.session
