@@ -61,8 +61,8 @@ class StateParticipant(Participant):
 
     @property
     def keeps_alive(self) -> bool:  # type: ignore[override]
-        """A fenced state is one of ours."""
-        return isinstance(self.state, FencedState)
+        """A fenced state is one of ours; what follows new values may be a user's."""
+        return isinstance(self.state, FencedState) and all(output.keeps_alive for output in self.downstream_outputs)
 
     @property
     def is_fenced(self) -> bool:  # type: ignore[override]
