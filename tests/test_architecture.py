@@ -61,7 +61,8 @@ EXPORTS = {
         TupleCollectionGet Function Filter Aggregator CombinerAggregator ReducerAggregator MultiReducer
         GroupedMultiReducer Assembly""",
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
-        Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout""",
+        Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout
+        DataFrameSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
         PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
         TransactionalValue""",

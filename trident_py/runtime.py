@@ -309,8 +309,9 @@ class _Assembly:
     def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
         tx_id, spout = plan.tx_id, plan.spout
         context = TopologyContext(self.name, tx_id, None, self.metrics)
-        coordinator = spout.get_coordinator(tx_id, self.config, context)
         emitting = evolve(context, spark=self.engine.session, parallelism=self.engine.parallelism)
+        defining = emitting if spout.coordinator_needs_spark else context
+        coordinator = spout.get_coordinator(tx_id, self.config, defining)
         emitter = spout.get_emitter(tx_id, self.config, emitting)
         exact = spout.replay is Replay.EXACT
         return (

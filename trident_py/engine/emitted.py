@@ -73,17 +73,20 @@ class EmittedBatch:
     Attributes:
         chunks: Arrow tables, `ReadRows`, DataFrames and `Splits`.
         counts: what its emitter has counted so far.
+        hashes_frames: whether the rows of its DataFrames are counted and hashed.
     """
 
     schema: StructType
     chunks: tuple[pa.Table | ReadRows | DataFrame | Splits, ...] = ()
     reported: ReportedOffsets | None = None
     counts: CountsByNode = field(factory=dict)
+    hashes_frames: bool = False
 
     @property
-    def is_noting(self) -> bool:
+    def is_read_once(self) -> bool:
         """Whether it has to be read once, by a job of its own, before anything else is emitted."""
-        return any(isinstance(chunk, Splits) and chunk.reports_offsets for chunk in self.chunks)
+        reports = any(isinstance(chunk, Splits) and chunk.reports_offsets for chunk in self.chunks)
+        return reports or self.hashes_frames
 
     @property
     def is_settled(self) -> bool:
@@ -112,9 +115,10 @@ class EmittedBatch:
         """That of all rows, of which those that tasks have read have the fingerprint ``read``; None: nobody knows it.
 
         It follows from what was emitted, never from what a job does with it: a replay may take another way. Nobody
-        hashes the rows of DataFrames: a job reads only those of their columns that it needs.
+        hashes the rows of DataFrames, unless that was asked for: a job reads only those of their columns that it needs.
         """
-        if any(isinstance(chunk, DataFrame) for chunk in self.chunks) or (self.tasks and read is None):
+        has_frames = any(isinstance(chunk, DataFrame) for chunk in self.chunks)
+        if (has_frames and not self.hashes_frames) or ((self.tasks or has_frames) and read is None):
             return None
         return self._in_memory + (read or NO_ROWS)
 

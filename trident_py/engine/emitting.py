@@ -104,7 +104,7 @@ class SpoutEmission:
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
         """``batch``, or where it might be another one when it is read again, or tells something, what was read once."""
         is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
-        if not batch.is_noting and (not is_reread or exact or batch.is_settled):
+        if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
             return batch
         report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))
         self.running.enter_spark()

@@ -67,7 +67,7 @@ def _frame_of_chunk(
     if isinstance(chunk, pa.Table):
         return _frame_of_table(session, schema, chunk)
     if isinstance(chunk, DataFrame):
-        return chunk
+        return reports.observe_frame(chunk) if reports else chunk
     mine = () if chunk.reports_offsets or not reports else tuple(next(edges) for _ in chunk.splits)
     task = ReadingTask(chunk, arrow_schema(schema), mine if reports else None, hashing=_hashes(reports))
     return _read(session, task, schema, reports)

@@ -87,7 +87,7 @@ class RowJobs(Jobs):
         with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:
             read, notes = in_memory(batch)
         read = evolve(read, counts={**batch.counts, **scope.by_node})
-        if not batch.is_noting:
+        if not batch.is_read_once:
             return read
         return evolve(read, reported=ReportedOffsets(notes, read.known_rows, read.fingerprint() if verify else None))
 

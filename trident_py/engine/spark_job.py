@@ -93,7 +93,7 @@ class MicroBatches:
         return self._counting.run(emit.spout, lambda counting: self._checkpoint(emit, batch, verify, counting))
 
     def _checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool, counting: CountingJob) -> EmittedBatch:
-        reports = Reports(hashing=verify) if batch.is_noting else None
+        reports = Reports(hashing=verify, counts_frames=batch.hashes_frames) if batch.is_read_once else None
         read_by = building(f"reading of {emit.spout}")
         with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told(), read_by:
             frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)

@@ -40,8 +40,9 @@ class SpoutCollector(ArrowCollector):
     metrics: Metrics
     about: About
     reports_offsets: bool = False
+    _hashes_frames: bool = field(default=False, init=False)
 
-    def emit_dataframe(self, frame: DataFrame) -> None:
+    def emit_dataframe(self, frame: DataFrame, *, fingerprinting: bool = False) -> None:
         """Emit the rows of a DataFrame with the declared fields, in any order."""
         declared = {field.name: field.dataType for field in self.schema.fields}
         given = {field.name: field.dataType for field in frame.schema.fields}
@@ -51,6 +52,7 @@ class SpoutCollector(ArrowCollector):
                 f"declared is {self.schema.simpleString()}"
             )
         self._flush()
+        self._hashes_frames |= fingerprinting
         self._parts.append(frame if frame.columns == self.schema.names else frame.select(*self.schema.names))
 
     def emit_splits(
@@ -89,7 +91,7 @@ class SpoutCollector(ArrowCollector):
     def collected(self) -> EmittedBatch:
         """All that was emitted."""
         self._flush()
-        return EmittedBatch(self.schema, tuple(self._parts))
+        return EmittedBatch(self.schema, tuple(self._parts), hashes_frames=self._hashes_frames)
 
 
 @define
@@ -126,15 +128,16 @@ class TridentSpoutExecutor:
     def resolve_offsets(
         self, attempt: TransactionAttempt, number: int, reported: ReportedOffsets | None
     ) -> Iterator[OffsetsResolved | Fingerprinted]:
-        """Tell an emitter that learns splits what its tasks have noted; gives what follows for the driver."""
-        if reported is None or not isinstance(self.emitter, OffsetReportingEmitter):
+        """What follows for the driver of a batch that was read once; an emitter that learns splits is told of them."""
+        if reported is None:
             return
-        with located(**self._about(attempt)):
-            resolved = self.emitter.resolve_offsets(_numbered(attempt, number), reported.notes)
-        for error in resolved.errors:
-            log.error("%s: reported %s", self._where(attempt), error)
-            self.metrics.add("reported_errors")
-        yield OffsetsResolved(attempt, self.tx_id, resolved.metadata, resolved.moved)
+        if isinstance(self.emitter, OffsetReportingEmitter):
+            with located(**self._about(attempt)):
+                resolved = self.emitter.resolve_offsets(_numbered(attempt, number), reported.notes)
+            for error in resolved.errors:
+                log.error("%s: reported %s", self._where(attempt), error)
+                self.metrics.add("reported_errors")
+            yield OffsetsResolved(attempt, self.tx_id, resolved.metadata, resolved.moved)
         if reported.fingerprint is not None:
             yield Fingerprinted(attempt, self.tx_id, reported.fingerprint)
 

@@ -22,6 +22,8 @@ from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.emitted import HASHED_BY_READER, Splits
 from trident_py.rows.row_hash import KIND
 from trident_py.spark.asking import answer_within
+from trident_py.spark.counting import observed
+from trident_py.spark.frame_hash import counted, fingerprint_of
 
 REPORT = "_report"
 OBSERVED_WITHIN_SECS = 30.0
@@ -85,17 +87,37 @@ class ObservedSplits:
 
 
 @define
+class ObservedFrame:
+    """A user's DataFrame whose rows are counted, and hashed if ``hashing``."""
+
+    hashing: bool
+    observation: Observation = field(factory=Observation, init=False)
+
+    def observe(self, frame: DataFrame) -> DataFrame:
+        """The same rows."""
+        return frame.observe(self.observation, *counted(frame.schema, hashing=self.hashing))
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """That of all rows. Asked for after the job."""
+        return fingerprint_of(observed(self.observation))
+
+
+@define
 class Reports:
     """What is heard of one job. The methods that tell it are called after the job has returned.
 
     Attributes:
         edges: one for each reading task, in order of the splits; none for tasks that give notes.
         hashing: whether a fingerprint is wanted.
+        counts_frames: whether the rows of DataFrames belong to it, too.
     """
 
     edges: Sequence[int] = ()
     hashing: bool = False
+    counts_frames: bool = False
     _watched: list[ObservedSplits] = field(factory=list, init=False)
+    _frames: list[ObservedFrame] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame, chunk: Splits) -> DataFrame:
         """What the tasks that read ``chunk`` give, without their reports."""
@@ -104,10 +126,18 @@ class Reports:
         seen = frame.observe(watched.observation, F.collect_list(REPORT).alias("reports"))
         return seen.where(F.col(REPORT).isNull()).drop(REPORT)
 
+    def observe_frame(self, frame: DataFrame) -> DataFrame:
+        """The rows of ``frame``, counted on their way where that is wanted."""
+        if not self.counts_frames:
+            return frame
+        watched = ObservedFrame(self.hashing)
+        self._frames.append(watched)
+        return watched.observe(frame)
+
     @property
     def rows(self) -> int:
-        """How many rows the reading tasks gave."""
-        return sum(watched.fingerprint.rows for watched in self._watched)
+        """How many rows the reading tasks gave, and the frames."""
+        return sum(each.rows for each in self._fingerprints())
 
     def heard(self) -> list[int]:
         """The edges that were reported.
@@ -136,11 +166,14 @@ class Reports:
         """The fingerprint of all that tasks have read; None where nobody wants it, or not all of them were heard."""
         if not (self.hashing and self._is_whole):
             return None
-        return reduce(add, (watched.fingerprint for watched in self._watched), NO_ROWS)
+        return reduce(add, self._fingerprints(), NO_ROWS)
+
+    def _fingerprints(self) -> list[Fingerprint]:
+        return [*(each.fingerprint for each in self._watched), *(each.fingerprint for each in self._frames)]
 
     @property
     def _is_whole(self) -> bool:
-        return bool(self._watched) and all(watched.is_whole for watched in self._watched)
+        return bool(self._watched or self._frames) and all(watched.is_whole for watched in self._watched)
 
 
 def _get(observation: Observation) -> dict[str, Any] | None:

@@ -27,8 +27,14 @@ class TridentCollector(ABC):
         """Emit the rows of an Arrow table or record batch with the output fields' names and types."""
         raise TypeError("only a spout's emitter emits Arrow data")
 
-    def emit_dataframe(self, frame: DataFrame) -> None:
-        """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once."""
+    def emit_dataframe(self, frame: DataFrame, *, fingerprinting: bool = False) -> None:
+        """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once.
+
+        Args:
+            frame: the rows.
+            fingerprinting: they are read once instead, by a job of their own that counts and hashes them, and kept;
+                when the batch is emitted again, number and hash have to be the same.
+        """
         raise TypeError("only a spout's emitter emits DataFrames")
 
     def emit_splits(

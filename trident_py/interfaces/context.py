@@ -54,7 +54,7 @@ class TopologyContext:
 
     @property
     def spark(self) -> SparkSession | None:
-        """The session to build DataFrames with; None for coordinators, which never see rows.
+        """The session to build DataFrames with; None for coordinators, which never see rows, unless they ask Spark.
 
         Where the topology runs without Spark, one is built when it is first asked for.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Generic, Protocol, runtime_checkable
+from typing import ClassVar, Generic, Protocol, runtime_checkable
 
 from attrs import frozen
 from pyspark.sql.types import StructType
@@ -114,10 +114,14 @@ class ITridentSpout(Identified, ABC, Generic[M]):
     Attributes:
         output_schema: the fields of its rows, a DDL string (``"word string, at timestamp"``) or a ``StructType``.
         replay: what it gives when a batch is emitted again.
+        coordinator_needs_spark: whether its coordinator asks Spark how far the source is: then it is given the session
+            of the topology, as the emitter is. Most should not: a coordinator is asked several times a second, and
+            without Spark it goes on when Spark is busy.
     """
 
     output_schema: str | StructType
     replay: Replay = Replay.EXACT
+    coordinator_needs_spark: ClassVar[bool] = False
 
     @abstractmethod
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:

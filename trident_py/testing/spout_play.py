@@ -68,8 +68,10 @@ class SpoutSubject(Subject):
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
         spout = as_trident_spout(given)
-        coordinator = spout.get_coordinator("spout", config, TopologyContext("conformance", "spout", None, metrics))
-        emitter = spout.get_emitter("spout", config, TopologyContext("conformance", "spout", self._spark, metrics))
+        emitting = TopologyContext("conformance", "spout", self._spark, metrics)
+        defining = emitting if spout.coordinator_needs_spark else TopologyContext("conformance", "spout", None, metrics)
+        coordinator = spout.get_coordinator("spout", config, defining)
+        emitter = spout.get_emitter("spout", config, emitting)
         exact = spout.replay is Replay.EXACT
         self._coordinator = TridentSpoutCoordinator("conformance", "spout", coordinator, exact)
         self._executor = TridentSpoutExecutor("conformance", "spout", schema_of(spout.output_schema), emitter, metrics)

@@ -1,0 +1,182 @@
+"""`DataFrameSpout`: whatever Spark can read, in ranges of offsets that two functions know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from attrs import define, field, frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.batch_coordinator import CursorCoordinator
+from coordinators.canonical import Json, canonical_json
+from trident_py.errors import SpoutError, TopologyError
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout
+from trident_py.rows.schema import schema_of, shown
+
+Latest: TypeAlias = Callable[[Any], Json]
+Read: TypeAlias = Callable[[Any, Any, Any], DataFrame]
+UpTo: TypeAlias = Callable[[Any, Any, Any], Json]
+"""Session, start and latest offset to the end of a batch."""
+
+Range: TypeAlias = dict[str, Json]
+"""``{"start": offset, "end": offset}``: what is behind the first, up to and with the second."""
+
+
+class DataFrameSpout(ITridentSpout[Range]):
+    """Gives as batches what ``read`` reads: a table, a JDBC query, anything that has an offset.
+
+    A batch is ``(start, end]``: all rows behind one offset, up to and with another one. It is exact: a range must have
+    the same rows whenever it is read, so ``latest`` gives only offsets up to which nothing is added any more. That is
+    verified: the rows of each batch are counted and hashed when they are read, and a range that has others when it is
+    read again ends the topology with a `SpoutError`.
+
+    All functions run in the driver's process, with the topology's session: ``latest`` and ``upto`` on one thread,
+    ``read`` on another. What ``latest`` or ``upto`` raises means that the source can't be reached: they are called
+    again. Each batch is read once, by a job of its own, and kept by the executors until it is committed.
+
+    Args:
+        schema: the fields of the rows, a DDL string or a ``StructType``.
+        latest: ``latest(spark)`` gives the offset up to which there are rows now: anything that JSON holds. None:
+            there are no rows yet. While nothing is new it is called every 50 ms, or a tenth of the time if it is slow.
+        read: ``read(spark, start, end)`` gives the DataFrame of the rows behind ``start``, up to and with ``end``.
+        start: the offset behind which the first batch begins. None: ``read`` is given None as the first ``start``, and
+            has to take it for the beginning of all. Later runs go on where the last batch ended.
+        upto: ``upto(spark, start, latest)`` gives the end of the next batch, if there is more than one batch should
+            hold: an offset behind ``start``. None: a batch takes all that there is.
+
+    Raises:
+        TopologyError: the schema is none, or a function can't be called.
+        MetadataError: JSON can't hold ``start``.
+    """
+
+    coordinator_needs_spark: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        schema: str | StructType,
+        latest: Callable[[SparkSession], Json],
+        read: Callable[[SparkSession, Any, Any], DataFrame],
+        *,
+        start: Json = None,
+        upto: Callable[[SparkSession, Any, Any], Json] | None = None,
+    ) -> None:
+        self.output_schema = schema_of(schema)
+        for name, function in (("latest", latest), ("read", read), ("upto", upto)):
+            if not callable(function) and (name != "upto" or function is not None):
+                raise TopologyError(f"{name} must be a function, not {shown(function)}")
+        canonical_json(start)
+        self._latest, self._read, self._start, self._upto = latest, read, start, upto
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
+        """Asks ``latest``."""
+        return DataFrameCoordinator(tx_state_id, context.spark, self._latest, self._upto, self._start)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameEmitter:
+        """Calls ``read``."""
+        return DataFrameEmitter(tx_state_id, context.spark, self._read)
+
+
+_END = "end"
+PAUSES = 10
+"""How many times as long as ``latest`` took it is left alone: a driver asks every 50 ms whether there is input."""
+
+
+@define
+class DataFrameCoordinator(CursorCoordinator[Range]):
+    """Defines ranges, one behind the other."""
+
+    tx_state_id: str
+    spark: SparkSession | None
+    latest: Latest
+    upto: UpTo | None
+    start: Json
+    clock: Callable[[], float] = time.monotonic
+    _end: Json = field(init=False)
+    _ask_at: float = field(default=0.0, init=False)
+    _asked: bool = field(default=True, init=False)  # when it was last asked whether it is ready
+    _seen: list[Json] = field(factory=list, init=False)  # what `is_ready` was told, for the definition right after it
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is defined yet."""
+        self._end = self.start
+
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        """Go on where the last batch ended."""
+        self._end = cursors.get(_END, self.start)
+
+    def moved(self, metadata: Range) -> Mapping[str, Json]:
+        """To the end of the batch."""
+        return {_END: metadata["end"]}
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether there is something behind the last batch."""
+        begun = self.clock()
+        self._asked = begun >= self._ask_at
+        if not self._asked:
+            return False
+        self._seen = [self.latest(self.spark)]
+        done = self.clock()
+        self._ask_at = done + PAUSES * (done - begun)
+        return self._seen[0] not in (None, self._end)
+
+    def has_pending_input(self) -> bool:
+        """Nobody knows before ``latest`` is called again."""
+        return not self._asked
+
+    def initialize_transaction(self, txid: int, prev_metadata: Range | None, curr_metadata: Range | None) -> Range:
+        """From the end of the batch before, up to where the rows end now, or before.
+
+        Raises:
+            SpoutError: ``upto`` gives an empty range, so no batch would ever have the rest.
+        """
+        if curr_metadata is not None:
+            return curr_metadata
+        start = prev_metadata["end"] if prev_metadata else self.start
+        latest = self._seen.pop() if self._seen else self.latest(self.spark)
+        end = start if latest is None else latest
+        if self.upto is not None and end != start:
+            end = self.upto(self.spark, start, latest)
+            if end == start:
+                raise SpoutError(
+                    f"spout {self.tx_state_id!r}, transaction {txid}: upto gave {shown(end)}, where the batch begins, "
+                    f"although the rows go on to {shown(latest)}; give an offset behind the start",
+                    txid=txid,
+                    spout=self.tx_state_id,
+                )
+        self._end = end
+        return {"start": start, "end": end}
+
+
+@frozen
+class DataFrameEmitter(Emitter[Range]):
+    """Gives the rows of a range."""
+
+    tx_state_id: str
+    spark: SparkSession | None
+    read: Read
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Range, collector: TridentCollector) -> None:
+        """Emit what ``read`` gives.
+
+        Raises:
+            SpoutError: that is no DataFrame.
+        """
+        start, end = metadata["start"], metadata["end"]
+        if start == end:
+            return
+        frame = self.read(self.spark, start, end)
+        if not isinstance(frame, DataFrame):
+            raise SpoutError(
+                f"spout {self.tx_state_id!r}, attempt {attempt}: read({start!r}, {end!r}) gave {shown(frame)}; give a "
+                f"DataFrame with the fields {self.tx_state_id!r} was declared with",
+                attempt=attempt,
+                spout=self.tx_state_id,
+            )
+        collector.emit_dataframe(frame, fingerprinting=True)
