@@ -122,7 +122,7 @@ def reference(evidence: Evidence) -> Iterator[str]:
                 yield f"transaction {entry.txid} brought in {dict(early)}, which waited in no window"
             waiting -= Counter(entry.deltas)
         elif (due := counted(read, evidence.per_window) - before) != Counter(entry.deltas):
-            yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its extents make {dict(due)}"
+            yield f"transaction {entry.txid} brought in {dict(entry.deltas)}, its splits make {dict(due)}"
 
 
 def words_in(files: Iterable[Path]) -> Counter[str]:
@@ -224,7 +224,7 @@ def pinned(evidence: Evidence) -> Iterator[str]:
     """Every attempt of a transaction has the same definition, in every process; it is what was committed."""
     defined = {entry.txid: entry.splits for entry in evidence.ledger}
     for event in evidence.of("emitted"):
-        if event["extents"] != defined.setdefault(event["txid"], event["extents"]):
+        if event["splits"] != defined.setdefault(event["txid"], event["splits"]):
             yield f"transaction {event['txid']} was {defined[event['txid']]}, its attempt {event['attempt']} is other"
 
 

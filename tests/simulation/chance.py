@@ -48,10 +48,11 @@ FAULTS = {
     "source away": 0.03,
     "commit at once": 0.3,
     "executor lost": 0.3,
+    "late write first": 0.3,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
-APART = ("source away", "commit at once", "executor lost")
+APART = ("source away", "commit at once", "executor lost", "late write first")
 """Drawn by themselves, so that what they do to a world leaves its other faults as they are."""
 
 
@@ -71,9 +72,7 @@ class Dice:
         """Draw the faults of this world."""
         self.random = random.Random(self.seed)
         # So that seeds stay the worlds that they were.
-        apart = {
-            fault: random.Random(f"{self.seed} {fault}") for fault in ("source away", "commit at once", "executor lost")
-        }
+        apart = {fault: random.Random(f"{self.seed} {fault}") for fault in APART}
         self.rates = {fault: _rate(highest, apart.get(fault, self.random)) for fault, highest in FAULTS.items()}
 
     def happens(self, fault: str) -> bool:

@@ -83,6 +83,7 @@ class Explorer:
             pins=scope.learns or not scope.exact,
             shares=scope.shares,
             splits=scope.splits,
+            reads_are_stale=scope.lags,
             large_rows=scope.large_rows,
             added=Source("added", True, 1) if scope.adds else None,
             leaves=scope.leaves,

@@ -65,6 +65,17 @@ class HeadFirst(SplittingRecordStore):
             self._store_ahead(creates)
 
 
+class Unlooking(SplittingRecordStore):
+    """Doesn't look whether the blobs are still there when the head goes that names them."""
+
+    __slots__ = ()
+
+    def _requests(self, encoded: EncodedRecord, carried_out: Sequence[str]) -> RecordRequests:
+        requests = super()._requests(encoded, carried_out)
+        fence, *steps = requests.last
+        return RecordRequests(requests.ahead, [fence, *(step for step in steps if not isinstance(step, Check))])
+
+
 class AnnouncingFirst(CoordinatorDriver):
     """Announces, then stores: as Storm does."""
 
@@ -350,6 +361,8 @@ def recovered(
     """`recover`, or what is left of it without a rule."""
     if not rules.has("blobs first") and isinstance(store, SplittingRecordStore):
         store.__class__ = HeadFirst
+    if not rules.has("parts still there") and isinstance(store, SplittingRecordStore):
+        store.__class__ = Unlooking
     if not rules.has("guarded writes"):
         store.__class__ = UnguardedRecordStore
     if not rules.has("gaps in the record"):

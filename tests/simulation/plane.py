@@ -110,8 +110,8 @@ class Plane:
         self.machine = plane_of(shape, world.rules)
         stores = self.process.stores.values()
         last = [store.fence.token.txid if store.fence.token else 0 for store in stores if store.remembers]
-        torn = partial_commit_txid(last, record, all_remember=len(last) == len(stores))
-        self.machine.handle(TakenOver(torn))
+        partial = partial_commit_txid(last, record, all_remember=len(last) == len(stores))
+        self.machine.handle(TakenOver(partial if world.has("partial at a takeover") else 0))
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Violation(AssertionError):
 RULES = {
     "guarded writes": "a record is written only by whoever claimed the epoch last",
     "blobs first": "what goes ahead of a record that takes several writes is nothing that anybody looks at yet",
+    "parts still there": "a record's head is stored only while the parts that it names are there",
     "raised fences": "a takeover has every store refuse older leaders, before anything else",
     "epoch in token": "a store compares the epoch",
     "attempt in token": "a store tells a late attempt from the live one of the same epoch",
@@ -45,6 +46,7 @@ RULES = {
     "kept times": "a transaction keeps its time over replays and takeovers, and no later one has an earlier time",
     "whose failure": "a shared job that failed by a transaction which it hasn't is looked through by halves",
     "reads between commits": "states are read whole only while all have the same transactions",
+    "partial at a takeover": "a takeover finds out which transaction only some states may have, before they are read",
     "joined inputs": "a branch runs when every source that it reads has emitted, and no sooner",
     "every spout hears": "a success counts as delivered when all spouts have taken it",
     "values one by one": "a state whose new values go on commits one transaction at a time: one skipped has none",
@@ -63,6 +65,7 @@ RULES = {
     "one for each window": "none starts where one that is on its way closes the window",
     "bound for ever": "the number of a transaction, or that it has none, outlives a takeover",
     "wishes with their write": "the write that carries a wish out removes it",
+    "carried out once": "a wish whose outcome is stored is not carried out again, whatever a server that lags shows",
     "wishes that wait": "a leader looks for the wishes that were left before it led",
     "what stands, stands": "what was wished stands until it is lifted, whoever leads",
     "paused by operators": "while an operator's pause stands, nothing starts, not even a replay",

@@ -31,6 +31,7 @@ class Scope:
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
+        lags: whether a server may be behind.
         windows: whether rows wait for the next transaction, as in a window that ends at once.
         sources: their names; each has a row less than the one before it.
         reads: which of them each store reads, if not all.
@@ -51,6 +52,7 @@ class Scope:
     any_size: bool = False
     shares: bool = False
     splits: bool = False
+    lags: bool = False
     large_rows: int = 10**9
     adds: bool = False
     leaves: str = ""
@@ -88,8 +90,8 @@ class Choices:
         return happens
 
     def pick(self, what: str, options: Sequence[T]) -> T:
-        """Every batch size, where that matters; otherwise the first."""
-        if what == "batch size" and self.any_size:
+        """Every age, and every batch size where that matters; otherwise the first."""
+        if what == "how stale" or (what == "batch size" and self.any_size):
             return options[self._choose(len(options))]
         return options[0]
 

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.simulation.gate import GATE, SCOPES, SEARCHED, SEED_GATE, explore_all
 from tests.simulation.rules import RULES, Rules
 from tests.simulation.run import simulate
 
+RULES_PAGE = Path(__file__).parents[2] / "docs/rules.md"
 IS_CI = os.environ.get("CI", "").lower() == "true"
 FIXED, NEW = (400, 200) if IS_CI else (60, 20)
 
@@ -60,6 +62,12 @@ def test_some_seed_breaks_where_a_rule_is_off(off: tuple[str, ...]) -> None:
 def test_every_rule_is_in_a_gate() -> None:
     assert {*GATE, *(rule for rules in SEED_GATE for rule in rules)} == set(RULES)
     assert set(GATE.values()) <= {*SCOPES, *SEARCHED}
+
+
+def test_the_page_of_rules_lists_each_with_what_shows_that_it_is_needed() -> None:
+    page = RULES_PAGE.read_text()
+    for rule, says in RULES.items():
+        assert f"| {rule} | {says} | {GATE.get(rule, 'a seed')}" in page
 
 
 @pytest.mark.slow

@@ -68,6 +68,8 @@ class WishRules:
         known = before.outcomes if before else ()
         told = [outcome for outcome in after.outcomes if outcome not in known]
         ids = [outcome.wish for outcome in told]
+        kept = [outcome.wish for outcome in after.outcomes]
+        self.require(len(kept) == len(set(kept)), "S19", f"one of {kept} is carried out twice")
         self.require(gone == ids == oldest, "S19", f"of {self.waiting} are gone {gone}, and {ids} carried out")
         self.waiting = found
         self._check_standing(before.standing if before else NOTHING_STANDS, after, told)
@@ -134,6 +136,19 @@ class RemovingLater(ZooKeeperRecordStore):
         return super()._requests(encoded, ())
 
 
+class Repeating(ZooKeeperRecordStore):
+    """Carries out whatever wish a server shows, however old it is."""
+
+    __slots__ = ()
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        stored, self._stored = self._stored, None
+        try:
+            return super().wishes(changed)
+        finally:
+            self._stored = stored
+
+
 class _Unchecked(MasterBatchCoordinator):
     """Leaves it to the simulation to see it."""
 
@@ -191,3 +206,5 @@ def weaken_wishes(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.wishes.is_due = False
     if not rules.has("wishes with their write"):
         driver.store.__class__ = RemovingLater
+    if not rules.has("carried out once"):
+        driver.store.__class__ = Repeating

@@ -351,6 +351,14 @@ class World:
             except Conflict as conflict:
                 self.say(f"a late write of session {session} is refused: {conflict}")
 
+    def land_late_write(self) -> None:
+        """A write that is late may come to the servers just ahead of another one."""
+        late = next((entry for entry in self.pending if entry[2].kind == "late write"), None)
+        if late is not None and self.chance.happens("late write first"):
+            self.pending.remove(late)
+            heapq.heapify(self.pending)
+            self.happen(late[2])
+
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def send_commit(self, process: Process, name: str, run: Run, rows: Sent) -> None:

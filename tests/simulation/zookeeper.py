@@ -175,6 +175,7 @@ class Session:
         """A write: applied and answered, applied and not answered, not applied (or later) and not answered."""
         sent = self._send()
         self.process.may_crash("before a write")
+        self.world.land_late_write()
         if self.world.chance.happens("write lost"):
             self.world.later("late write", 1.0, None, steps, self.id)
             raise Unanswered("lost on the way")

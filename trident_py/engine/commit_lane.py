@@ -12,7 +12,6 @@ from itertools import takewhile
 
 from attrs import define, field, frozen
 
-from coordinators.attempt import TransactionAttempt
 from coordinators.errors import our_bug
 from coordinators.messages import Acked, Diagnosis, Failed
 from coordinators.protocol import StreamId
@@ -98,11 +97,6 @@ class CommitGroup:
         """The last transaction of the present step."""
         return self.members[-1].executor.attempt.txid
 
-    @property
-    def attempts(self) -> list[TransactionAttempt]:
-        """Those of the present step, and those that wait for it."""
-        return [member.executor.attempt for member in (*self.members, *self.waiting)]
-
 
 @define(eq=False)
 class CommitLane:
@@ -182,14 +176,15 @@ class CommitLane:
             return ""
         return f"{self.outputs[group.output].name} committing"
 
-    def alive(self, live: Collection[TransactionAttempt]) -> Collection[TransactionAttempt]:
-        """Those of the ``live`` attempts whose commits visibly go on, or wait for what does."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether what is done visibly goes on: whoever commits is not silent, also while it waits for that."""
         match self._current:
-            case CommitGroup() as group if self.outputs[group.output].keeps_alive:
-                return group.attempts
+            case CommitGroup() as group:
+                return self.outputs[group.output].keeps_alive
             case Answer():
-                return live  # a commit of one of them waits for it, perhaps
-        return ()
+                return True
+        return False
 
     # --- one after the other ------------------------------------------------------------------------------------------
 

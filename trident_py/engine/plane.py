@@ -112,10 +112,10 @@ class DataPlane:
         return len(self.shape.spouts) if stream is StreamId.BATCH else len(self._lane.outputs)
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """The phases that something is visibly working on: an attempt with a job, and those whose commits go on."""
-        live = [attempt for attempt, executor in self._executors.items() if not executor.is_cancelled]
-        working = [(attempt, StreamId.BATCH) for attempt in live if self._executors[attempt].is_working]
-        return [*working, *((attempt, StreamId.COMMIT) for attempt in self._lane.alive(live))]
+        """The phases that something visibly works on: batches that have a job, and all commits where one goes on."""
+        live = [executor for executor in self._executors.values() if not executor.is_cancelled]
+        working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
+        return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
         """What a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
@@ -288,7 +288,8 @@ class DataPlane:
 
     def _keep(self, executor: TridentBoltExecutor, branch: int, processed: Processed) -> Iterator[Instruction]:
         if executor.is_cancelled:
-            yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
+            if not self._are_states_closing:  # else the next takeover sweeps what it has prepared
+                yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
             return
         executor.prepare(branch, processed.receipt)
         self._counts.process(executor.attempt, processed.counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from attrs import define, field, frozen
 from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol import StreamId
-from trident_py.engine.batcher import JobBatcher
+from trident_py.engine.batcher import ROWS_MAX, JobBatcher
+from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.commit_lane import CommitGroup, CommitLane
 from trident_py.engine.instructions import (
     Abandon,
@@ -42,8 +44,10 @@ from trident_py.engine.stimuli import (
     CommitAnnounced,
     EmitFailed,
     Emitted,
+    EndForced,
     JobDone,
     JobFailed,
+    PatienceEnded,
     ReadDone,
     ReadWanted,
     SpoutClosed,
@@ -57,6 +61,7 @@ from trident_py.engine.stimuli import (
 from trident_py.engine.work import Half, Job, Processed
 
 NOBODY = 999
+RULES_PAGE = Path(__file__).parents[4] / "docs/rules.md"
 WHY = Diagnosis(ValueError("no"), FailureKind.USER_CODE)
 
 
@@ -70,8 +75,13 @@ class Scope:
         large: which of them emit a large batch.
         empty: which of them no spout has a part in.
         fails: how often something raises.
+        fails_late: whether only commits do.
         reads: how often somebody wants to read whole states.
+        rows: of each batch.
         closes: whether the topology may end at any moment.
+        patience: whether whoever ends it may wait for nothing any more, and then give up leadership.
+        forces: whether the end may be forced.
+        hangs: the kind of instruction that never ends.
         bad: the transaction whose rows make every job fail that has them.
         told: which transaction is said to have failed then.
     """
@@ -82,17 +92,31 @@ class Scope:
     large: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
     fails: int = 0
+    fails_late: bool = False
     reads: int = 0
+    rows: int = 1
     closes: bool = False
+    patience: bool = False
+    forces: bool = False
+    hangs: type | None = None
     bad: int = 0
     told: int | None = None
 
 
-def shape(spouts: str = "s", *, branches: int = 1, shares: bool = False, committer: bool = False) -> TopologyShape:
+def shape(
+    spouts: str = "s", *, branches: int = 1, shares: bool = False, committer: bool = False, ours: bool = True
+) -> TopologyShape:
+    """Branches that read all spouts, into states of ours, or into a user's: without a fence, and silent."""
     return TopologyShape(
         spouts=tuple(SpoutShape(name=name, is_committer=committer) for name in spouts),
         branches=tuple(
-            BranchShape(name=f"state{number}", spouts=frozenset(spouts), is_shareable=shares, keeps_alive=True)
+            BranchShape(
+                name=f"state{number}",
+                spouts=frozenset(spouts),
+                is_shareable=shares,
+                keeps_alive=ours,
+                is_fenced=ours,
+            )
             for number in range(branches)
         ),
     )
@@ -106,6 +130,9 @@ class Small:
         due: what was asked for and has not ended, and in a lane of its own may end now.
         prepared: receipts that were handed out by jobs and neither committed nor given up, as attempt and branch.
         has: the transactions that each output has.
+        again: what has to run again since the job that it shared has failed, by branch.
+        is_abandoned: the data plane waits for nothing any more.
+        is_left: leadership is given up although something is still done.
     """
 
     scope: Scope
@@ -119,11 +146,15 @@ class Small:
     live: dict[int, TransactionAttempt] = field(factory=dict)
     tried: dict[int, int] = field(factory=dict)
     committing: dict[TransactionAttempt, int] = field(factory=dict)
+    again: dict[int, list[TransactionAttempt]] = field(factory=dict)
     committed: int = 0
     answered: int = 0
     refused: int = 0
     is_closing: bool = False
     is_closed: bool = False
+    is_forced: bool = False
+    is_abandoned: bool = False
+    is_left: bool = False
 
     @classmethod
     def of(cls, scope: Scope) -> Small:
@@ -198,7 +229,10 @@ class Small:
 
     def tell(self, stimulus: Stimulus) -> None:
         heard: list[Any] = []
+        was_held = self.plane.is_held
         instructions = self.plane.handle(stimulus)
+        tells = any(isinstance(each, KeepLeading) for each in instructions)
+        assert tells == (self.plane.is_held and not was_held), "nobody is told why leadership is kept"
         if isinstance(stimulus, AttemptCancelled) and not self.is_closing:  # `Closing` cancels all by itself
             self.check_cancelled(stimulus.attempt, instructions)
         for instruction in instructions:
@@ -221,7 +255,7 @@ class Small:
             case CloseSpouts():
                 self.due += [SpoutClosed(spout.name, half) for spout in self.scope.shape.spouts for half in Half]
             case CancelEmit() | CancelJob() | Abandon() | KeepLeading():
-                pass
+                self.is_abandoned = self.is_abandoned or isinstance(instruction, Abandon)
             case _:
                 self.due.append(instruction)
                 if isinstance(instruction, Abort | CommitStep):
@@ -229,11 +263,45 @@ class Small:
                 elif isinstance(instruction, RunJob):
                     self.check_job(instruction)
 
+    def check_alive(self) -> None:
+        """Who has a job, or waits for its turn, is not silent; nor who commits while a state of ours is used."""
+        branches = self.scope.shape.branches
+        emitting = {each.attempt for each in self.due if isinstance(each, Emit)}
+        working = {each for each in self.live.values() if each not in emitting and self.processed[each] < len(branches)}
+        goes_on = any(
+            isinstance(each, Answer) or (isinstance(each, CommitStep) and branches[each.branch].keeps_alive)
+            for each in self.due
+            if not getattr(each, "spout", "")
+        )
+        alive = set(self.plane.alive())
+        due = {(attempt, StreamId.BATCH) for attempt in working}
+        found = {each for each in alive if each[1] is StreamId.BATCH}
+        assert found == due, f"{due} are worked on, and {found} are said to be"
+        waits = [attempt for attempt in self.committing if (attempt, StreamId.COMMIT) in alive]
+        assert waits == (list(self.committing) if goes_on else []), f"of {self.committing} {waits} are said to go on"
+
+    def check_leading(self) -> None:
+        """Where nothing would refuse a late commit, leadership is kept; not for ever, nor for anything else."""
+        unfenced = [each for each in self.due if isinstance(each, CommitStep) and not self.is_fenced(each)]
+        assert self.is_forced or not (unfenced and (self.is_left or self.plane.is_closed)), f"{unfenced} is left alone"
+        assert unfenced or not self.plane.is_held, "leadership is kept, and nobody knows what for"
+
+    def is_fenced(self, step: CommitStep) -> bool:
+        return not step.spout and self.scope.shape.branches[step.branch].is_fenced
+
     def check_job(self, run: RunJob) -> None:
-        """Nothing is done for who will never commit; a large batch is alone; and all that the branch reads is there."""
-        for attempt in run.job.attempts:
+        """Nothing is done for who will never commit; a large batch is alone; and all that the branch reads is there.
+
+        What has to run again does so lowest first: those behind it would be cancelled with it.
+        """
+        attempts = run.job.attempts
+        for attempt in attempts:
             assert self.live.get(attempt.txid) == attempt, f"{run} for {attempt}, which will never commit"
-            assert len(run.job.attempts) == 1 or attempt.txid not in self.scope.large, f"{run} shares a large batch"
+            assert len(attempts) == 1 or attempt.txid not in self.scope.large, f"{run} shares a large batch"
+        assert len(attempts) == 1 or len(attempts) * self.scope.rows <= ROWS_MAX, f"{run} has too many rows"
+        again = sorted(each for each in self.again.get(run.job.branch, ()) if self.live.get(each.txid) == each)
+        assert again[: len(attempts)] == list(attempts[: len(again)]), f"{run} comes before {again}"
+        self.again[run.job.branch] = again[len(attempts) :]
         for member in run.members:
             assert member.inputs.keys() == self.scope.shape.branches[run.job.branch].spouts
 
@@ -265,17 +333,32 @@ class Small:
 
     def outcomes(self) -> Iterator[tuple[Any, Stimulus]]:
         """What may happen next: what is due, and how it ends."""
+        if self.is_left:
+            return
         for number, each in enumerate(self.due):
             before = self.due[:number]
             if isinstance(each, Emit) and any(isinstance(e, Emit) and e.spout == each.spout for e in before):
                 continue  # one after the other
             yield from ((each, outcome) for outcome in self.ends(each))
-        if self.fails:
+        if self.fails_early:
             yield from ((None, AttemptCancelled(attempt)) for attempt in self.live.values())
         if self.reads:
             yield None, ReadWanted("read", whole=True)
         if self.scope.closes and not self.is_closing:
             yield None, Closing()
+        if self.is_closing and not self.plane.is_closed:
+            yield from self.ends_of_patience()
+
+    def ends_of_patience(self) -> Iterator[tuple[None, Stimulus]]:
+        """Who ends the topology waits for what holds it as long as that takes, and for all else not for ever."""
+        if self.scope.patience and not self.plane.is_held:
+            yield None, PatienceEnded()
+        if self.scope.forces and not self.is_forced:
+            yield None, EndForced()
+
+    @property
+    def fails_early(self) -> bool:
+        return self.fails > 0 and not self.scope.fails_late
 
     def ends_of_job(self, job: Job) -> Iterator[Stimulus]:
         if any(attempt.txid == self.scope.bad for attempt in job.attempts):
@@ -283,19 +366,21 @@ class Small:
             return
         made = [Processed((each, job.branch), [Acked(each, StreamId.BATCH, -1)]) for each in job.attempts]
         yield JobDone(job, made)
-        if self.fails:
+        if self.fails_early:
             yield JobFailed(job, WHY)
             yield JobFailed(job, Diagnosis(WHY.cause, WHY.kind, job.attempts[-1].txid))
             yield JobFailed(job, Diagnosis(WHY.cause, FailureKind.INTERRUPTED))
 
     def ends(self, due: Any) -> Iterator[Stimulus]:
         match due:
+            case _ if type(due) is self.scope.hangs:
+                return
             case Emit(attempt, number, spout):
                 assert number == self.number(attempt.txid)
                 edges = {branch: 1 for branch, each in enumerate(self.scope.shape.branches) if spout in each.spouts}
-                small = attempt.txid not in self.scope.large
-                yield Emitted(attempt=attempt, spout=spout, batch=attempt, rows=1, is_small=small, edges=edges)
-                yield from [EmitFailed(attempt, spout, WHY)] if self.fails and number else []
+                small, rows = attempt.txid not in self.scope.large, self.scope.rows
+                yield Emitted(attempt=attempt, spout=spout, batch=attempt, rows=rows, is_small=small, edges=edges)
+                yield from [EmitFailed(attempt, spout, WHY)] if self.fails_early and number else []
             case RunJob(job):
                 yield from self.ends_of_job(job)
             case CommitStep():
@@ -316,8 +401,17 @@ class Small:
         if isinstance(outcome, JobFailed | EmitFailed | StepFailed | AttemptCancelled):
             self.fails = max(0, self.fails - 1)
         self.note(due, outcome)
+        self.tell_outcome(outcome)
+        if not self.is_closing:  # then nobody looks for silence
+            self.check_alive()
+        self.check_leading()
+
+    def tell_outcome(self, outcome: Stimulus) -> None:
+        self.is_forced = self.is_forced or isinstance(outcome, EndForced)
         if isinstance(outcome, AttemptCancelled):  # it has fallen silent
             self.fail(outcome.attempt)
+        elif isinstance(outcome, PatienceEnded) and self.is_abandoned:
+            self.is_left = True
         else:
             self.tell(outcome)
 
@@ -353,10 +447,13 @@ class Small:
             failed.append(live[0])
         elif any(each.txid == why.txid for each in live):
             failed += [each for each in live if each.txid == why.txid]
+        self.again[branch] = [*self.again.get(branch, ()), *(each for each in live if each not in failed)]
         self.prepared += [(each, branch) for each in failed if (each, branch) not in self.prepared]
 
     def check_end(self) -> None:
-        """Nothing is due any more."""
+        """Nothing is due any more, or nobody waits for it."""
+        if self.is_left:
+            return
         kept = self.plane._executors.keys() - self.live.values()
         assert not kept, f"{kept} are kept for ever"
         if self.is_closing:
@@ -366,8 +463,10 @@ class Small:
             assert all(self.processed[attempt] for txid, attempt in self.live.items() if txid != self.scope.bad)
         elif not self.scope.fails:
             assert self.committed == self.scope.txids
-        assert self.answered + self.refused + len(self.plane._lane._parked) == self.scope.reads - self.reads
-        assert not self.is_closing or not self.prepared, f"{self.prepared} were neither committed nor given up"
+        waiting = 0 if self.is_closing or self.committed == self.scope.txids else len(self.plane._lane._parked)
+        assert self.answered + self.refused + waiting == self.scope.reads - self.reads, "somebody waits for an answer"
+        is_given_up = self.is_closing and not self.is_abandoned  # else the next takeover sweeps it
+        assert not is_given_up or not self.prepared, f"{self.prepared} were neither committed nor given up"
 
 
 def explore(scope: Scope) -> int:
@@ -377,7 +476,7 @@ def explore(scope: Scope) -> int:
     while queue:
         world = queue.popleft()
         key = repr(world)
-        if not world.due:
+        if not world.due or world.is_left:
             world.check_end()
             ends.add(key)
         for number in range(len(list(world.outcomes()))):
@@ -407,6 +506,9 @@ SCOPES = {
     "an empty one and a committer spout": Scope(shape=shape(committer=True), empty=frozenset({1}), fails=1),
     "a committer spout": Scope(shape=shape(committer=True), fails=1),
     "a read": Scope(shape=shape(branches=2), txids=1, reads=1, fails=1),
+    "a read, and a commit that comes again": Scope(
+        shape=shape(branches=2), txids=1, attempts=2, reads=1, fails=1, fails_late=True
+    ),
     "rows that fail every job, and it is known whose": Scope(shape=shape(shares=True), txids=3, bad=2, told=2),
     "rows of the last one that fail every job, and it is known whose": Scope(
         shape=shape(shares=True), txids=3, bad=3, told=3
@@ -415,6 +517,17 @@ SCOPES = {
     "rows that fail every job, said to be another's": Scope(shape=shape(shares=True), txids=3, bad=2, told=NOBODY),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
     "an end at a commit that fails": Scope(shape=shape(), txids=1, closes=True, fails=1),
+    "two that are too many for one job": Scope(shape=shape(shares=True), txids=3, rows=ROWS_MAX // 2 + 1),
+    "a user's state": Scope(shape=shape(ours=False)),
+    "an end that nobody waits for": Scope(shape=shape(), txids=1, closes=True, patience=True, forces=True),
+    "an end at a user's commit": Scope(shape=shape(ours=False), txids=1, closes=True, patience=True),
+    "an end at a user's commit that hangs": Scope(
+        shape=shape(ours=False), txids=1, closes=True, patience=True, forces=True, hangs=CommitStep
+    ),
+    "an end at a commit that hangs": Scope(shape=shape(), txids=1, closes=True, patience=True, hangs=CommitStep),
+    "an end at a user's commit, and a job that hangs": Scope(
+        shape=shape(ours=False), txids=2, closes=True, patience=True, hangs=RunJob
+    ),
     "an end, with two in a job": Scope(shape=shape(shares=True), txids=2, closes=True, fails=1),
 }
 
@@ -637,31 +750,183 @@ class Untold(JobBatcher):
     def drop(self, attempt: TransactionAttempt) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("mutant", "scope"),
-    [
-        (Impatient, "a read"),
-        (Careless, "an end, with two in a job"),
-        (Stubborn, "a failure before two states"),
-        (Open, "a read"),
-        (Believing, "rows that fail every job, said to be another's"),
-        (Untold, "a failure in a shared job"),
-        (Blaming, "rows of the last one that fail every job, and it is known whose"),
-        (Traceless, "an end, with two in a job"),
-        (Deaf, "a failure"),
-        (Hoarding, "a failure"),
-        (Ruthless, "a failure in a shared job"),
-        (Lenient, "a failure"),
-        (Crowding, "a large one between small ones"),
-        (Hurried, "an end, with two in a job"),
-        (TakingOneForAll, "two spouts, two states"),
-        (Losing, "an end at a commit that fails"),
-        (Whole, "a large one between small ones"),
-        (Dropping, "an end, with two in a job"),
-        (Deserting, "an end at any moment"),
-        (Rushing, "two transactions in a job"),
-    ],
-)
+class Backwards(JobBatcher):
+    """Looks through a failed job from its end."""
+
+    __slots__ = ()
+
+    def end(self, job: Job, again: Any = ()) -> Job | None:
+        return super().end(job, list(again)[::-1])
+
+
+class Unbounded(JobBatcher):
+    """Has all that waits share one job, whatever comes together."""
+
+    __slots__ = ()
+
+    def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
+        return super().add(branch, attempt, 0)
+
+
+class Forsaking(CommitLane):
+    """Never answers who had to wait until all states have the same transactions."""
+
+    __slots__ = ()
+
+    def _end_cut(self, group: CommitGroup) -> None:
+        parked, self._parked = self._parked, []
+        super()._end_cut(group)
+        self._parked = parked
+
+
+class Mute(DataPlane):
+    """Shows no work: whatever takes long falls silent, each time that it is tried."""
+
+    __slots__ = ()
+
+    def alive(self) -> Any:
+        return ()
+
+
+class Jobless(TridentBoltExecutor):
+    """Does not show that it waits for a job."""
+
+    __slots__ = ()
+
+    @property
+    def is_working(self) -> bool:
+        return bool(self.jobs)
+
+
+class Queueless(DataPlane):
+    """Shows only what runs."""
+
+    __slots__ = ()
+
+    def alive(self) -> Any:
+        for executor in self._executors.values():
+            executor.__class__ = Jobless
+        return super().alive()
+
+
+class Hopeful(CommitLane):
+    """Takes the commit of a user's state for one that goes on: when it hangs, nobody notices."""
+
+    __slots__ = ()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._current is not None
+
+
+class Blind(CommitLane):
+    """Sees only how states commit, not that somebody reads them meanwhile."""
+
+    __slots__ = ()
+
+    @property
+    def is_alive(self) -> bool:
+        return isinstance(self._current, CommitGroup) and super().is_alive
+
+
+class Leaving(DataPlane):
+    """Gives up leadership whatever is being committed."""
+
+    __slots__ = ()
+
+    def _lose_patience(self) -> Iterator[Instruction]:
+        self._is_forced = True
+        yield from super()._lose_patience()
+
+
+class Clinging(DataPlane):
+    """Keeps leadership although the commit that it waited for has ended."""
+
+    __slots__ = ()
+
+    def _end_of_use(self, stimulus: Any) -> Iterator[Instruction]:
+        was_held = self.is_held
+        yield from super()._end_of_use(stimulus)
+        self.is_held = was_held
+
+
+class Unforced(DataPlane):
+    """Keeps leadership although the end is forced."""
+
+    __slots__ = ()
+
+    def _come_to_the_end(self, stimulus: Any) -> Iterator[Instruction]:
+        if not isinstance(stimulus, EndForced):
+            yield from super()._come_to_the_end(stimulus)
+
+
+class Patient(DataPlane):
+    """Waits for ever for what hangs."""
+
+    __slots__ = ()
+
+    def _lose_patience(self) -> Iterator[Instruction]:
+        yield from (each for each in super()._lose_patience() if not isinstance(each, Abandon))
+
+
+class Tardy(DataPlane):
+    """Gives up what jobs have prepared although the states are closed."""
+
+    __slots__ = ()
+
+    def _keep(self, *given: Any) -> Iterator[Instruction]:
+        are_closing, self._are_states_closing = self._are_states_closing, False
+        yield from super()._keep(*given)
+        self._are_states_closing = are_closing
+
+
+class Secretive(DataPlane):
+    """Doesn't tell that it keeps leadership."""
+
+    __slots__ = ()
+
+    def _lose_patience(self) -> Iterator[Instruction]:
+        yield from (each for each in super()._lose_patience() if not isinstance(each, KeepLeading))
+
+
+MUTANTS = [
+    (Backwards, "rows that fail every job, and nobody knows whose"),
+    (Unbounded, "two that are too many for one job"),
+    (Forsaking, "a read, and a commit that comes again"),
+    (Mute, "two transactions"),
+    (Queueless, "two transactions in a job"),
+    (Hopeful, "a user's state"),
+    (Blind, "a read"),
+    (Leaving, "an end at a user's commit that hangs"),
+    (Clinging, "an end at a user's commit"),
+    (Unforced, "an end at a user's commit that hangs"),
+    (Patient, "an end at a commit that hangs"),
+    (Tardy, "an end that nobody waits for"),
+    (Secretive, "an end at a user's commit that hangs"),
+    (Impatient, "a read"),
+    (Careless, "an end, with two in a job"),
+    (Stubborn, "a failure before two states"),
+    (Open, "a read"),
+    (Believing, "rows that fail every job, said to be another's"),
+    (Untold, "a failure in a shared job"),
+    (Blaming, "rows of the last one that fail every job, and it is known whose"),
+    (Traceless, "an end, with two in a job"),
+    (Deaf, "a failure"),
+    (Hoarding, "a failure"),
+    (Ruthless, "a failure in a shared job"),
+    (Lenient, "a failure"),
+    (Crowding, "a large one between small ones"),
+    (Hurried, "an end, with two in a job"),
+    (TakingOneForAll, "two spouts, two states"),
+    (Losing, "an end at a commit that fails"),
+    (Whole, "a large one between small ones"),
+    (Dropping, "an end, with two in a job"),
+    (Deserting, "an end at any moment"),
+    (Rushing, "two transactions in a job"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "scope"), MUTANTS)
 def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Small.of
 
@@ -675,3 +940,10 @@ def test_each_rule_is_needed(mutant: type, scope: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(Small, "of", without)
     with pytest.raises((AssertionError, KeyError, ValueError)):
         explore(SCOPES[scope])
+
+
+def test_the_page_of_rules_lists_each_of_them() -> None:
+    page = RULES_PAGE.read_text()
+    for mutant, scope in MUTANTS:
+        what = (mutant.__doc__ or "").rstrip(".")
+        assert f"| {what[0].lower()}{what[1:]} | {scope} |" in page
