@@ -21,7 +21,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.schedule import enabled, finish, take
 from tests.simulation.scope import Choices, Scope, choices_of
 from tests.simulation.sources import Source
-from tests.simulation.stores import Store, StoreKind
+from tests.simulation.stores import Store
 from tests.simulation.windows import Windows
 from tests.simulation.world import Event, World
 
@@ -107,7 +107,7 @@ class Explorer:
         for name, read in scope.reads.items():
             stores[name].reads = frozenset(read)
         if scope.feeds:
-            stores["fed"] = Store("fed", StoreKind.UNDO, self.rules, inline=True, fed_by=scope.feeds)
+            stores["fed"] = Store("fed", scope.fed, self.rules, inline=True, fed_by=scope.feeds)
         return stores
 
     def _successors(self, before: bytes) -> Iterator[tuple[World, str]]:

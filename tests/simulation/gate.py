@@ -99,6 +99,8 @@ SCOPES = {
         Scope("fed, opaque: a kill", {"kill": 1}, feeds="store0", exact=False),
         Scope("fed, opaque: a commit that lands late", {**LATE}, feeds="store0", exact=False, rows=1),
         Scope("fed: a leader that is cut off", {"expiry": 1}, feeds="store0", rows=1),
+        Scope("fed sink: a crash at any step", {"crash at a step": 1}, feeds="store0", fed=StoreKind.COMPARE, rows=1),
+        Scope("fed sink: a commit that lands late", {**LATE}, feeds="store0", fed=StoreKind.COMPARE, rows=1),
         Scope("fed, shared: a kill", {"kill": 1}, feeds="store0", processes=1, **THREE),
         Scope("fed: a reader, and a silence", {"ask": 1, "timeout": 1}, feeds="store0", rows=1, max_spout_pending=1),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),

@@ -64,7 +64,10 @@ def branch_out(world: World, seed: int) -> None:
     if feeding and chance.random() < 0.3:
         world.leaves = ""
         downstream = chance.choice(feeding).name
-        world.stores["fed"] = Store("fed", StoreKind.UNDO, world.rules, True, chance.random() < 0.5, fed_by=downstream)
+        locks = chance.random() < 0.5
+        is_sink = all(source.exact for source in world.sources.values()) and chance.random() < 0.4
+        kind = StoreKind.COMPARE if is_sink else StoreKind.UNDO
+        world.stores["fed"] = Store("fed", kind, world.rules, True, locks, fed_by=downstream)
 
 
 def world_of(dice: Dice, rules: Rules) -> World:

@@ -36,6 +36,7 @@ class Scope:
         sources: their names; each has a row less than the one before it.
         reads: which of them each store reads, if not all.
         feeds: the store whose new values go into one more; none: "".
+        fed: what that one is: a state, or a sink, which keeps what it has.
         lives: how often processes may be started, all in all.
     """
 
@@ -61,6 +62,7 @@ class Scope:
     sources: tuple[str, ...] = ("spout",)
     reads: Mapping[str, Collection[str]] = field(factory=dict)
     feeds: str = ""
+    fed: StoreKind = StoreKind.UNDO
     processes: int = 2
     lives: int = 2
 
