@@ -17,6 +17,7 @@ from coordinators.errors import ConfigError
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.session import ZooKeeperSession
 from tests.servers.postgresql import NoServerError, PostgresServer
+from tests.servers.redis_server import RedisServer
 from tests.servers.zookeeper import Ensemble
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
@@ -103,6 +104,39 @@ def _running(directory: Path) -> Iterator[PostgresServer]:
     yield server
     if server.is_running:
         server.stop("immediate")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One server for the whole run. Who stops one starts its own, by `fresh_redis`."""
+    yield from _running_redis()
+
+
+@pytest.fixture
+def fresh_redis() -> Iterator[RedisServer]:
+    """A server of the test's own, to be stopped and killed."""
+    yield from _running_redis()
+
+
+def _running_redis() -> Iterator[RedisServer]:
+    with tempfile.TemporaryDirectory(prefix="trident-redis-") as directory:
+        server = RedisServer(Path(directory))
+        try:
+            server.start()
+        except NoServerError as error:
+            if IS_CI:
+                raise
+            pytest.skip(str(error))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> str:
+    """The URL of a server without any values."""
+    with redis_server.client() as client:
+        client.flushall()
+    return redis_server.url
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ ONE_DOOR = {
         "trident_py.states.sql.postgres_state",
         "trident_py.states.sql.postgres_table",
     },
+    "redis": {"trident_py.states.redis"},
     "rich": {"trident_py.cli"},
     "argparse": {"trident_py.cli"},
 }
@@ -64,7 +65,7 @@ EXPORTS = {
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout
         DataFrameSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
-        PostgresState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
+        PostgresState RedisState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
         TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey FileSink ForeachBatchSink""",
     "trident_py.testing": "LocalCoordination run_batches",
@@ -156,6 +157,7 @@ FLOORS = """
     graph
     participants
     windows
+    states.redis
     operations states states.sql spouts spouts.files sinks sinks.files spark worker
     interfaces rows
     errors _lazy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -109,3 +109,30 @@ _ENCODERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Json]], ...] = (
     (tuple, _struct),
     (dict, lambda value: _struct(value.values())),  # as Arrow gives a struct
 )
+
+
+def decode_key(text: str) -> tuple[Any, ...]:
+    """The values of the key that has this text; a struct as a tuple, a timestamp in UTC."""
+    return tuple(map(_decoded, json.loads(text)))
+
+
+def _decoded(part: Json) -> Any:
+    if isinstance(part, list):
+        return [_decoded(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    ((kind, value),) = part.items()
+    return _DECODERS[kind](value)
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "decimal": Decimal,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "interval": lambda value: value * _MICROSECOND,
+    "bytes": b64decode,
+    "struct": lambda values: tuple(map(_decoded, values)),
+}

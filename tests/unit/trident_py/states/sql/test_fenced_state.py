@@ -34,6 +34,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import FencedState, GroupState, StateFactory
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
+from trident_py.states.redis.redis import RedisState
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.sqlite import SQLiteState
 
@@ -71,13 +72,22 @@ def commit(
     return due
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("redis", marks=pytest.mark.redis),
+    ]
+)
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
     match request.param:
         case "memory":
             return MemoryMapState.factory()
         case "sqlite":
             return SQLiteState(tmp_path / "s.db", table="counts")
+        case "redis":
+            return RedisState(request.getfixturevalue("redis"), prefix="counts")
     return PostgresState(request.getfixturevalue("postgres"), table="counts")
 
 

@@ -1,0 +1,96 @@
+"""A state in a Redis server: its factory, which needs no redis-py to be imported."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from attrs import Factory, evolve, field, frozen
+from pyspark.sql.types import StructField, StructType
+
+from coordinators.secret import Secret, as_secret
+from trident_py.errors import ConfigError, StateError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import StateFactory, StateKind
+
+if TYPE_CHECKING:
+    from trident_py.states.redis.redis_state import RedisMapState
+
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+
+
+@frozen
+class RedisState(StateFactory):
+    """Keeps values in one hash of a Redis server, ``HGETALL <prefix>``, which changes as a whole with each commit.
+
+    A field of it is a key as canonical JSON, its value JSON: ``HGET counts '["cat"]'`` gives ``17``. What else is kept
+    has names that begin with ``{<prefix>}:_``. All of a commit is one script of the server: the commit token, the
+    values, and those before them, for a replay; it takes about 30 µs a key, in which the server answers nobody else.
+
+    The server has to keep what it has: eviction (``maxmemory-policy`` other than ``noeviction``) is refused. Commits
+    survive a crash of it where it runs with ``appendonly yes`` and ``appendfsync always``, and `explain` says so;
+    otherwise a crash, like a failover to a replica that lagged, may lose confirmed commits: the topology stops then,
+    and names what is missing.
+
+    Args:
+        url: ``redis://[user:password@]host:port/db``, ``rediss://…`` with TLS, or ``unix://…``; never printed.
+        prefix: the name of the hash; letters, digits, ``_``, ``.``, ``:`` and ``-``.
+
+    Raises:
+        ConfigError: redis-py is not installed.
+        StateError: ``prefix`` can't be used, or ``url`` is none.
+    """
+
+    kind = StateKind.FENCED
+
+    url: Secret = field(converter=as_secret)
+    prefix: str = field(kw_only=True)
+    _keys: StructType | None = field(default=None, kw_only=True, repr=False)
+    _value: StructField | None = field(default=None, kw_only=True, repr=False)
+    name: str = field(init=False, repr=False, default=Factory(lambda self: self.prefix, takes_self=True))
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            from trident_py.states.redis.server import Server
+        except ImportError as error:
+            raise ConfigError(f"RedisState needs redis ({error}): pip install 'trident-py[redis]'") from error
+        if not _PREFIX.fullmatch(self.prefix):
+            raise StateError(f"{self.prefix!r} can't be a prefix: use up to 100 ASCII letters, digits, _ . : and -")
+        Server(self.url)
+
+    @property
+    def guarantee(self) -> str:  # type: ignore[override]
+        """As the server is set up, asked when it is needed."""
+        from trident_py.states.redis.server import Server
+
+        return Server(self.url).guarantee
+
+    @property
+    def lacks_fields(self) -> bool:
+        """Whether nothing has told it the types of its values yet."""
+        return self._value is None
+
+    def for_fields(self, keys: StructType, value: StructField) -> RedisState:
+        """This factory for values of these types."""
+        return evolve(self, keys=keys, value=value)
+
+    def ensure_usable(self) -> None:
+        """Look whether the server answers, lets us in, and keeps what it has."""
+        from trident_py.states.redis.server import Server
+
+        Server(self.url).check(f"prefix {self.prefix!r}")
+
+    def make_state(
+        self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
+    ) -> RedisMapState:
+        """The state; it connects when it recovers."""
+        from trident_py.states.redis.redis_state import RedisMapState
+        from trident_py.states.redis.server import Server
+
+        if self._keys is None or self._value is None:
+            raise StateError(
+                f"prefix {self.prefix!r}: RedisState keeps typed values, and only persistent_aggregate tells it their "
+                f"types; use it there, or call for_fields"
+            )
+        return RedisMapState(Server(self.url), self.prefix, self._keys, self._value)

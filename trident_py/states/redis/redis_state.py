@@ -1,0 +1,280 @@
+"""Values in a hash of a Redis server, with the commit token, in one atomic step."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from decimal import localcontext
+from typing import Any
+from uuid import uuid4
+
+from attrs import frozen
+from pyspark.sql.types import StructField, StructType
+from redis import Redis
+
+from trident_py.errors import StateError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
+from trident_py.rows.json_rows import json_rows, rows_of_json
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, fields_text
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.keys import decode_key, encode_keys
+from trident_py.states.redis.server import COMMIT, Server, explained
+from trident_py.states.sql.commit_row import StateHeader, TableStep
+
+CHUNK_KEYS = 5_000
+"""How many values one command reads or stages."""
+
+STAGED_SECS = 3_600
+"""When the server forgets what was staged by a leader that died before the next one swept it."""
+
+NOTHING = ""
+"""Stands for no value: JSON is never empty."""
+
+
+@frozen
+class Names:
+    """The keys of the server that belong to one state, in one slot of a cluster."""
+
+    prefix: str
+
+    @property
+    def header(self) -> str:
+        """Who may write, and the last commit."""
+        return f"{{{self.prefix}}}:_trident"
+
+    @property
+    def undo(self) -> str:
+        """The values before the last transaction, of the keys that it has changed."""
+        return f"{{{self.prefix}}}:_undo"
+
+    @property
+    def count(self) -> str:
+        """How many values there are, to find out that some were lost."""
+        return f"{{{self.prefix}}}:_count"
+
+    def staged(self, owner: str) -> tuple[str, str]:
+        """Where a leader puts values, and those before them, until its commit."""
+        return f"{{{self.prefix}}}:_staged:{owner}", f"{{{self.prefix}}}:_staged_undo:{owner}"
+
+    def aside(self, incarnation: int) -> str:
+        """Where the values of an older incarnation are kept."""
+        return f"{{{self.prefix}}}:_incarnation_{incarnation}"
+
+
+class RedisMapState(GroupState[Any], ITupleCollection):
+    """Values by key in one hash. A commit puts all that has changed, with a new header, in the place of the old header.
+
+    The header that it has read is what a commit expects: a newer leader has written another one, and the commit
+    changes nothing then. So values can be read, and new ones computed, before.
+    """
+
+    def __init__(self, server: Server, prefix: str, keys: StructType, value: StructField) -> None:
+        self._server = server
+        self._names = Names(prefix)
+        self._name = f"prefix {prefix!r}"
+        self._columns = fields_text(StructType([*keys.fields, value]))
+        self._schema = StructType([StructField("value", value.dataType)])
+        self._owner = uuid4().hex
+        self._client: Redis | None = None
+        self._header = ""  # as it was read last
+        self._known: Fence | None = None  # what is durable, as far as we know
+        self._open: SinkTransaction | None = None
+        self._writer = 0
+        self._next = ""  # the header after the open transaction
+        self._changed: dict[str, str] = {}  # by the open transaction
+        self._before: dict[str, str] = {}  # what its last member has found
+
+    # --- takeover -----------------------------------------------------------------------------------------------------
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: refuse older epochs from now on, in one step."""
+        self._server.check(self._name)
+        self._client = client = self._client or self._server.client()
+        with self._explained():
+            while True:
+                text: Any = client.get(self._names.header) or ""
+                found = _header(text, self._name) if text else None
+                claim = StateHeader(Fence(topology, epoch), self._owner, self._columns)
+                header, step = claim.claimed(found, exists=self._exists(client, found), state=self._name)
+                values = "set aside" if step is TableStep.REPLACE else "keep"
+                incarnation = found.fence.topology.incarnation if found else 0
+                if self._replaced(text, _text(header), values, incarnation=incarnation) is None:
+                    break
+            for name in client.scan_iter(match=f"{{{self._names.prefix}}}:_staged*", count=1_000):
+                client.delete(name)
+        self._header, self._known = _text(header), header.fence
+        return header.fence.token
+
+    def _exists(self, client: Redis, found: StateHeader | None) -> bool:
+        """Whether the values are there, all of them; a hash without any is none for the server."""
+        count: Any = client.hlen(self._names.prefix)
+        expected: Any = client.get(self._names.count)
+        return bool(count) if found is None else int(expected or 0) == count
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Decide what of ``run`` is to be applied, from the header as it is now."""
+        self.rollback()
+        client, where = self._recovered(), f"attempt {run[0].attempt}: {self._name}"
+        with self._explained():
+            there: Any = client.get(self._names.header) or ""
+            self._header = there
+            if not self._header:
+                raise StateError(f"{where} has lost its header; restore the server's data", attempt=run[0].attempt)
+            header = _header(self._header, self._name)
+            if self._known is not None:
+                header.fence.check_kept(self._known, where)
+            due, redo = header.fence.due(run, self._name)
+            if redo:
+                undo: dict[Any, Any] = client.hgetall(self._names.undo)
+                self._changed = undo
+        if due:
+            self._next = _text(StateHeader(header.fence.after(run), header.owner, header.columns))
+            self._open, self._writer = due[0], threading.get_ident()
+        return due
+
+    def begin_member(self, tx: SinkTransaction) -> None:
+        """What is written from now on is undone alone, if this transaction comes again."""
+        self._open, self._before = tx, {}
+
+    def commit_group(self) -> None:
+        """Stage the changes, then put them and the token in their place, in one step of the server."""
+        self._in_transaction()
+        with self._explained():
+            self._stage(dict(zip(self._names.staged(self._owner), (self._changed, self._before), strict=True)))
+            found = self._replaced(self._header, self._next, "change")
+        if found is not None:
+            there = _header(found, self._name).fence if found else None
+            raise StateError(f"{self._name}: somebody else has changed it meanwhile, to {there}; nothing was committed")
+        self._header, self._known = self._next, _header(self._next, self._name).fence
+        self.rollback()
+
+    def rollback(self) -> None:
+        """Give up the open transaction: nothing of it is in the server, but what is staged."""
+        self._open, self._next, self._changed, self._before = None, "", {}, {}
+
+    def _stage(self, staged: Mapping[str, Mapping[str, str]]) -> None:
+        client = self._recovered()
+        client.delete(*staged)
+        for name, values in staged.items():
+            for some in _chunks(list(values.items())):
+                client.hset(name, mapping=dict(some))
+            client.expire(name, STAGED_SECS)
+
+    def _replaced(self, expected: str, header: str, values: str, *, incarnation: int = 0) -> str | None:
+        """Put ``header`` in the place of the one that is expected; None: done, else the one that is there."""
+        names = self._names
+        keys = [
+            names.header,
+            names.prefix,
+            names.undo,
+            *names.staged(self._owner),
+            names.aside(incarnation),
+            names.count,
+        ]
+        found: Any = self._recovered().eval(COMMIT, len(keys), *keys, expected, header, values, len(self._changed))
+        return None if found is None or found == header else str(found)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
+        """The value of each key; None where there is none."""
+        names = encode_keys(keys)
+        is_writer = self._open is not None and self._writer == threading.get_ident()
+        found = self._read(names, self._changed if is_writer else {})
+        return self._loaded([found[name] for name in names])
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        """The committed values: for each key its values, then the value."""
+        with self._explained():
+            found: dict[Any, Any] = self._recovered().hgetall(self._names.prefix)
+        values = self._loaded(list(found.values()))
+        return [(*decode_key(name), value) for name, value in zip(found, values, strict=True)]
+
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        """Replace the value of each key by what its updater makes of it."""
+        self._in_transaction()
+        names = encode_keys(keys)
+        found = self._read(names, self._changed)
+        current = dict(zip(found, self._loaded(list(found.values())), strict=True))
+        values: list[Any] = []
+        with localcontext(EXACT_DECIMALS):
+            for name, updater in zip(names, updaters, strict=True):
+                current[name] = updater(current[name])
+                values.append(current[name])
+        self._write(found, current)
+        return values
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        """Set the value of each key."""
+        self._in_transaction()
+        names = encode_keys(keys)
+        self._write(self._read(names, self._changed), dict(zip(names, values, strict=True)))
+
+    def _write(self, found: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        texts = self._stored([values[name] for name in found])
+        for (name, before), text in zip(found.items(), texts, strict=True):
+            self._before.setdefault(name, before)
+            self._changed[name] = text
+
+    def _read(self, names: Sequence[str], changed: Mapping[str, str]) -> dict[str, str]:
+        """The stored value of each key, once; `NOTHING` where there is none."""
+        found = {name: changed.get(name, NOTHING) for name in names}
+        asked = [name for name in found if name not in changed]
+        client = self._recovered()
+        with self._explained():
+            for some in _chunks(asked):
+                texts: list[Any] = client.hmget(self._names.prefix, some)
+                found.update((name, text or NOTHING) for name, text in zip(some, texts, strict=True))
+        return found
+
+    def _stored(self, values: Sequence[Any]) -> list[str]:
+        try:
+            typed = rows_of(arrow_table([(value,) for value in values], self._schema))
+        except TypeError as error:
+            raise StateError(f"{self._name}: {error}") from error
+        rows: list[Any] = json_rows(typed, self._schema)
+        return [NOTHING if row[0] is None else json.dumps(row[0], ensure_ascii=False) for row in rows]
+
+    def _loaded(self, texts: Sequence[str]) -> list[Any]:
+        rows = rows_of_json([[json.loads(text) if text else None] for text in texts], self._schema)
+        return [value for (value,) in rows]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.rollback()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _recovered(self) -> Redis:
+        if self._client is None:
+            raise StateError(f"{self._name} is not open: it was not recovered, or is closed")
+        return self._client
+
+    def _in_transaction(self) -> None:
+        if self._open is None:
+            raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._name)
+
+
+def _text(header: StateHeader) -> str:
+    return json.dumps(header.row)
+
+
+def _header(text: str, where: str) -> StateHeader:
+    try:
+        return StateHeader.of(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{where}: its header {text[:80]!r} can't be read; restore the server's data") from error
+
+
+def _chunks(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (things[at : at + CHUNK_KEYS] for at in range(0, len(things), CHUNK_KEYS))

@@ -1,0 +1,140 @@
+"""A Redis server: how it is reached, what it promises, what its errors mean, and the script that commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from attrs import frozen
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.retry import Retry
+
+from coordinators.secret import Secret
+from trident_py.errors import StateError, StoreBusyException
+
+TIMEOUT_SECS = 30.0
+"""How long an answer may take; a commit of 100 000 keys takes three seconds."""
+
+CONNECT_SECS = 5.0
+
+COMMIT = """
+-- KEYS: header, values, those before them, staged values, staged ones before them, values set aside, their number.
+-- ARGV: the header that is expected, the new one, what to do with the values, how many are staged.
+local found = redis.call('GET', KEYS[1]) or ''
+if found ~= ARGV[1] then return found end
+if redis.call('HLEN', KEYS[4]) ~= tonumber(ARGV[4]) then return redis.error_reply('what was staged is gone') end
+-- The first write: a server without memory for it refuses it, and with it the script, of which nothing is done then.
+redis.call('SET', KEYS[1], ARGV[2])
+if ARGV[3] == 'keep' then return false end
+if ARGV[3] == 'set aside' then
+    if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[6]) end
+    redis.call('DEL', KEYS[3], KEYS[7])
+    return false
+end
+local staged = redis.call('HGETALL', KEYS[4])
+local put, gone = {}, {}
+for i = 1, #staged, 2 do
+    if staged[i + 1] == '' then gone[#gone + 1] = staged[i]
+    else put[#put + 1] = staged[i]; put[#put + 1] = staged[i + 1] end
+end
+for i = 1, #put, 2000 do redis.call('HSET', KEYS[2], unpack(put, i, math.min(i + 1999, #put))) end
+for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[2], unpack(gone, i, math.min(i + 1999, #gone))) end
+redis.call('DEL', KEYS[3], KEYS[4])
+if redis.call('EXISTS', KEYS[5]) == 1 then redis.call('RENAME', KEYS[5], KEYS[3]) end
+redis.call('SET', KEYS[7], redis.call('HLEN', KEYS[2]))
+return false
+"""
+"""Puts a header in the place of another one, with all that changes; else it returns the one that is there.
+
+What to do with the values: ``keep`` them, ``set aside`` all, or ``change`` those that are staged.
+"""
+
+_EVICTS = "it may evict values (maxmemory-policy {}): set maxmemory-policy noeviction"
+_LASTING = "exactly-once"
+_UNSYNCED = (
+    "exactly-once while its server keeps running: without appendonly yes and appendfsync always a crash of it may lose "
+    "confirmed commits, and the topology stops by name then"
+)
+_UNKNOWN = (
+    "exactly-once where its server has appendonly yes and appendfsync always, which it doesn't tell just now; else a "
+    "crash of it may lose confirmed commits, and the topology stops by name then"
+)
+
+
+@frozen
+class Server:
+    """One server and database.
+
+    Attributes:
+        url: how it is reached.
+    """
+
+    url: Secret
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            self.client().close()
+        except ValueError as error:
+            raise StateError(f"a Redis URL is redis://[user:password@]host:port/db, not this: {error}") from error
+
+    def client(self, timeout: float = TIMEOUT_SECS) -> Redis:
+        """A client; it connects when it is used, and never sends anything twice by itself."""
+        return Redis.from_url(
+            self.url.reveal(),
+            decode_responses=True,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=timeout,
+            socket_connect_timeout=CONNECT_SECS,
+            client_name="trident",
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """How often a row counts in what is kept there."""
+        try:
+            with closing(self.client(CONNECT_SECS)) as client:
+                found: dict[Any, Any] = client.config_get("append*")
+        except RedisError:  # it is away, or doesn't let us ask
+            return _UNKNOWN
+        is_lasting = found.get("appendonly") == "yes" and found.get("appendfsync") == "always"
+        return _LASTING if is_lasting else _UNSYNCED
+
+    def check(self, where: str) -> None:
+        """Look whether it answers, and can hold a state.
+
+        Raises:
+            StateError: it can't, or lets nobody in.
+            StoreBusyException: it is away, perhaps for a moment.
+        """
+        with explained(where), closing(self.client(CONNECT_SECS)) as client:
+            told: dict[str, Any] = client.info()
+        policy = told.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise StateError(f"{where}: {_EVICTS.format(policy)}")
+        if told.get("role") != "master":
+            raise StateError(f"{where}: the server is a replica; name the one that is written to")
+        if told.get("cluster_enabled"):
+            raise StateError(f"{where}: the server is part of a cluster, which isn't supported; name one that is alone")
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn what redis-py raises into an error that names ``where``, the cause and the way out.
+
+    Raises:
+        StoreBusyException: the server is away, or slow; nobody knows what it has done, and the attempt may be replayed.
+        StateError: anything else.
+    """
+    try:
+        yield
+    except AuthenticationError as error:
+        raise StateError(f"{where}: the server lets nobody in so: {error}; see to user and password") from error
+    except (ConnectionError, TimeoutError) as error:
+        raise StoreBusyException(f"{where}: the server doesn't answer: {error}") from error
+    except ResponseError as error:
+        raise StateError(f"{where}: {error}; nothing was committed") from error
+    except RedisError as error:
+        raise StateError(f"{where}: {type(error).__name__}: {error}") from error
