@@ -2,7 +2,8 @@
 
 A block of Python with the name of a file (``python shop.py`` behind the fence) is written to that file, every other one
 is run, all of a page in one namespace. A block of shell is run line by line. What stands behind a comment
-``<!-- not run: why -->`` is not run.
+``<!-- not run: why -->`` is not run; what
+stands behind ``<!-- printed -->`` is what the block of Python before it has printed.
 """
 
 from __future__ import annotations
@@ -12,43 +13,56 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from attrs import frozen
 
 FENCE = re.compile(
-    r"^(?P<skip><!-- not run: [^\n]* -->\n)?```(?P<what>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^(?:<!-- (?P<note>not run: [^\n]*|printed) -->\n)?```(?P<what>[^\n]*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
 )
 
 
 @frozen
 class Snippet:
-    """One block of a page: its language, the file that it is, if any, and its text."""
+    """One block of a page: its language, the file that it is, if any, its text, and what the note above it says."""
 
     language: str
     file: str
     text: str
     is_run: bool
+    is_printed: bool
 
 
 def snippets(page: Path) -> Iterator[Snippet]:
     """The blocks of a page."""
     for found in FENCE.finditer(page.read_text(encoding="utf-8")):
         language, _, file = found["what"].partition(" ")
-        yield Snippet(language, file, found["text"], not found["skip"])
+        is_printed = found["note"] == "printed"
+        yield Snippet(language, file, found["text"], not found["note"], is_printed)
 
 
 def run(page: Path) -> None:
     """Run the snippets of ``page`` in the current directory."""
     sys.path.insert(0, os.getcwd())
     names: dict[str, object] = {"__name__": "page"}
+    printed = ""
     for number, snippet in enumerate(snippets(page)):
+        if snippet.is_printed and snippet.text.strip() != printed.strip():
+            raise AssertionError(f"{page.name}, block {number} is not what is printed, which is:\n{printed}")
         if not snippet.is_run:
             continue
         if snippet.file:
             Path(snippet.file).write_text(snippet.text, encoding="utf-8")
         elif snippet.language == "python":
-            exec(compile(snippet.text, f"{page.name}, block {number}", "exec"), names)  # noqa: S102
+            with redirect_stdout(StringIO()) as output:
+                try:
+                    exec(compile(snippet.text, f"{page.name}, block {number}", "exec"), names)  # noqa: S102
+                finally:
+                    printed = output.getvalue()
+                    sys.stderr.write(printed)
         elif snippet.language == "sh":
             _run_shell(snippet.text)
     for test in sorted(Path.cwd().glob("test_*.py")):

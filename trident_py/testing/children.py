@@ -9,6 +9,7 @@ is killed at the end of the check, or by the nursery if the test's process vanis
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -27,12 +28,7 @@ from attrs import define, field, frozen
 
 from trident_py.testing.stops import Line, Stop
 
-STUCK_SECS = 30.0
-"""Without a new line of user code a call is stuck."""
-
-LOOK_SECS = 0.1
-BLOCKED_LOOKS = 4
-"""A process whose threads were all asleep at so many looks waits for something."""
+LOOK_SECS = 0.05
 
 
 @frozen
@@ -94,6 +90,19 @@ class Stuck:
 Reply = Answer | Paused | Died | Stuck
 
 
+@frozen
+class Patience:
+    """How long a call is waited for.
+
+    Attributes:
+        stuck_secs: without a new line of user code for so long it is stuck.
+        blocked_looks: a process whose threads were all asleep at so many looks waits for something.
+    """
+
+    stuck_secs: float
+    blocked_looks: int
+
+
 @define(eq=False)
 class Child:
     """One process, seen from the test's.
@@ -114,13 +123,14 @@ class Child:
         with suppress(BrokenPipeError):
             self._connection.send(request)
 
-    def reply(self, on_blocked: Callable[[], bool] = lambda: False) -> Reply:
+    def reply(self, patience: Patience, on_blocked: Callable[[], bool]) -> Reply:
         """How the call went.
 
         Args:
+            patience: how long to wait.
             on_blocked: called when the process waits for something; whether that was changed. Called once.
         """
-        deadline, asleep = time.monotonic() + STUCK_SECS, 0
+        deadline, asleep = time.monotonic() + patience.stuck_secs, 0
         while time.monotonic() < deadline:
             if self._connection.poll(LOOK_SECS):
                 try:
@@ -133,11 +143,11 @@ class Child:
                         self._suspend()
                     return found
                 self.seen.append(found)
-                deadline, asleep = time.monotonic() + STUCK_SECS, 0
+                deadline, asleep = time.monotonic() + patience.stuck_secs, 0
                 continue
             asleep = asleep + 1 if _is_asleep(self.pid) else 0
-            if asleep == BLOCKED_LOOKS and on_blocked():
-                deadline = time.monotonic() + STUCK_SECS
+            if asleep == patience.blocked_looks and on_blocked():
+                deadline = time.monotonic() + patience.stuck_secs
         return Stuck()
 
     def _suspend(self) -> None:
@@ -151,9 +161,14 @@ class Child:
         os.kill(self.pid, signal.SIGCONT)
         self._connection.send(None)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was seen to end: its process id may be somebody else's by now."""
+        return self._connection.closed
+
     def kill(self) -> None:
-        """End it as the end of a machine would, if it lives: its process id may be somebody else's by now."""
-        if self._connection.closed:
+        """End it as the end of a machine would, if it lives."""
+        if self.is_gone:
             return
         with suppress(EOFError, OSError), self._connection:
             while self._connection.poll():
@@ -221,6 +236,8 @@ def _nurse(channel: socket.socket, serve: Callable[[Connection], None], prepare:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare()
+    with suppress(ImportError):
+        importlib.import_module("pandas")  # pyarrow does at its first conversion: a quarter of a second in each child
     gc.freeze()  # collecting garbage would copy all that the processes share
     while True:
         order, descriptors, _, _ = socket.recv_fds(channel, 1, 1)

@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from trident_py.testing.play import Call, Found, Killed, Play, Stops, Suspended, Unusable
+from trident_py.testing.play import STUCK_ENOUGH, Call, Found, Killed, Play, Stops, Suspended, Unusable
 from trident_py.testing.stops import Stop, Way
 
 DISCOVERIES_MAX = 1_000
@@ -58,14 +58,12 @@ def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
     """Make all experiments; whether none had to be left out."""
     try:
         for experiment in experiments:
-            done = set[tuple[int, Stop]]()
             play.broken = 0
-            calls = _explored(play, experiment, {}, done)
+            calls = _explored(play, experiment, {})
             for stops in list(experiment.stops(calls)):
                 if play.broken >= BROKEN_ENOUGH:
                     break
-                if not {(number, stop[0]) for number, stop in stops.items()} <= done:
-                    _explored(play, experiment, stops, done)
+                _explored(play, experiment, stops)
     except Unusable:
         return False
     finally:
@@ -73,14 +71,12 @@ def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
     return True
 
 
-def _explored(play: P, experiment: Experiment[P], stops: Stops, done: set[tuple[int, Stop]]) -> Sequence[Call]:
+def _explored(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call]:
     """Make one experiment, again and again until nobody dies for having come to a line where nobody had died before."""
     for _ in range(DISCOVERIES_MAX):
         calls = _tried(play, experiment, stops)
         if not play.discoveries:
             break
-        if not stops:
-            done.update(play.discoveries)
     return calls
 
 
@@ -100,6 +96,8 @@ def _tried(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call]:
         except Found as found:
             play.broken += 1
             play.findings.note(found.rule, [*play.steps, found.seen])
+            if play.stuck >= STUCK_ENOUGH:
+                raise Unusable from found
             calls, discoveries = play.calls, play.discoveries
             play.begin({}, "")
             play.recuperating = True

@@ -35,6 +35,19 @@ class Outcome:
     before: Counter[Row] = field(eq=False, factory=Counter)
 
 
+def merged(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Each that is different once, with the tokens of those that are the same."""
+    found: list[Outcome] = []
+    for each in outcomes:
+        what = each.last, each.rows, each.before
+        place = next((place for place, known in enumerate(found) if (known.last, known.rows, known.before) == what), -1)
+        if place < 0:
+            found.append(each)
+        else:
+            found[place] = evolve(each, tokens=each.tokens | found[place].tokens)
+    return found
+
+
 @frozen
 class Broken:
     """A rule that was broken, and what was seen."""
@@ -88,9 +101,9 @@ class Ledger:
                 self.outcomes.append(Outcome(token.txid, frozenset([token]), after, outcome.rows))
         same = [each for each in self.outcomes if each.last == token.txid]
         # Where it is there already, the sink may keep the older token or take this one.
-        self.outcomes = [each for each in self.outcomes if each.last != token.txid] + [
+        self.outcomes = [each for each in self.outcomes if each.last != token.txid] + merged(
             evolve(each, tokens=each.tokens | {token}) for each in same
-        ]
+        )
 
     def answered(self, token: CommitToken) -> None:
         """A commit has returned."""
@@ -120,12 +133,16 @@ class Ledger:
         return None
 
     def read(self, rows: Counter[Row]) -> Broken | None:
-        """A reader sees these rows."""
+        """A reader sees these rows.
+
+        What is there stays. What is not may come yet: a recovery may complete a commit that was not answered.
+        """
         fits = [each for each in self.outcomes if each.rows == rows]
-        if fits:
-            self.outcomes = fits
-            return None
-        return self._explained(rows, self.outcomes)
+        if not fits:
+            return self._explained(rows, self.outcomes)
+        seen = max(each.last for each in fits)
+        self.outcomes = fits + [each for each in self.outcomes if each.last > seen]
+        return None
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
         """What a reader sees after a transaction with these rows."""
@@ -147,6 +164,9 @@ class Ledger:
         named = [each for each in self.outcomes if each.last == number]
         if named and rows is not None:
             found = self._explained(rows, named)
+            return Broken(found.rule, f"{said}; {found.seen}")
+        if rows is not None and not any(each.rows == rows for each in self.outcomes):
+            found = self._explained(rows, self.outcomes)
             return Broken(found.rule, f"{said}; {found.seen}")
         return Broken(Rule.TOKEN_RIGHT, f"{said}; expected one of {sorted({each.last for each in self.outcomes})}")
 

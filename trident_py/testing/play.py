@@ -8,9 +8,19 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from trident_py.testing.children import Answer, Child, Died, Nursery, Paused, Request, Stuck
+from trident_py.testing.children import Answer, Child, Died, Nursery, Patience, Paused, Request, Stuck
 from trident_py.testing.report import Findings, Rule
 from trident_py.testing.stops import Line, Moment, Stop, Way
+
+STUCK_SECS, STUCK_AGAIN_SECS = 30.0, 5.0
+"""Without a new line of user code a call is stuck: the first time, and once one was."""
+
+STUCK_ENOUGH = 3
+"""After so many calls that were stuck nothing more is tried."""
+
+BLOCKED_LOOKS = 5
+BLOCKED_LOOKS_IN_PREPARE = 60
+"""Where a call may wait for Spark, which takes its time on a busy machine; others seldom do."""
 
 
 @frozen
@@ -78,7 +88,8 @@ class Play:
     stops: Stops = field(factory=dict, init=False)
     calls: list[Call] = field(factory=list, init=False)
     steps: list[str] = field(factory=list, init=False)
-    discoveries: list[tuple[int, Stop]] = field(factory=list, init=False)  # where somebody died since nobody had there
+    discoveries: int = field(default=0, init=False)  # deaths in it at lines where nobody had died before
+    stuck: int = field(default=0, init=False)  # calls that did not return
     broken: int = field(default=0, init=False)  # experiments of the present kind in which a rule was broken
     recuperating: bool = field(default=False, init=False)  # between a broken rule and the next experiment
     zombie: Child | None = field(default=None, init=False)
@@ -116,7 +127,7 @@ class Play:
 
     def begin(self, stops: Stops, where: str) -> None:
         """Begin an experiment."""
-        self.stops, self.calls, self.steps, self.discoveries = stops, [], [where], []
+        self.stops, self.calls, self.steps, self.discoveries = stops, [], [where], 0
 
     def new_child(self) -> Child:
         """A process for a new leader."""
@@ -140,9 +151,8 @@ class Play:
         """
         number = len(self.calls)
         self.calls.append(Call(method))
-        # One death at a new line is enough for an experiment; it will be made again.
         killed = (each for each in self.findings.killed if each[0] == method)
-        known = None if self.discoveries or self.recuperating else frozenset((file, line) for _, file, line in killed)
+        known = None if self.recuperating else frozenset((file, line) for _, file, line in killed)
         child.ask(Request(method, arguments, self.files, known, self.stops.get(number, ())))
         return self._answer(child, number, says)
 
@@ -167,8 +177,9 @@ class Play:
         return self._woken.pop()
 
     def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
-        reply = child.reply(self._wake_blocking)
         call = self.calls[number]
+        looks = BLOCKED_LOOKS_IN_PREPARE if call.method == "prepare" else BLOCKED_LOOKS
+        reply = child.reply(Patience(STUCK_AGAIN_SECS if self.stuck else STUCK_SECS, looks), self._wake_blocking)
         self.findings.reached.update((call.method, each.file, each.line) for each in child.seen)
         match reply:
             case Answer():
@@ -183,6 +194,7 @@ class Play:
             case Paused():
                 raise self._suspended(child, number, says)
             case Stuck():
+                self.stuck += 1
                 self.steps.append(says)
                 where = f" after {_place(child.seen[-1].file, child.seen[-1].line)}" if child.seen else ""
                 raise Found(Rule.NOT_STUCK, f"{call.method}() doesn't return{where}")
@@ -191,7 +203,7 @@ class Play:
         call, stop = self.calls[number], next(iter(self.stops.get(number, ())[-1:]), None)
         if child.seen and child.seen[-1].dies:
             stop = Stop(Way.KILL, Moment.AT_LINE, child.seen[-1].file, child.seen[-1].line)
-            self.discoveries.append((number, stop))
+            self.discoveries += 1
         if stop is None or stop.way is not Way.KILL:
             self.steps.append(says)
             raise Found(Rule.COMES_THROUGH, f"the process ended in {call.method}(), and nobody had killed it")

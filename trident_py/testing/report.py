@@ -138,7 +138,7 @@ class Findings:
     def report(self, subject: str, promise: str = "", *, complete: bool = True) -> Report:
         """The report; a check that was not cut short must have killed at each line."""
         missed = sorted(self.reached - self.killed)
-        if complete and self.kills < len(self.reached):
+        if complete and missed:
             self.note(Rule.KILLED_EVERYWHERE, [f"{method}() at {file}:{line}" for method, file, line in missed])
         violations = [
             Violation(rule, "\n".join(f"  {number:2}  {step}" for number, step in enumerate(steps, 1)))

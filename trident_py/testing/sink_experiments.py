@@ -45,11 +45,20 @@ def aborted(play: SinkPlay) -> None:
     play.committed(leader, txid)
 
 
+def given_up_again(play: SinkPlay) -> None:
+    """A committed transaction comes again, as another output lacks it, and that attempt is given up."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    play.abort(leader, play.prepared(leader, txid).tx)
+    play.look()
+    play.committed(leader, txid)
+
+
 def unreadable(play: SinkPlay) -> None:
     """A batch can't be read, since a user's function in front of the sink raises; the next attempt can."""
     leader, txid = play.leading(), play.next
     prepared = play.prepare(leader, txid, fails=True)
-    play.abort(leader, prepared.tx if prepared else play.last_tx)
+    play.abort(leader, prepared.tx if prepared else play.last_tx(leader))
     play.committed(leader, txid)
 
 
@@ -113,9 +122,9 @@ def overtaken(play: SinkPlay) -> None:
 
 
 def before_replay(play: SinkPlay) -> None:
-    """The new leader has recovered, and done nothing else."""
+    """The new leader has recovered, and done nothing else; what the older one had prepared it tries to commit."""
     play.take_over()
-    play.wake_zombie()
+    play.wake_zombie(commits=True)
     play.look()
     play.redo()
 
@@ -154,6 +163,7 @@ EXPERIMENTS: Sequence[Experiment[SinkPlay]] = (
     Experiment(scenario=taken_over, focus=every("make", "recover")),
     Experiment(scenario=committed_and_taken_over, focus=every()),
     Experiment(scenario=aborted, focus=every("abort")),
+    Experiment(scenario=given_up_again, focus=every("abort")),
     Experiment(scenario=unreadable, focus=every()),
     Experiment(scenario=side_by_side, focus=lambda calls: every("commit")(calls)[1:2]),
     Experiment(scenario=failed_side_by_side, focus=every()),

@@ -97,9 +97,10 @@ class SinkPlay(Play):
     )  # the variant of rows that a transaction may be committed with
     _variants: dict[CommitToken, int] = field(factory=dict, init=False)
     epochs: dict[int, int] = field(factory=dict, init=False)  # of each process
-    first: int = field(default=1, init=False)  # the first transaction of the experiment
+    began: int = field(default=1, init=False)  # the first transaction of the experiment
+    first: int = field(default=1, init=False)  # the first one that may still come again
     waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
-    _current: SinkTransaction | None = field(default=None, init=False)  # the attempt that was last called for
+    _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, what it was last called for
     _lenient: bool = field(default=False, init=False)
 
     # --- leaders --------------------------------------------------------------------------------------------------
@@ -113,7 +114,6 @@ class SinkPlay(Play):
         for _ in range(TRIES):
             self.leader = None
             self.epoch += 1
-            self._current = None
             child = self.new_child()
             self.epochs[child.pid] = self.epoch
             made = self.call(child, f"leader {self.epoch} makes the {self.noun}", "make")
@@ -156,11 +156,9 @@ class SinkPlay(Play):
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    @property
-    def last_tx(self) -> SinkTransaction:
-        """The attempt that was last called for."""
-        assert self._current is not None  # noqa: S101
-        return self._current
+    def last_tx(self, leader: Child) -> SinkTransaction:
+        """The attempt that ``leader`` was last called for."""
+        return self._current[leader.pid].tx
 
     def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
         """The next attempt of ``txid``; None if it failed."""
@@ -176,9 +174,9 @@ class SinkPlay(Play):
             self.ledger.given(tx.token, compared[:-1])
         self._variants[tx.token] = variant
         what = f"leader {tx.epoch} prepares attempt {attempt} of {_listed(compared)}"
-        self._current = tx
+        self._current[leader.pid] = prepared = Prepared(tx, compared)
         answer = self.call(leader, f"{what}, which can't be read" if fails else what, "prepare", tx, batch, rows, fails)
-        return None if answer.error else Prepared(tx, compared)
+        return None if answer.error else prepared
 
     def commit(self, leader: Child, prepared: Prepared) -> bool:
         """Commit it; whether that was answered."""
@@ -186,7 +184,7 @@ class SinkPlay(Play):
         if self.ledger.fence <= tx.epoch:
             self._fixed.setdefault(tx.txid, self._variants[tx.token])
         self.ledger.begun(tx.token, prepared.rows)
-        self._current = tx
+        self._current[leader.pid] = prepared
         what, arguments = self._commit_call(prepared)
         answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
         if not answer.error:
@@ -199,7 +197,7 @@ class SinkPlay(Play):
     def abort(self, leader: Child, tx: SinkTransaction) -> None:
         """Give it up; what that raises is only logged, as in the product."""
         self.ledger.given_up(tx.token)
-        self._current = tx
+        self._current[leader.pid] = Prepared(tx, ())
         self.call(leader, f"leader {tx.epoch} aborts {tx.attempt}", "abort", tx)
 
     def committed(self, leader: Child, txid: int) -> Child:
@@ -231,18 +229,31 @@ class SinkPlay(Play):
     @property
     def lossy(self) -> bool:
         """Whether a transaction came again in this experiment, or somebody died."""
-        return any(count > 1 for txid, count in self._attempts.items() if txid >= self.first)
+        return any(count > 1 for txid, count in self._attempts.items() if txid >= self.began)
 
     def start(self) -> str:
         """Take note where an experiment begins; returns that for people."""
-        self.first, self.waiting = self.next, None
-        done = f"transactions 1 to {self.ledger.last} are committed" if self.ledger.last else "the store is empty"
+        self.first = self.began = self.next
+        self.waiting = None
+        match self.ledger.last:
+            case 0:
+                done = "the store is empty"
+            case 1:
+                done = "transaction 1 is committed"
+            case last:
+                done = f"transactions 1 to {last} are committed"
         return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
 
     def finish(self) -> None:
-        """A new leader has everything committed that was begun."""
+        """A leader has died: a new one has everything committed that was begun."""
+        self.look_after_death()
         self.take_over()
         self.redo()
+
+    def look_after_death(self) -> None:
+        """A reader looks before anybody recovers; only what changes the store for readers is worth a look."""
+        if self.calls[-1].method in ("recover", "commit", "abort"):
+            self.look()
 
     def redo(self) -> None:
         """Have everything committed that was begun in this experiment."""
@@ -257,6 +268,7 @@ class SinkPlay(Play):
     def tidy(self) -> None:
         """Only the leader stays."""
         self.end_children(but=self.leader)
+        self._current.clear()
 
     def lead_again(self, child: Child) -> None:
         """The same process leads again."""
@@ -265,13 +277,20 @@ class SinkPlay(Play):
         if not self.recover(child):
             self.take_over()
 
-    def wake_zombie(self) -> None:
-        """It goes on to the end of its call, and gives up what it prepared."""
-        zombie, tx = self.zombie, self._current
+    def wake_zombie(self, *, commits: bool = False) -> None:
+        """It goes on to the end of its call; what it has prepared it commits, or gives up as what it can't commit."""
+        zombie, method = self.zombie, self.paused_call.method
+        assert zombie is not None  # noqa: S101
         answer = self.wake()
-        method = self.paused_call.method
-        if zombie is not None and tx is not None and (method == "prepare" or (method == "commit" and answer.error)):
-            self.abort(zombie, tx)
+        if zombie.is_gone or method not in ("prepare", "commit"):
+            return
+        prepared = self._current[zombie.pid]
+        if method == "prepare":
+            done = commits and not answer.error and self.commit(zombie, prepared)
+        else:
+            done = not answer.error
+        if not done:
+            self.abort(zombie, prepared.tx)
 
     def overtake(self) -> None:
         """The leader that waits commits, while the newer one is paused in its recovery; then that goes on."""

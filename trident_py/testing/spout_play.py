@@ -242,9 +242,15 @@ class SpoutPlay(Play):
         batch: Batch = answer.value
         self.steps[-1] += f" gives {listed(Counter(batch.rows)) or 'no rows'}"
         known = self._emitted.setdefault((txid, str(metadata)), batch.rows)
+        self._emitted.setdefault((txid, str(batch.metadata)), batch.rows)
         if self.replay is Replay.EXACT and Counter(known) != Counter(batch.rows):
             raise Found(Rule.SAME_AGAIN, f"it gave {listed(Counter(known)) or 'no rows'} before")
         return batch
+
+    def announce(self, txid: int, batch: Batch) -> None:
+        """The commit of the batch is stored as what comes next: should it come again, it does by what was found out."""
+        self.stored.metadata[txid] = batch.metadata
+        self.steps.append(f"the commit of transaction {txid} is announced")
 
     def commit(self, child: Child, txid: int, batch: Batch) -> None:
         """The transaction is committed: from now on that is stored."""

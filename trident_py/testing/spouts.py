@@ -90,6 +90,18 @@ def taken_over(play: SpoutPlay) -> None:
     play.to_the_end()
 
 
+def announced(play: SpoutPlay) -> None:
+    """The leader dies when it was about to commit the second batch, which comes again as it was."""
+    child = play.leading()
+    if play.define(child, 1):
+        play.commit(child, 1, play.emit(child, 1))
+    if play.define(child, 2):
+        play.announce(2, play.emit(child, 2))
+    play.crash(child)
+    play.take_over()
+    play.to_the_end()
+
+
 def late(play: SpoutPlay) -> None:
     """A leader is paused while another one goes on to the end; then it goes on."""
     play.finish()
@@ -100,6 +112,7 @@ EXPERIMENTS: Sequence[Experiment[SpoutPlay]] = (
     Experiment(scenario=straight, focus=lambda calls: every("make", "define", "emit", "commit", "success")(calls)[:9]),
     Experiment(scenario=each_fails, focus=lambda calls: every("define", "emit")(calls)[2:4]),
     Experiment(scenario=ahead, focus=lambda calls: every("define", "emit", "commit")(calls)[2:8]),
-    Experiment(scenario=taken_over, focus=every()),
+    Experiment(scenario=taken_over, focus=lambda calls: every()(calls)[:15]),  # to the end of the second transaction
+    Experiment(scenario=announced, focus=lambda calls: every("define", "emit")(calls)[4:6]),
     Experiment(scenario=straight, focus=lambda calls: every("success", "commit")(calls)[:2], resume=late),
 )

@@ -223,6 +223,11 @@ class StatePlay(SinkPlay):
     def abort(self, leader: Child, tx: SinkTransaction) -> None:
         """The state doesn't know of it."""
 
+    def look_after_death(self) -> None:
+        """A map over a key-value store may be read in mid-write, and what was in memory is gone."""
+        if self.kind is StateKind.FENCED and not self.volatile:
+            super().look_after_death()
+
     def look(self) -> None:
         """A reader looks; where nothing is promised about replays, at what is there once one came."""
         if self.kind is StateKind.NON_TRANSACTIONAL and (self.lossy or self.ledger.in_doubt):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import signal
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -64,7 +67,8 @@ class Stepper:
     """Follows a call through the lines of some files, and stops it.
 
     Attributes:
-        files: whose lines count; those that end with a slash are directories.
+        files: whose lines count, beside those of all files that `is_users`; those with a slash at the end are
+            directories.
         known: the lines that somebody was killed at; whoever comes to another one is killed there. None: nobody is.
         fresh: called with each line that the call comes to for the first time, and whether the process dies there.
         wait: returns when a paused process is to go on.
@@ -76,6 +80,7 @@ class Stepper:
     wait: Callable[[], None]
     _stops: list[Stop] = field(factory=list, init=False)
     _times: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    _counted: dict[str, bool] = field(factory=dict, init=False)
 
     @contextmanager
     def following(self, stops: Sequence[Stop]) -> Iterator[None]:
@@ -99,7 +104,11 @@ class Stepper:
         return self._step if self._counts(frame.f_code.co_filename) else None
 
     def _counts(self, file: str) -> bool:
-        return any(file == each or (each.endswith("/") and file.startswith(each)) for each in self.files)
+        known = self._counted.get(file)
+        if known is None:
+            named = any(file == each or (each.endswith("/") and file.startswith(each)) for each in self.files)
+            known = self._counted[file] = named or is_users(file)
+        return known
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
@@ -126,29 +135,45 @@ _OURS = ("builtins", "abc", "typing", "trident_py.interfaces", "trident_py.state
 
 
 def files_of(*things: object) -> tuple[str, ...]:
-    """The files whose lines are the code of ``things``: where their classes, and those they derive from, are written.
+    """The files whose lines are code of ``things``, beside all that `is_users`: those of classes that are installed.
 
-    A class in a package stands for the whole directory. Of the interfaces and what else of ours users derive from,
-    nothing counts, unless all of the things are ours.
+    That is where their classes, and those they derive from, are written; a class in a package stands for the whole
+    directory. Of the interfaces and what else of ours users derive from, nothing counts, unless all things are ours.
     """
     classes = [each for thing in things for each in type(thing).__mro__]
-    users = [each for each in classes if not each.__module__.startswith(_OURS)]
-    found = {_place(file, each) for each in users for file in _files(each)}
-    if not found:
-        found = {_place(file, each) for each in classes for file in _files(each)}
-    return tuple(sorted(found))
+    written = [each for each in classes if not each.__module__.startswith(_OURS)]
+    found = {_place(file, each) for each in written for file in _files(each)}
+    return tuple(sorted(found or {_place(file, each) for each in classes for file in _files(each)}))
+
+
+@cache
+def is_users(file: str) -> bool:
+    """Whether it belongs neither to Python, nor to a package that is installed, nor to this library."""
+    parts = os.path.abspath(file).split(os.sep)
+    return not (
+        file.startswith("<") or {"site-packages", "dist-packages"} & set(parts) or file.startswith(_libraries())
+    )
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    packages = (importlib.util.find_spec(name) for name in ("trident_py", "coordinators", "pyspark", "py4j"))
+    places = [os.path.dirname(each.origin) for each in packages if each is not None and each.origin]
+    return tuple(f"{each}/" for each in [*python, *places])
 
 
 def _place(file: str, cls: type) -> str:
-    package = getattr(sys.modules.get(cls.__module__), "__package__", "") or ""
     directory = os.path.dirname(file)
-    return f"{directory}/" if "." in package and directory not in sys.path else file
+    in_package = "." in (getattr(sys.modules.get(cls.__module__), "__package__", "") or "")
+    return f"{directory}/" if in_package and not is_users(file) and not file.startswith("<") else file
 
 
 def _files(cls: type) -> Iterator[str]:
+    typed_in = cls.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     for value in vars(cls).values():
         function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # behind decorators
         code = getattr(function, "__code__", None)
         ours = getattr(function, "__module__", None) == cls.__module__  # attrs and others add methods to a class
-        if code is not None and ours and not code.co_filename.startswith("<"):
+        if code is not None and ours and (typed_in or not code.co_filename.startswith("<")):
             yield code.co_filename

@@ -85,6 +85,42 @@ class RightTable(Table):
                 self.store(db, tx.key.uuid, tx)
 
 
+class StagedTable(RightTable):
+    """Rows wait in another table for their commit; attempts and leaders leave each other's alone."""
+
+    def create(self) -> None:
+        super().create()
+        with self.transaction() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS staged (txid, epoch, attempt, word, n)")
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> Rows:
+        rows = super().prepare(tx, frame)
+        with self.transaction() as db:
+            db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", [(*self.attempt(tx), *row) for row in rows])
+        return rows
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        with closing(sqlite3.connect(self.path)) as db:
+            query = "SELECT word, n FROM staged WHERE txid = ? AND epoch = ? AND attempt = ?"
+            rows = db.execute(query, self.attempt(tx)).fetchall()
+        super().commit(tx, rows)
+
+    def abort(self, tx: SinkTransaction, receipt: Rows | None) -> None:
+        with self.transaction() as db:
+            db.execute("DELETE FROM staged WHERE txid = ? AND epoch = ? AND attempt = ?", self.attempt(tx))
+
+    def attempt(self, tx: SinkTransaction) -> tuple[int, int, int]:
+        return tx.txid, tx.epoch, tx.attempt.attempt_id
+
+
+class AbortsWhatIsCommitted(RightTable):
+    """An attempt that is given up takes away all rows of its transaction, also those that another one committed."""
+
+    def abort(self, tx: SinkTransaction, receipt: Rows | None) -> None:
+        with self.transaction() as db:
+            db.execute("DELETE FROM words WHERE word LIKE ?", (f"t{tx.txid}.%",))
+
+
 class CommitsUnderAFreshName(Table):
     """apache/paimon#9666: each commit has a new random identifier, so nothing recognises a batch that comes again."""
 
@@ -127,7 +163,7 @@ class NamedByTheJob(Table):
 
 
 class VersionOnly(RightTable):
-    """Delta's txnVersion: what is at or below the recorded version is skipped, and whoever comes is let in."""
+    """Delta's txnVersion by itself: what is at or below the recorded version is skipped, whoever comes."""
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         self.create()
@@ -140,6 +176,26 @@ class VersionOnly(RightTable):
             if last is None or last.txid < tx.txid:
                 self.insert(db, receipt)
                 self.store(db, tx.key.uuid, tx)
+
+
+class RestoresRowsOnly(RightTable):
+    """delta-io/delta#1813: rows are put back to what they were, and the transaction is still taken for committed."""
+
+    def create(self) -> None:
+        super().create()
+        with self.transaction() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS version (last INTEGER)")
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        token = super().recover(topology, epoch)
+        with self.transaction() as db:
+            db.execute("DELETE FROM words WHERE rowid > (SELECT coalesce(max(last), 0) FROM version)")
+        return token
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        super().commit(tx, receipt)
+        with self.transaction() as db:
+            db.execute("INSERT INTO version SELECT max(rowid) FROM words")
 
 
 class InsertsOnly(Table):

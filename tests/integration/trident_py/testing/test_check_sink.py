@@ -31,6 +31,18 @@ def test_a_sink_that_is_right_passes_and_was_killed_at_each_of_its_lines(spark: 
 
 
 @pytest.mark.slow
+def test_a_sink_that_stages_rows_passes_whatever_becomes_of_other_attempts(spark: SparkSession, tmp_path: Path) -> None:
+    report = checked(sinks.StagedTable, tmp_path / "words.db")
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+def test_two_checks_of_a_sink_give_the_same_report(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (str(checked(sinks.DataThenToken, tmp_path / name)) for name in ("one.db", "other.db"))
+    assert one == other
+
+
+@pytest.mark.slow
 def test_the_example_passes(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "words"
 
@@ -49,11 +61,13 @@ def test_the_example_passes(spark: SparkSession, tmp_path: Path) -> None:
         (sinks.CommitsUnderAFreshName, Rule.COMMITTED_ONCE),
         (sinks.RemembersInMemory, Rule.TOKEN_NOT_BEHIND),
         (sinks.NamedByTheJob, Rule.TOKEN_NOT_BEHIND),
+        (sinks.RestoresRowsOnly, Rule.COMMITTED_STAYS),
         (sinks.VersionOnly, Rule.FENCED),
         (sinks.InsertsOnly, Rule.ALL_OR_NOTHING),
         (sinks.DataThenToken, Rule.TOKEN_NOT_BEHIND),
         (sinks.TokenThenData, Rule.TOKEN_NOT_AHEAD),
         (sinks.IgnoresToken, Rule.COMMITTED_ONCE),
+        (sinks.AbortsWhatIsCommitted, Rule.COMMITTED_STAYS),
         (sinks.SameTxidOnly, Rule.COMMITTED_ONCE),
         (sinks.ForgetsEmptyOnes, Rule.TOKEN_NOT_BEHIND),
         (sinks.VisibleWhenPrepared, Rule.COMMIT_FIRST),

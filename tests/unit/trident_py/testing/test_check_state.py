@@ -13,7 +13,7 @@ import pytest
 from trident_py import Count, IBackingMap, MemoryMapState, OpaqueMap, State, StateFactory, TransactionalMap
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import MapState, ValueUpdater
+from trident_py.interfaces.states import MapState, StateKind, ValueUpdater
 from trident_py.states.values import (
     JSONOpaqueSerializer,
     JSONTransactionalSerializer,
@@ -125,7 +125,21 @@ class AddsFactory(StateFactory):
         return Adds(self.path)
 
 
-@pytest.mark.slow
+def test_a_state_that_promises_no_more_than_at_least_once_may_ignore_the_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "counts.json"
+    factory = AddsFactory(path)
+    factory.kind = StateKind.NON_TRANSACTIONAL
+    report = counted(lambda: factory, lambda: list(Adds(path).stored().items()))
+    assert report.ok, str(report)
+
+
+def test_two_checks_of_a_state_give_the_same_report(tmp_path: Path) -> None:
+    def report(path: Path) -> str:
+        return str(counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items())))
+
+    assert report(tmp_path / "one.json") == report(tmp_path / "other.json")
+
+
 def test_a_state_that_ignores_the_transaction_is_condemned(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     report = counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items()))

@@ -34,6 +34,22 @@ def test_a_commit_that_was_not_answered_may_have_happened_or_not() -> None:
     assert ledger().read(seen(*ROWS)) is None
 
 
+def test_what_a_reader_has_seen_stays_and_what_it_has_not_may_come_yet() -> None:
+    found = ledger()
+    assert found.read(seen()) is None
+    assert found.read(seen(*ROWS)) is None
+    broken = found.recovered(2, None, seen())
+    assert broken is not None
+    assert broken.rule is Rule.COMMITTED_STAYS
+
+
+def test_commits_that_fail_again_and_again_leave_as_few_outcomes_as_one() -> None:
+    found = ledger()
+    for attempt in range(20):
+        found.begun(CommitToken(1, 1, attempt), ROWS)
+    assert len(found.outcomes) == 2
+
+
 @pytest.mark.parametrize(
     ("begun", "answered", "rows", "rule"),
     [

@@ -1,0 +1,65 @@
+"""The lines that count are those of the user's code, wherever that is written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trident_py import SQLiteState
+from trident_py.testing.stops import Stepper, files_of, is_users
+
+STORE = "def put(path, rows):\n    import json\n    path.write_text(json.dumps(rows))\n    return len(rows)\n"
+SINK = "from {package}.store import put\n\n\nclass Sink:\n    def commit(self, path):\n        return put(path, [1])\n"
+
+
+def reached(call: Callable[[], Any], *things: object) -> set[tuple[str, int]]:
+    stepper = Stepper(files_of(*things), None, lambda *_: None, lambda: None)
+    with stepper.following(()):
+        call()
+    return {(Path(line.file).name, line.number) for line in stepper.lines()}
+
+
+@pytest.mark.parametrize("package", ["shop", "shops.east"])
+def test_all_modules_of_a_package_count_and_nothing_of_python(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path.joinpath(*package.split("."))
+    directory.mkdir(parents=True)
+    (directory / "store.py").write_text(STORE)
+    (directory / "sink.py").write_text(SINK.format(package=package))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = __import__(f"{package}.sink", fromlist=["Sink"])
+    sink = module.Sink()
+    found = reached(lambda: sink.commit(tmp_path / "rows"), sink)
+    assert {each for each in found if each[0] != Path(__file__).name} == {
+        ("sink.py", 6), ("store.py", 2), ("store.py", 3), ("store.py", 4),
+    }  # fmt: skip
+    for name in [each for each in sys.modules if each.split(".")[0] == package.split(".")[0]]:
+        del sys.modules[name]
+
+
+def test_a_class_within_a_function_counts_with_the_functions_that_it_closes_over() -> None:
+    def twice(number: int) -> int:
+        return 2 * number
+
+    class Local:
+        commit = staticmethod(lambda: twice(2))
+
+    first = twice.__code__.co_firstlineno
+    assert {number for _, number in reached(Local.commit, Local())} >= {first + 1, first + 4}
+
+
+def test_the_library_and_what_is_installed_are_nobodys_own() -> None:
+    assert is_users(__file__)
+    assert not any(
+        map(is_users, [json.__file__, pytest.__file__, sys.modules["trident_py"].__file__ or "", "<string>"])
+    )
+
+
+def test_of_what_is_shipped_its_own_package_counts(tmp_path: Path) -> None:
+    assert [Path(each).name for each in files_of(SQLiteState(tmp_path / "counts.db", table="counts"))][-1:] == ["sql"]
