@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.attempt import TransactionAttempt
+from trident_py.engine import emitted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, MultiReducer, ReducerAggregator
+from trident_py.interfaces.states import State, StateUpdater
 from trident_py.operations.assemblies import FirstN
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import check, plan
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
+from trident_py.testing import run_batches
 from trident_py.topology import TridentTopology
+from trident_py.windows import TumblingCount
 
 pytestmark = pytest.mark.spark
 
@@ -136,3 +142,82 @@ def test_groups_that_spark_counts_come_in_the_order_of_their_keys(made: Callable
     assert sorted(keys) == sorted(BY_KEY)
     descents = sum(left > right for left, right in pairwise(keys))
     assert descents <= 1  # two partitions, one after the other
+
+
+@define
+class Seen(StateUpdater[State]):
+    """An updater that keeps what it is given, in order."""
+
+    rows: list[Any] = field(factory=list)
+
+    def update_state(self, state: State, tuples: Sequence[Any], collector: TridentCollector) -> None:
+        self.rows += [tuple(row) for row in tuples]
+
+
+ROADS = ["a job of its own", "a shared job", "on the driver"]
+Declare = Callable[[Stream], Stream]
+
+
+@define
+class Roads:
+    """Runs one batch on each road that it may take."""
+
+    spark: SparkSession
+    patch: pytest.MonkeyPatch
+
+    def run(self, road: str, declare: Callable[[Stream], object]) -> None:
+        """All of `ROWS` in one batch."""
+        self.patch.setattr(emitted, "SMALL_ROWS", 0 if road == "a job of its own" else 4096)
+        topology = TridentTopology("ordered")
+        declare(topology.new_stream("s", FixedBatchSpout(SCHEMA, len(ROWS), *ROWS)))
+        run_batches(topology, spark=None if road == "on the driver" else self.spark)
+
+    def updater(self, road: str, declare: Declare) -> list[Any]:
+        """What an updater sees."""
+        seen = Seen()
+        self.run(road, lambda s: declare(s).partition_persist(MemoryMapState.factory(), seen, ["key", "n"]))
+        return seen.rows
+
+    def window(self, road: str, declare: Declare) -> list[Any]:
+        """What a window of ten rows sees, window by window."""
+        seen = Seen()
+
+        def declared(stream: Stream) -> object:
+            windows = declare(stream).window(TumblingCount(10), ["n"], Reduced(), "numbers string")
+            return windows.partition_persist(MemoryMapState.factory(), seen, ["numbers"])
+
+        self.run(road, declared)
+        return [int(n) for (numbers,) in seen.rows for n in numbers.split(",")]
+
+
+@pytest.fixture
+def roads(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Roads:
+    return Roads(spark, monkeypatch)
+
+
+def through_functions(stream: Stream) -> Stream:
+    return stream.map(lambda row: (row.key, row.n), SCHEMA).filter(lambda row: row.n % 3)
+
+
+def spread_out(stream: Stream) -> Stream:
+    return stream.partition_by("key").parallelism_hint(3).map(lambda row: (row.key, row.n), SCHEMA)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_an_updater_and_a_window_see_the_order_of_the_batch_on_every_road(roads: Roads, road: str) -> None:
+    kept = [row for row in ROWS if row[1] % 3]
+    assert roads.updater(road, through_functions) == kept
+    assert roads.window(road, through_functions) == [n for _, n in kept][: len(kept) // 10 * 10]
+
+
+@pytest.mark.slow
+def test_behind_other_partitions_each_keeps_its_order_and_a_small_batch_keeps_its_own(
+    roads: Roads,
+) -> None:
+    alone, shared, driver = (roads.updater(road, spread_out) for road in ROADS)
+    assert shared == driver == ROWS
+    assert sorted(alone) == sorted(ROWS)
+    for key in BY_KEY:
+        assert [row for row in alone if row[0] == key] == [row for row in ROWS if row[0] == key]
+    assert roads.updater(ROADS[0], spread_out) == alone
+    assert roads.window(ROADS[0], spread_out) == [n for _, n in alone]
