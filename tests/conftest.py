@@ -16,6 +16,7 @@ from hypothesis import settings
 from coordinators.errors import ConfigError
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.session import ZooKeeperSession
+from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.zookeeper import Ensemble
@@ -137,6 +138,42 @@ def redis(redis_server: RedisServer) -> str:
     with redis_server.client() as client:
         client.flushall()
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    """One server for the whole run. Who stops one starts its own, by `fresh_mariadb`."""
+    with tempfile.TemporaryDirectory(prefix="trident-mariadb-") as directory:
+        yield from _running_mariadb(Path(directory))
+
+
+@pytest.fixture
+def fresh_mariadb() -> Iterator[MariaDBServer]:
+    """A server of the test's own, to be stopped and killed."""
+    with tempfile.TemporaryDirectory(prefix="trident-mariadb-") as directory:
+        yield from _running_mariadb(Path(directory))
+
+
+def _running_mariadb(directory: Path) -> Iterator[MariaDBServer]:
+    directory.chmod(0o711)  # the server's user has to get through
+    server = MariaDBServer(directory / "data")
+    try:
+        server.start()
+        yield server
+    except NoServerError as error:
+        if IS_CI:
+            raise
+        pytest.skip(str(error))
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def mysql(mariadb_server: MariaDBServer) -> str:
+    """The URL of a database that no other test has, password and all."""
+    name = f"test_{uuid4().hex}"
+    mariadb_server.run(f"CREATE DATABASE {name}")
+    return mariadb_server.url(name)
 
 
 @pytest.fixture

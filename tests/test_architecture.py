@@ -25,11 +25,9 @@ ONE_DOOR = {
     "tenacity": {"coordinators.zookeeper.session"},
     "psycopg": {
         "trident_py.states.sql.postgres_client",
-        "trident_py.states.sql.postgres_leftovers",
-        "trident_py.states.sql.postgres_state",
-        "trident_py.states.sql.postgres_table",
     },
     "redis": {"trident_py.states.redis"},
+    "pymysql": {"trident_py.states.sql.mysql"},
     "rich": {"trident_py.cli"},
     "argparse": {"trident_py.cli"},
 }
@@ -65,8 +63,8 @@ EXPORTS = {
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout
         DataFrameSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
-        PostgresState RedisState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap OpaqueValue
-        TransactionalValue""",
+        PostgresState MySQLState RedisState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap
+        OpaqueValue TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey FileSink ForeachBatchSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }

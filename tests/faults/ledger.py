@@ -3,6 +3,7 @@
 ``ledger`` has a row for each transaction as it stands, ``ledger_log`` one for everything that was ever committed, in
 the order in which it was: a commit, or a fence that was raised (which has no txid).
 """
+# ruff: noqa: S608 - names of ours
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from psycopg import sql
 
 from coordinators.attempt import TransactionAttempt
 from tests.faults.points import Points
@@ -20,9 +20,9 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states import PostgresState
 from trident_py.states.fenced import Fence
-from trident_py.states.sql.postgres_client import Connection, Target
-from trident_py.states.sql.postgres_state import PostgresMapState
-from trident_py.states.sql.postgres_table import Table
+from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.staging import StagingSQLMapState
+from trident_py.states.sql.table import Table, placed
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb)",
@@ -32,13 +32,13 @@ DELTAS = """
     SELECT coalesce(jsonb_object_agg(word, count - coalesce(_prev, 0)), '{{}}') FROM {} WHERE _txid = %s"""
 
 
-class LedgerState(PostgresMapState):
+class LedgerState(StagingSQLMapState):
     """Writes the ledger, and tells the points where it is."""
 
     def __init__(
-        self, target: Target, table: Table, points: Points, announced: dict[TransactionAttempt, object]
+        self, database: Database, table: Table, points: Points, announced: dict[TransactionAttempt, object]
     ) -> None:
-        super().__init__(target, table)
+        super().__init__(database, table)
         self._points = points
         self._announced = announced
 
@@ -52,8 +52,8 @@ class LedgerState(PostgresMapState):
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         fence = super()._take_over(connection, topology, epoch)
         for table, create in zip((self._ledger, self._log), TABLES, strict=True):
-            connection.execute(sql.SQL(create).format(table))
-        connection.execute(sql.SQL("INSERT INTO {} (epoch) VALUES (%s)").format(self._log), [epoch])
+            connection.execute(create.format(table))
+        connection.execute(f"INSERT INTO {self._log} (epoch) VALUES (%s)", [epoch])
         self._points.reach("in_fence")
         return fence
 
@@ -63,9 +63,9 @@ class LedgerState(PostgresMapState):
         due = super().begin_group(run)
         if due:
             connection, tx = self._in_transaction()
-            token = self._header(connection, tx, "").fence.token
+            token = self._locked_header(connection, tx).fence.token
             if token is not None and token.txid == tx.txid:  # an older attempt's, which is rolled back
-                connection.execute(sql.SQL("DELETE FROM {} WHERE txid = %s").format(self._ledger), [tx.txid])
+                connection.execute(f"DELETE FROM {self._ledger} WHERE txid = %s", [tx.txid])
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
@@ -82,32 +82,30 @@ class LedgerState(PostgresMapState):
     def _enter(self, connection: Connection, tx: SinkTransaction) -> None:
         """What ``tx`` has changed, before the next one of its run changes more."""
         token = [tx.txid, tx.epoch, tx.attempt.attempt_id]
-        row = connection.execute(sql.SQL(DELTAS).format(self._table.there), [tx.txid]).fetchone()
+        row = connection.execute(DELTAS.format(self._table.there), [tx.txid]).fetchone()
         connection.execute(
-            sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)").format(self._ledger),
+            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s)",
             [*token, json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt))],
         )
-        connection.execute(
-            sql.SQL("INSERT INTO {} (txid, epoch, attempt) VALUES (%s, %s, %s)").format(self._log), token
-        )
+        connection.execute(f"INSERT INTO {self._log} (txid, epoch, attempt) VALUES (%s, %s, %s)", token)
 
-    def _commit(self, connection: Connection, tx: SinkTransaction) -> None:
+    def _commit(self, tx: SinkTransaction) -> None:
         is_empty = self._announced.get(tx.attempt) == []
         self._points.reach("before_db_commit")
         if is_empty:
             self._points.reach("before_closing_commit")
-        super()._commit(connection, tx)
+        super()._commit(tx)
         self._points.reach("after_db_commit")
         if is_empty:
             self._points.reach("after_closing_commit")
 
     @property
-    def _ledger(self) -> sql.Identifier:
-        return sql.Identifier(self._table.schema, "ledger")
+    def _ledger(self) -> str:
+        return placed(self._table.dialect, self._table.schema, "ledger")
 
     @property
-    def _log(self) -> sql.Identifier:
-        return sql.Identifier(self._table.schema, "ledger_log")
+    def _log(self) -> str:
+        return placed(self._table.dialect, self._table.schema, "ledger_log")
 
 
 @frozen(kw_only=True, eq=False)
@@ -123,6 +121,6 @@ class LedgerPostgres(PostgresState):
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
-    ) -> PostgresMapState:
+    ) -> StagingSQLMapState:
         plain: Any = super().make_state(conf, metrics, partition_index, num_partitions)
-        return LedgerState(plain._target, plain._table, self.points, self.announced)
+        return LedgerState(plain._database, plain._table, self.points, self.announced)

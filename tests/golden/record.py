@@ -75,11 +75,11 @@ def on_commit(module: str, kind: str, table: str, txid: int, *, before: Any = No
 
 
 def on_sqlite(table: str, txid: int, **hooks: Any) -> None:
-    on_commit("sqlite", "SQLiteMapState", table, txid, **hooks)
+    on_commit("sql.state", "SQLMapState", table, txid, **hooks)
 
 
 def on_postgres(table: str, txid: int, **hooks: Any) -> None:
-    on_commit("postgres_state", "PostgresMapState", table, txid, **hooks)
+    on_commit("sql.staging", "StagingSQLMapState", table, txid, **hooks)
 
 
 def on_success(txid: int, act: Callable[[], None]) -> None:

@@ -28,6 +28,8 @@ FREE_BYTES_MIN = 128 * 2**20
 """For the embedded ZooKeeper's log, of which it keeps several."""
 
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
+EXTRAS = {"psycopg": "PostgresState", "pymysql": "MySQLState", "redis": "RedisState"}
+"""Libraries that nobody needs who doesn't use what is named beside them."""
 
 
 @frozen
@@ -66,6 +68,8 @@ def _findings(config: TridentConfig) -> Iterator[Finding]:
     yield _java()
     for library in LIBRARIES:
         yield _library(library)
+    for library, user in EXTRAS.items():
+        yield _extra(library, user)
     yield _workers()
     yield _state_dir(config.state_dir)
     yield _given_zookeeper(config) if config.zookeeper else _embedded_zookeeper()
@@ -91,6 +95,13 @@ def _library(name: str) -> Finding:
     ok = all(_satisfies(found, clause) for clause in wanted.split(",") if clause)
     remedy = "" if ok else f"{sys.executable} -m pip install '{name}{wanted}'"
     return Finding(name, ok, f"{found} (wanted: {wanted})", remedy)
+
+
+def _extra(name: str, user: str) -> Finding:
+    try:
+        return Finding(name, True, f"{version(name)} (for {user})")
+    except PackageNotFoundError:
+        return Finding(name, True, f"not installed (only {user} needs it)")
 
 
 def _requirement(name: str) -> str:

@@ -36,7 +36,7 @@ _FENCED = "data and commit token change in one atomic step, and older tokens are
 _STAGED = "attempts are staged apart, and data and commit token become visible in one atomic step"
 _CHECKED = "data and txid are not one atomic step; the leadership is checked before the first"
 _RECOVERABLE = "a spout with Replay.EXACT or Replay.OPAQUE"
-_FENCING = "SQLiteState, PostgresState, RedisState or a TransactionalSink"
+_FENCING = "SQLiteState, PostgresState, MySQLState, RedisState or a TransactionalSink"
 
 
 @frozen

@@ -29,7 +29,8 @@ def rows_of_json(rows: Sequence[Json], schema: t.StructType) -> list[tuple[Any, 
     return [from_json(row) for row in rows]
 
 
-def _codec(kind: t.DataType) -> Codec:
+def codec_of(kind: t.DataType) -> Codec:
+    """How values of ``kind`` go to JSON and back."""
     match kind:
         case t.StructType():
             return _struct(kind)
@@ -45,7 +46,7 @@ def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _struct(kind: t.StructType) -> Codec:
-    codecs = [_codec(field.dataType) for field in kind.fields]
+    codecs = [codec_of(field.dataType) for field in kind.fields]
     encoders, decoders = ([_nullable(codec[way]) for codec in codecs] for way in (0, 1))
 
     def to_json(value: Any) -> Json:
@@ -56,13 +57,13 @@ def _struct(kind: t.StructType) -> Codec:
 
 
 def _array(kind: t.ArrayType) -> Codec:
-    encode, decode = map(_nullable, _codec(kind.elementType))
+    encode, decode = map(_nullable, codec_of(kind.elementType))
     return lambda value: list(map(encode, value)), lambda value: list(map(decode, value))
 
 
 def _map(kind: t.MapType) -> Codec:
     (encode_key, decode_key), (encode, decode) = (
-        map(_nullable, _codec(part)) for part in (kind.keyType, kind.valueType)
+        map(_nullable, codec_of(part)) for part in (kind.keyType, kind.valueType)
     )
     return (
         lambda value: [[encode_key(key), encode(item)] for key, item in value.items()],

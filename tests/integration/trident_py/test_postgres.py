@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from attrs import field, frozen
-from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.messages import FailureKind
@@ -28,7 +27,7 @@ from trident_py.errors import StoreBusyException
 from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
 from trident_py.participants.staged import StagedParticipant
-from trident_py.states.sql.postgres_state import PostgresMapState
+from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.worker.failures import TaskFailed, task_failures_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
@@ -179,13 +178,13 @@ def test_a_failed_first_attempt_of_a_batch_leaves_nothing(
     assert tables(postgres) == BOOKS
 
 
-class Forgetful(PostgresMapState):
+class Forgetful(StagingSQLMapState):
     """Commits the second transaction, and says that it didn't."""
 
     commits: list[str]
 
-    def _commit(self, connection: Connection[tuple[Any, ...]], tx: SinkTransaction) -> None:
-        super()._commit(connection, tx)
+    def _commit(self, tx: SinkTransaction) -> None:
+        super()._commit(tx)
         self.commits.append(str(tx.attempt))
         if str(tx.attempt) == "2:0":
             raise StoreBusyException("nobody knows")
@@ -197,7 +196,7 @@ class ForgetfulState(PostgresState):
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> Forgetful:
         made = super().make_state(conf, metrics, partition_index, num_partitions)
-        state = Forgetful(made._target, made._table)
+        state = Forgetful(made._database, made._table)
         state.commits = self.commits
         return state
 

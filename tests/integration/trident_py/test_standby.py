@@ -60,7 +60,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trident_py.states.sql.sqlite.BUSY_SECS", 0.1)
+    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECS", 0.1)
     path, spout, tried = tmp_path / "counts.db", FeederBatchSpout("word string"), threading.Event()
     handler = Announcing(tried)
     logging.getLogger("trident_py.runtime").addHandler(handler)
@@ -82,7 +82,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
 def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trident_py.states.sql.sqlite.BUSY_SECS", 0.1)
+    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECS", 0.1)
     path, spout, tried, lost = tmp_path / "counts.db", Counted("word string"), threading.Event(), threading.Event()
     handlers = {"trident_py.runtime": Announcing(tried), "coordinators.zookeeper.leadership": Announcing(lost)}
     for name, handler in handlers.items():

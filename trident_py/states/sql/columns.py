@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
@@ -29,6 +30,7 @@ class TypedColumn:
             turn into something else, as '7' into 7.
         from_sql: the way back.
         plain: a type whose values are stored as they are.
+        check: what follows the type in CREATE TABLE; ``{0}`` is the name.
     """
 
     name: str
@@ -38,6 +40,7 @@ class TypedColumn:
     to_sql: Convert
     from_sql: Convert | None = None
     plain: type = NoneType
+    check: str = ""
 
     def stored(self, values: Sequence[Any]) -> Iterable[Any]:
         """What is stored for ``values``.
@@ -56,7 +59,7 @@ class TypedColumn:
     def _converted(self, convert: Convert, value: Any) -> Any:
         try:
             return convert(value)
-        except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise StateError(f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {value!r}") from error
 
 
@@ -75,6 +78,20 @@ def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
 def loaded_rows(columns: Sequence[TypedColumn], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """The values that were stored as ``rows`` in ``columns``."""
     return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
+
+
+def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> str:
+    """``name``, if it can be that of a table or a field.
+
+    Raises:
+        StateError: it has other characters, is too long, or is reserved.
+    """
+    if not pattern.fullmatch(name):
+        raise StateError(
+            f"{what} {name!r} cannot be a {what}'s name in {database}: use ASCII letters, digits and underscores, "
+            f"a letter first, and not too many: {pattern.pattern}"
+        )
+    return name
 
 
 def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:

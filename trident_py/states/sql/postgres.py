@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from attrs import Factory, evolve, field, frozen
-from pyspark.sql.types import StructField, StructType
+from attrs import Factory, field, frozen
 
 from coordinators.secret import Secret, as_secret
-from trident_py.errors import ConfigError, StateError
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import StateFactory, StateKind
-from trident_py.states.sql.reading import ReadTable
+from trident_py.errors import ConfigError
+from trident_py.states.sql.factory import SQLState
 
 if TYPE_CHECKING:
-    from trident_py.states.sql.postgres_state import PostgresMapState
-    from trident_py.states.sql.postgres_table import Table
+    from trident_py.states.sql.postgres_database import PostgresDatabase
+    from trident_py.states.sql.table import Table
 
 
 @frozen
-class PostgresState(StateFactory):
+class PostgresState(SQLState):
     """Keeps values in ``table`` of the database that ``dsn`` names, in the first schema of its ``search_path``.
 
     The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
@@ -44,9 +39,6 @@ class PostgresState(StateFactory):
         StateError: ``table`` cannot be a table's name, or ``dsn`` is none.
     """
 
-    guarantee = "exactly-once"
-    kind = StateKind.FENCED
-
     dsn: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
@@ -54,54 +46,16 @@ class PostgresState(StateFactory):
 
     def __attrs_post_init__(self) -> None:
         try:
-            from trident_py.states.sql.postgres_client import Target
-            from trident_py.states.sql.postgres_table import check_table
+            from trident_py.states.sql.postgres_database import check_table
         except ImportError as error:
             raise ConfigError(f"PostgresState needs psycopg ({error}): pip install 'trident-py[postgres]'") from error
         check_table(self.table)
-        Target(self.dsn)
+        _ = self.database
 
     @property
-    def lacks_fields(self) -> bool:
-        """Whether nothing has told it the types of its columns yet."""
-        return self._schema is None
-
-    def for_fields(self, keys: StructType, value: StructField) -> PostgresState:
-        """This factory for values of these types.
-
-        Raises:
-            StateError: a column can't hold such a type, or can't have such a name.
-        """
-        from trident_py.states.sql.postgres_table import Table
-
-        return evolve(self, schema=Table.of(self.table, keys, value))
-
-    def for_reading(self) -> ReadTable:
-        """The table as it is, whichever topology fills it."""
+    def database(self) -> PostgresDatabase:
+        """The database of the DSN."""
         from trident_py.states.sql.postgres_client import Target
-        from trident_py.states.sql.postgres_reading import PostgresTableReader
+        from trident_py.states.sql.postgres_database import PostgresDatabase
 
-        return ReadTable(self, self.table, partial(PostgresTableReader, Target(self.dsn), self.table))
-
-    def ensure_usable(self) -> None:
-        """Look whether the server answers, lets us in, and leaves each session its connection."""
-        from trident_py.states.sql.postgres_client import Target, starting
-
-        target = Target(self.dsn)
-        with starting(f"table {self.table!r} of {target.shown}", target):
-            target.check()
-
-    def make_state(
-        self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
-    ) -> PostgresMapState:
-        """The state; it connects when it recovers."""
-        from trident_py.states.sql.postgres_client import Target
-        from trident_py.states.sql.postgres_state import PostgresMapState
-
-        target = Target(self.dsn)
-        if self._schema is None:
-            raise StateError(
-                f"table {self.table!r} of {target.shown}: PostgresState keeps typed columns, and only "
-                f"persistent_aggregate tells it their types; use it there, or call for_fields"
-            )
-        return PostgresMapState(target, self._schema)
+        return PostgresDatabase(Target(self.dsn))

@@ -5,7 +5,6 @@ Nothing here shows a DSN: errors name host and database, and the password is tak
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
@@ -18,6 +17,8 @@ from psycopg.pq import TransactionStatus
 
 from coordinators.secret import HIDDEN, Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.states.sql.dialect import AnswerLostError, Database
+from trident_py.states.sql.dialect import Link as AnyLink
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -64,7 +65,8 @@ GONE = psycopg.errors.UndefinedTable.sqlstate or ""
 """A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
 
 _BUSY_CLASSES = ("08", "40", "53", "57P")
-_BUSY = frozenset({"55P03", "57014", "25P03"})  # a lock that wasn't given, a query cancelled, a transaction left idle
+_BUSY = frozenset({"55P03", "57014", "25P02", "25P03"})
+"""A lock that wasn't given, a query cancelled, a transaction that failed before or was left idle."""
 _WAYS_OUT = {
     "42501": "grant the role what it needs: CREATE and USAGE on the schema, and its own tables",
     "42P01": "a table of the state is gone: restore it, or `trident reset` the topology",
@@ -185,6 +187,8 @@ def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
         if is_passing(error) or error.sqlstate == passing:
             raise StoreBusyException(f"{where}: {said}") from None
         raise StateError(f"{where}: {said}; {_way_out(error)}") from None
+    except AnswerLostError as error:
+        raise StoreBusyException(f"{where}: the answer to COMMIT was lost: {error}") from None
     except UnicodeEncodeError as error:
         raise StateError(f"{where}: {error.object!r} is not Unicode text") from error
 
@@ -222,40 +226,29 @@ def is_passing(error: psycopg.Error) -> bool:
     return state in _BUSY or state.startswith(_BUSY_CLASSES)
 
 
-class Link:
-    """One connection that is made when it is first needed, and again after it broke. One transaction at a time.
+class Link(AnyLink):
+    """A connection of which each transaction makes sure that it is where the session was set up.
 
-    Each transaction makes sure that it is where the session was set up: a setting that isn't there would neither make
-    a commit durable nor end a wait.
+    A setting that isn't there would neither make a commit durable nor end a wait.
 
     Attributes:
         target: where to; may be replaced by one with the same DSN, which needs no other connection.
         session: the one that it has, if it has one.
     """
 
+    session: Session | None
+
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self.target = target
-        self.session: Session | None = None
-        self._lock = threading.RLock()
+        self.session = None
 
-    @property
-    def schema(self) -> str | None:
-        """In which its tables are found first; known while it is connected."""
-        return self.session.schema if self.session else None
+    def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Any:
+        """A new transaction, which waits for locks so long."""
+        settings = [f"SET LOCAL lock_timeout = {int((LOCK_SECS if lock_secs is None else lock_secs) * 1000)}"]
+        return self._begun(*settings, *([] if durable else ["SET LOCAL synchronous_commit = off"]))
 
-    @contextmanager
-    def transaction(self, lock_secs: float = LOCK_SECS) -> Iterator[Connection]:
-        """A transaction around the block, committed at its end; given up where the block raises."""
-        with self._lock:
-            connection = self._begun(f"SET LOCAL lock_timeout = {int(lock_secs * 1000)}")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                self.rollback()
-                raise
-
-    def begin(self) -> Connection:
+    def begin(self) -> Any:
         """The connection, in a new transaction; gives up one that was left open.
 
         User code may work in it for as long as it wants. If its process is paused, it holds its locks until then, or
@@ -263,12 +256,12 @@ class Link:
         """
         return self._begun("SET LOCAL idle_in_transaction_session_timeout = 0")
 
-    def _begun(self, setting: str) -> Connection:
+    def _begun(self, *settings: str) -> Connection:
         self.rollback()
         for last in (False, True):
             session = self._connected()
             try:
-                cursor = session.connection.execute(f"BEGIN; {setting}; {_BACKEND}", prepare=False)
+                cursor = session.connection.execute("; ".join(["BEGIN", *settings, _BACKEND]).encode(), prepare=False)
             except psycopg.Error:
                 # It broke while nobody used it, or else so will the new one.
                 self.close()
@@ -282,6 +275,20 @@ class Link:
                 raise PooledError(_POOLED)
             return session.connection
         raise AssertionError("unreachable")
+
+    def commit(self) -> None:
+        """COMMIT; what the server says is what counts."""
+        connection = self.session.connection if self.session else None
+        if connection is None:
+            raise psycopg.OperationalError("the connection is closed")
+        try:
+            answer = connection.execute("COMMIT").statusmessage
+        except psycopg.Error as error:
+            if not connection.closed:
+                raise  # that was the server's answer: nothing is committed
+            raise AnswerLostError(self.target.redacted(error)) from None
+        if answer != "COMMIT":  # what the server says where something had failed before
+            raise psycopg.errors.InFailedSqlTransaction(f"nothing was committed, the server said {answer}")
 
     def rollback(self) -> None:
         """Give up the open transaction, if there is one; the connection too, if it doesn't answer."""
@@ -299,6 +306,10 @@ class Link:
         if session is not None:
             with suppress(psycopg.Error):
                 session.connection.close()
+
+    def serve(self, database: Database) -> None:
+        """Go on under that one's name."""
+        self.target = getattr(database, "target", self.target)
 
     def _connected(self) -> Session:
         if self.session is not None and self.session.connection.closed:

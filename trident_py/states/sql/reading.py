@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
 from trident_py.errors import StateError
@@ -14,40 +13,87 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import ITupleCollection, Key, ReadOnlyMapState, ReadOnlyState, StateFactory
 from trident_py.states.keys import encode_keys
-from trident_py.states.sql.columns import TypedColumn, loaded_rows
+from trident_py.states.sql.columns import declared_fields, loaded_rows
+
+if TYPE_CHECKING:
+    from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.table import HEADERS, Headers, Table
 
 
 class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
-    """Values by key, as they are committed when they are asked for; nothing is made or written."""
+    """Values by key, as they are committed when they are asked for; nothing is made or written.
+
+    It connects again after the connection broke.
+    """
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._name = f"table {table!r} of {database.shown}"
+        self._link = database.beside()
+
+    @classmethod
+    def opened(cls, database: Database, name: str) -> TableReader:
+        """The reader of this table.
+
+        Raises:
+            StateError: no topology has made it, or it can't be read.
+        """
+        reader = cls(database, name)
+        if not database.exists:
+            raise reader._missing()
+        try:
+            with database.starting(reader._name):
+                schema = database.schema(reader._link, reader._name)
+                with reader._link.transaction() as connection:
+                    reader._table = reader._found(connection, schema, name)
+        except StateError:
+            reader.close()
+            raise
+        return reader
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
         """The value of each key; None where there is none."""
         texts = encode_keys(keys)
-        *_, value = self.columns
-        stored = {text: value.loaded(its) for text, its in self.read(texts)}
+        rows = self._fetched(self._table.read, self._table.dialect.listed(texts)) if texts else []
+        stored = {text: self._table.value.loaded(value) for text, value in rows}
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """For each key its values, then the value."""
-        return loaded_rows(self.columns, self.read_all())
+        return loaded_rows((*self._table.keys, self._table.value), self._fetched(self._table.read_all))
 
     @property
     def keys(self) -> StructType:
         """The fields of its keys; their nullability is not known."""
-        return StructType([StructField(column.name, column.kind) for column in self.columns[:-1]])
+        return StructType([StructField(column.name, column.kind) for column in self._table.keys])
 
-    @property
-    @abstractmethod
-    def columns(self) -> Sequence[TypedColumn]:
-        """The columns that the table's topology has declared: the keys', then the value's."""
+    def close(self) -> None:
+        """Close the connection; it is not made again."""
+        with self._link.lock:
+            self._link.close()
+        self._closed = True
 
-    @abstractmethod
-    def read(self, texts: list[str]) -> Sequence[tuple[Any, ...]]:
-        """Key text and stored value of each of these keys that is there."""
+    _table: Table
+    _closed = False
 
-    @abstractmethod
-    def read_all(self) -> Sequence[tuple[Any, ...]]:
-        """What is stored in `columns`, of each key that has a value."""
+    def _fetched(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        if self._closed:
+            raise StateError(f"{self._name} is closed")
+        with self._database.explained(self._name), self._link.transaction() as connection:
+            found: list[tuple[Any, ...]] = connection.execute(query, values).fetchall()
+        return list(found)
+
+    def _found(self, connection: Connection, schema: str, name: str) -> Table:
+        dialect = self._database.dialect
+        has_tables = [connection.execute(dialect.has_table, [schema, each]).fetchone() for each in (HEADERS, name)]
+        query = Headers(dialect, schema).declared
+        row = connection.execute(query, [name]).fetchone() if all(has_tables) else None
+        if row is None:
+            raise self._missing()
+        return evolve(Table.of(dialect, name, *declared_fields(row[0])), schema=schema)
+
+    def _missing(self) -> StateError:
+        return StateError(f"{self._name}: no topology has made such a table; start the one that fills it first")
 
 
 @frozen(repr=False)
@@ -70,8 +116,3 @@ class ReadTable(StateFactory):
             StateError: there is no such table, or it can't be read.
         """
         return self.opened()
-
-
-def missing(where: str) -> StateError:
-    """The error for a table that isn't there."""
-    return StateError(f"{where}: no topology has made such a table; start the one that fills it first")

@@ -17,8 +17,7 @@ from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.sql.postgres import PostgresState
-from trident_py.states.sql.postgres_staging import StagingTask
-from trident_py.states.sql.postgres_state import PostgresMapState
+from trident_py.states.sql.staging import StagingSQLMapState, StagingTask
 
 Report = tuple[int, int, str]
 
@@ -26,17 +25,18 @@ Report = tuple[int, int, str]
 @contextmanager
 def opened(
     dsn: str, keys: str | None = "word string", value: str = "count bigint", *, table: str = "counts"
-) -> Iterator[PostgresMapState]:
+) -> Iterator[StagingSQLMapState]:
     fields = schema_of(keys) if keys else StructType([])
     factory = PostgresState(dsn, table=table).for_fields(fields, schema_of(value).fields[0])
     state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(state, StagingSQLMapState)
     try:
         yield state
     finally:
         state.close()
 
 
-def commit(state: PostgresMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
+def commit(state: StagingSQLMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
     """A change that comes from the driver."""
     assert state.begin_transaction(tx)
     state.multi_merge([key if isinstance(key, tuple) else (key,) for key in changes], list(changes.values()), Adding())
@@ -51,14 +51,14 @@ def staged_by(task: StagingTask, number: int, rows: list[tuple[Any, ...]], field
 WORDS = "word string, count bigint"
 
 
-def stage(state: PostgresMapState, tx: SinkTransaction, *parts: dict[Any, Any]) -> list[Report]:
+def stage(state: StagingSQLMapState, tx: SinkTransaction, *parts: dict[Any, Any]) -> list[Report]:
     """The reports of as many tasks as there are parts of the change."""
     task = state.staging_task(tx)
     return [staged_by(task, number, list(part.items()), WORDS) for number, part in enumerate(parts, 100)]
 
 
 def merge(
-    state: PostgresMapState,
+    state: StagingSQLMapState,
     tx: SinkTransaction,
     reports: list[Report],
     aggregator: CombinerAggregator[Any] | None = None,

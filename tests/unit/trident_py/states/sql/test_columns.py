@@ -14,11 +14,12 @@ import pytest
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, opened, transaction
 from trident_py.errors import StateError
 from trident_py.rows.schema import schema_of
-from trident_py.states.sql import postgres_table, sqlite_table
 from trident_py.states.sql.columns import TypedColumn, declared, declared_fields
+from trident_py.states.sql.postgres_database import POSTGRESQL
+from trident_py.states.sql.sqlite_database import SQLITE
 
 AnyColumnOf = Callable[..., TypedColumn]
-both = pytest.mark.parametrize("column_of", [sqlite_table.column_of, postgres_table.column_of])
+both = pytest.mark.parametrize("column_of", [SQLITE.column_of, POSTGRESQL.column_of])
 
 
 @both

@@ -35,6 +35,7 @@ from trident_py.interfaces.states import FencedState, GroupState, StateFactory
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.redis.redis import RedisState
+from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.sqlite import SQLiteState
 
@@ -78,6 +79,7 @@ def commit(
         "sqlite",
         pytest.param("postgres", marks=pytest.mark.postgres),
         pytest.param("redis", marks=pytest.mark.redis),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ]
 )
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
@@ -88,6 +90,8 @@ def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
             return SQLiteState(tmp_path / "s.db", table="counts")
         case "redis":
             return RedisState(request.getfixturevalue("redis"), prefix="counts")
+        case "mysql":
+            return MySQLState(request.getfixturevalue("mysql"), table="counts")
     return PostgresState(request.getfixturevalue("postgres"), table="counts")
 
 

@@ -29,8 +29,8 @@ from tests.unit.trident_py.states.sql.postgres_rows import (
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken
-from trident_py.states.sql import postgres_staging
-from trident_py.states.sql.postgres_state import PostgresMapState
+from trident_py.states.sql import staging
+from trident_py.states.sql.staging import StagingSQLMapState
 
 pytestmark = pytest.mark.postgres
 BOOKS = ["_trident", "counts"]
@@ -39,13 +39,13 @@ BOOKS = ["_trident", "counts"]
 @pytest.fixture(autouse=True)
 def _no_links_left() -> Iterator[None]:
     yield
-    for link in postgres_staging._links.values():
+    for link in staging._links.values():
         link.close()
-    postgres_staging._links.clear()
+    staging._links.clear()
 
 
 @pytest.fixture
-def state(postgres: str) -> Iterator[PostgresMapState]:
+def state(postgres: str) -> Iterator[StagingSQLMapState]:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
         yield state
@@ -60,7 +60,7 @@ def counts(dsn: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("hint", ["sum", None])
 def test_what_several_tasks_staged_is_merged_and_their_table_dropped(
-    postgres: str, state: PostgresMapState, hint: Literal["sum"] | None
+    postgres: str, state: StagingSQLMapState, hint: Literal["sum"] | None
 ) -> None:
     commit(state, transaction(1), {"a": 1})
     reports = stage(state, transaction(2), {"a": 1, None: 5}, {}, {f"w{number}": 1 for number in range(6000)})
@@ -72,14 +72,14 @@ def test_what_several_tasks_staged_is_merged_and_their_table_dropped(
     assert state.recover(TOPOLOGY, 2) == CommitToken(2, 1, 0)
 
 
-def test_a_transaction_that_staged_nothing_moves_the_token(postgres: str, state: PostgresMapState) -> None:
+def test_a_transaction_that_staged_nothing_moves_the_token(postgres: str, state: StagingSQLMapState) -> None:
     merge(state, transaction(1), stage(state, transaction(1), {}))
     merge(state, transaction(2), stage(state, transaction(2)))
     assert state.recover(TOPOLOGY, 2) == CommitToken(2, 1, 0)
     assert tables(postgres) == BOOKS
 
 
-def test_what_is_staged_again_for_a_committed_transaction_is_dropped(postgres: str, state: PostgresMapState) -> None:
+def test_what_is_staged_again_for_a_committed_transaction_is_dropped(postgres: str, state: StagingSQLMapState) -> None:
     for tx in state.begin_group([transaction(1), transaction(2)]):
         state.begin_member(tx)
     state.commit_group()
@@ -92,7 +92,7 @@ def test_what_is_staged_again_for_a_committed_transaction_is_dropped(postgres: s
     assert counts(postgres) == {}
 
 
-def test_rows_of_tasks_that_nobody_reported_are_never_merged(postgres: str, state: PostgresMapState) -> None:
+def test_rows_of_tasks_that_nobody_reported_are_never_merged(postgres: str, state: StagingSQLMapState) -> None:
     task = state.staging_task(transaction(1))
     staged_by(task, 7, [("a", 1), ("b", 2)], WORDS)  # a speculative duplicate
     staged_by(task, 8, [("a", 5), ("ghost", 1)], WORDS)  # a task that read something else before it was run again
@@ -111,7 +111,7 @@ def test_rows_of_tasks_that_nobody_reported_are_never_merged(postgres: str, stat
         "DROP TABLE _counts_1_1_0",
     ],
 )
-def test_what_is_not_there_as_reported_fails_the_attempt(postgres: str, state: PostgresMapState, change: str) -> None:
+def test_what_is_not_there_as_reported_fails_the_attempt(postgres: str, state: StagingSQLMapState, change: str) -> None:
     reports = stage(state, transaction(1), {"a": 1}, {"b": 2})
     select(postgres, change)
     with pytest.raises(StoreBusyException, match=r"'wordcount', attempt 1:0: table 'counts'"):
@@ -124,7 +124,7 @@ def test_what_is_not_there_as_reported_fails_the_attempt(postgres: str, state: P
 
 
 def test_an_attempt_whose_table_was_swept_fails_and_its_leader_with_the_next(
-    postgres: str, state: PostgresMapState
+    postgres: str, state: StagingSQLMapState
 ) -> None:
     task = state.staging_task(transaction(1))
     with opened(postgres) as leader:
@@ -137,7 +137,7 @@ def test_an_attempt_whose_table_was_swept_fails_and_its_leader_with_the_next(
             merge(state, transaction(1), [])
 
 
-def test_a_replay_replaces_what_an_older_attempt_merged(postgres: str, state: PostgresMapState) -> None:
+def test_a_replay_replaces_what_an_older_attempt_merged(postgres: str, state: StagingSQLMapState) -> None:
     merge(state, transaction(1), stage(state, transaction(1), {"a": 1}))
     merge(state, transaction(2, 0), stage(state, transaction(2, 0), {"a": 10, "gone": 1}, {"born": 1}))
     merge(state, transaction(2, 1), stage(state, transaction(2, 1), {"a": 2, "born": 2}))
@@ -147,7 +147,7 @@ def test_a_replay_replaces_what_an_older_attempt_merged(postgres: str, state: Po
 
 
 def test_a_task_that_still_writes_delays_neither_the_commit_nor_the_clean_up(
-    postgres: str, state: PostgresMapState
+    postgres: str, state: StagingSQLMapState
 ) -> None:
     for attempt in (0, 1):
         reports = stage(state, transaction(1, attempt), {"a": 1})
@@ -162,7 +162,7 @@ def test_a_task_that_still_writes_delays_neither_the_commit_nor_the_clean_up(
     assert tables(postgres) == BOOKS
 
 
-def test_a_state_that_closes_takes_what_it_staged_with_it(postgres: str, state: PostgresMapState) -> None:
+def test_a_state_that_closes_takes_what_it_staged_with_it(postgres: str, state: StagingSQLMapState) -> None:
     stage(state, transaction(1), {"a": 1})
     stage(state, transaction(2), {"a": 1})
     state.close()
@@ -235,7 +235,7 @@ def test_reading_back_waits_for_a_commit_that_is_still_on_its_way(postgres: str,
 
 
 def test_a_connection_that_is_terminated_in_mid_transaction_fails_the_attempt(
-    postgres: str, state: PostgresMapState
+    postgres: str, state: StagingSQLMapState
 ) -> None:
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_b"
     reports = stage(state, transaction(1), {"a": 1})
@@ -314,7 +314,7 @@ LOST = {
     ids=["commit", "stage", "get", "read all"],
 )
 def test_a_leader_knows_what_its_server_has_lost(
-    postgres: str, state: PostgresMapState, lost: str, act: Callable[[PostgresMapState], object]
+    postgres: str, state: StagingSQLMapState, lost: str, act: Callable[[StagingSQLMapState], object]
 ) -> None:
     commit(state, transaction(1), {"a": 1})
     commit(state, transaction(2), {"a": 1})
@@ -327,7 +327,7 @@ def test_a_leader_knows_what_its_server_has_lost(
         act(state)
 
 
-def test_who_was_taken_over_is_told_so_and_not_that_something_is_lost(postgres: str, state: PostgresMapState) -> None:
+def test_who_was_taken_over_is_told_so_and_not_that_something_is_lost(postgres: str, state: StagingSQLMapState) -> None:
     commit(state, transaction(1), {"a": 1})
     with opened(postgres) as leader:
         leader.recover(evolve(TOPOLOGY, incarnation=TOPOLOGY.incarnation + 1), 2)

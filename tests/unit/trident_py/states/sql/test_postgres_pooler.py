@@ -16,7 +16,7 @@ from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, opened, select, stage, tables
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import StateError
-from trident_py.states.sql import postgres_staging
+from trident_py.states.sql import staging
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.postgres_client import Link, PooledError, Target
 
@@ -44,9 +44,9 @@ def pooled(postgres_server: PostgresServer, postgres: str) -> Iterator[Pooled]:
             return pooler.dsn(str(conninfo_to_dict(postgres)["dbname"]))
 
         yield start
-        for link in postgres_staging._links.values():
+        for link in staging._links.values():
             link.close()
-        postgres_staging._links.clear()
+        staging._links.clear()
 
 
 NOT_KEPT = [("transaction", {}), ("transaction", {"server_round_robin": "1", "min_pool_size": "3"}), ("statement", {})]

@@ -145,7 +145,7 @@ def test_t9_a_table_of_ours_is_declared_as_a_state_that_is_only_asked(tmp_path: 
 def test_t9_a_state_that_is_only_asked_is_closed_with_the_topology(filled: Any, factory: StateFactory) -> None:
     reader = reader_of(factory)
     StateReads("asking", {"counts": reader}).close_states()
-    with pytest.raises(StateError, match="closed database"):
+    with pytest.raises(StateError, match="is closed"):
         reader.multi_get([KEY])
 
 

@@ -26,8 +26,9 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
 from trident_py.rows.schema import schema_of
-from trident_py.states.sql import sqlite
-from trident_py.states.sql.sqlite import SQLiteMapState, SQLiteState
+from trident_py.states.sql import sqlite_database
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.states.sql.state import SQLMapState
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[5])}
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 1)
@@ -41,7 +42,7 @@ def transaction(txid: int, attempt: int = 0, epoch: int = 1, topology: TopologyK
 @contextmanager
 def opened(
     path: Path, keys: str | None = "word string", value: str = "count bigint", *, table: str = "counts"
-) -> Iterator[SQLiteMapState]:
+) -> Iterator[SQLMapState]:
     fields = schema_of(keys) if keys else StructType([])
     factory = SQLiteState(path, table=table).for_fields(fields, schema_of(value).fields[0])
     state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
@@ -51,7 +52,7 @@ def opened(
         state.close()
 
 
-def commit(state: SQLiteMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
+def commit(state: SQLMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
     assert state.begin_transaction(tx)
     state.multi_merge([key if isinstance(key, tuple) else (key,) for key in changes], list(changes.values()), Adding())
     state.end_transaction(tx)
@@ -338,7 +339,7 @@ def test_a_file_that_vanishes_while_in_use_is_missed(path: Path, replaced: bool)
 def test_another_process_that_keeps_the_lock_fails_the_attempt_and_not_the_state(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_SECS", 0.05)
+    monkeypatch.setattr(sqlite_database, "BUSY_SECS", 0.05)
     with opened(path) as state, closing(sqlite3.connect(path, isolation_level=None)) as other:
         state.recover(TOPOLOGY, 1)
         other.execute("BEGIN IMMEDIATE")

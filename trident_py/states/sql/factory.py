@@ -1,0 +1,85 @@
+"""What the factories of SQL states have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import evolve
+from pyspark.sql.types import StructField, StructType
+
+from trident_py.errors import StateError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.states.sql.reading import ReadTable, TableReader
+
+if TYPE_CHECKING:
+    from trident_py.states.sql.dialect import Database
+    from trident_py.states.sql.state import SQLMapState
+    from trident_py.states.sql.table import Table
+
+
+class SQLState(StateFactory):
+    """Makes states in a table of a database.
+
+    Attributes:
+        table: the table's name.
+    """
+
+    guarantee = "exactly-once"
+    kind = StateKind.FENCED
+
+    table: str
+    _schema: Table | None
+
+    @property
+    @abstractmethod
+    def database(self) -> Database:
+        """Where the table is."""
+
+    @property
+    def lacks_fields(self) -> bool:
+        """Whether nothing has told it the types of its columns yet."""
+        return self._schema is None
+
+    def for_fields(self, keys: StructType, value: StructField) -> Self:
+        """This factory for values of these types.
+
+        Raises:
+            StateError: a column can't hold such a type, or can't have such a name.
+        """
+        from trident_py.states.sql.table import Table
+
+        this: Any = self  # of attrs, each
+        told: Self = evolve(this, schema=Table.of(self.database.dialect, self.table, keys, value))
+        return told
+
+    def for_reading(self) -> ReadTable:
+        """The table as it is, whichever topology fills it."""
+        return ReadTable(self, self.table, partial(TableReader.opened, self.database, self.table))
+
+    def ensure_usable(self) -> None:
+        """Look whether the database is there and lets us in."""
+        database = self.database
+        with database.starting(f"table {self.table!r} of {database.shown}"):
+            database.ensure_usable()
+
+    def make_state(
+        self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
+    ) -> SQLMapState:
+        """The state; it connects when it recovers."""
+        database = self.database
+        if self._schema is None:
+            raise StateError(
+                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and only "
+                f"persistent_aggregate tells it their types; use it there, or call for_fields"
+            )
+        if database.dialect.stages:
+            from trident_py.states.sql.staging import StagingSQLMapState
+
+            return StagingSQLMapState(database, self._schema)
+        from trident_py.states.sql.state import SQLMapState
+
+        return SQLMapState(database, self._schema)

@@ -1,0 +1,44 @@
+"""Staging tables that nobody needs any more."""
+
+from __future__ import annotations
+
+import logging
+
+from attrs import define, field
+
+from trident_py.errors import FailedException, StateError
+from trident_py.states.sql.dialect import Database, Link
+from trident_py.states.sql.table import Table
+
+log = logging.getLogger(__name__)
+
+DROP_SECS = 0.2
+"""A cancelled task may go on writing for a while; its table can be dropped later."""
+
+
+@define
+class Leftovers:
+    """The names of one state's; what can't be dropped now is tried again, or dropped by the next leader."""
+
+    names: set[str] = field(factory=set)
+
+    def add_older(self, link: Link, table: Table, epoch: int) -> None:
+        """Add what leaders before ``epoch`` have left."""
+        with link.transaction() as connection:
+            found = connection.execute(table.find_staged, [table.schema, table.prefix, table.prefix]).fetchall()
+        epochs = {name: table.epoch_of(name) for (name,) in found}
+        self.names |= {name for name, its in epochs.items() if its is not None and its < epoch}
+
+    def drop(self, database: Database, link: Link, table: Table) -> None:
+        """Drop what can be dropped; after one that can't be, the others have to wait, too."""
+        where = f"table {table.name!r} of {database.shown}"
+        for name in sorted(self.names):
+            try:
+                with database.explained(where), link.transaction(DROP_SECS, durable=False) as connection:
+                    connection.execute(table.staged(name).drop)
+            except (FailedException, StateError) as error:
+                log.info("%s stays for now: %s", name, error)
+                if link.session is None:
+                    return
+            else:
+                self.names.discard(name)

@@ -1,0 +1,249 @@
+"""A state in a table of a MySQL or MariaDB database, by PyMySQL, which is imported when it is first needed."""
+# ruff: noqa: S608 - names are quoted, values bound
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, field, frozen
+from pyspark.sql import types as t
+
+from coordinators.secret import Secret, as_secret
+from trident_py.errors import ConfigError, StoreBusyException
+from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
+from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
+from trident_py.states.sql.factory import SQLState
+from trident_py.states.sql.sessions import TAKEOVER_SECS, Errors, Session, SessionDatabase, code_of
+from trident_py.states.sql.table import HEADERS, Headers, placed
+
+if TYPE_CHECKING:
+    from trident_py.states.sql.table import Table
+
+log = logging.getLogger(__name__)
+
+_FIELD, _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}"), re.compile(r"[a-z][a-z0-9_]{0,39}")
+_TOO_LARGE = 1153
+ERRORS = Errors(
+    broken=frozenset({0, 1053, 1152, 1927, 2003, 2006, 2013, 2014, 2055}),
+    busy=frozenset({1021, 1040, 1047, 1114, 1205, 1213, 1317, 1969, 3024}),
+    no_table=1146,
+    ways_out={
+        **dict.fromkeys((1044, 1045, 1142, 1143, 1227), "grant the user all privileges on the database"),
+        1049: "make the database first",
+        1054: "a column of the state is gone: restore it, or `trident reset` the topology",
+        1146: "a table of the state is gone: restore it, or `trident reset` the topology",
+        _TOO_LARGE: "raise max_allowed_packet of the server, or keep smaller values",
+        **dict.fromkeys((1264, 1690), "a value is beyond its field's type"),
+        1290: "this server is read-only: name the primary",
+        1406: "a key is longer than MySQL's index takes, 768 characters: group by something shorter, as a hash",
+        1665: "the server's binary log must be by row: binlog_format=ROW or MIXED",
+    },
+)
+_SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'"
+_ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+
+
+def _finite(value: Any) -> float:
+    number = as_float(value)
+    if number - number != 0:
+        raise ValueError(value)  # MySQL has neither NaN nor infinity
+    return number
+
+
+def _clock(value: datetime) -> datetime:  # without time zone it is UTC, as in what spouts emit
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value.replace(tzinfo=None)
+
+
+_ORDERED = frozenset({"min", "max"})
+_INTEGER = (_ORDERED | {"sum"}, as_integer, None, int)
+_FLOAT = ("double", _ORDERED, _finite)  # sums in Python: where Spark says infinity, SQL says overflow
+_TYPES: dict[type[t.DataType], Any] = {
+    t.ByteType: ("tinyint", *_INTEGER),
+    t.ShortType: ("smallint", *_INTEGER),
+    t.IntegerType: ("int", *_INTEGER),
+    t.LongType: ("bigint", *_INTEGER),
+    t.FloatType: _FLOAT,
+    t.DoubleType: _FLOAT,
+    t.BooleanType: ("boolean", _ORDERED, of_type(bool), bool),
+    # Its collations that compare by code point take 'a' and 'a ' for equal: least and greatest in Python.
+    t.StringType: ("longtext", frozenset(), of_type(str), None, str),
+    t.BinaryType: ("longblob", frozenset(), of_type(bytes, bytearray), None, bytes),
+    t.DateType: ("date", frozenset(), as_day),
+    t.TimestampType: ("datetime(6)", frozenset(), _clock, lambda value: value.replace(tzinfo=UTC)),
+    t.TimestampNTZType: ("datetime(6)", frozenset(), lambda value: value.replace(tzinfo=None)),
+}
+
+
+def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
+    exact = exact_decimal(kind.precision, kind.scale)
+    return f"decimal({kind.precision},{kind.scale})", _ORDERED | {"sum"}, exact
+
+
+MYSQL = Dialect(
+    database="MySQL",
+    types=_TYPES,
+    decimal=_decimal,
+    json="longtext",
+    checked_name=partial(checked, database="MySQL", what="field", pattern=_FIELD),
+    checked_table=partial(checked, database="MySQL", what="table", pattern=_TABLE),
+    quote="`",
+    key="varchar(768)",  # each ends with ], so no spaces at the end are lost
+    name="varchar(64)",
+    engine=_ENGINE,
+    conflict="ON DUPLICATE KEY UPDATE",
+    new="VALUES({0})",
+    merges={
+        None: "{new}",
+        "sum": "coalesce({old} + {new}, {old}, {new})",
+        "min": "coalesce(least({old}, {new}), {old}, {new})",
+        "max": "coalesce(greatest({old}, {new}), {old}, {new})",
+    },
+    among="IN %s",
+    listed=tuple,
+    locks=("FOR UPDATE", "FOR UPDATE", ""),
+    has_table="SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+    stages=True,
+    checksum="cast(sum(crc32(`_key`)) AS char)",
+    longest_name=64,
+)
+
+
+@frozen
+class MySQLDatabase(SessionDatabase):
+    """The database that a URL names."""
+
+    dialect = MYSQL
+    errors = ERRORS
+    waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
+
+    def library(self) -> Any:
+        """PyMySQL.
+
+        Raises:
+            ConfigError: it is not installed.
+        """
+        try:
+            import pymysql
+        except ImportError as error:
+            raise ConfigError(f"MySQL needs PyMySQL ({error}): pip install 'trident-py[mysql]'") from error
+        return pymysql
+
+    def connect(self) -> Session:
+        """A new connection, set up; it knows how large a statement may be."""
+        at = self.address
+        client = self.library().connect(
+            host=at.host or "localhost",
+            port=at.port or 3306,
+            user=at.user or "root",
+            password=at.password.reveal().encode(),  # a text would be sent in Latin-1
+            database=at.database,
+            charset="utf8mb4",
+            connect_timeout=10,
+            autocommit=True,
+            **at.options,
+        )
+        session = Session(client)
+        session.execute(_SESSION)
+        session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # who waited sees what has changed
+        return Session(client, session.execute("SELECT @@max_allowed_packet").fetchone())
+
+    def mark(self, session: Session, owner: str) -> None:
+        """Hold a lock of this name: the server says who does."""
+        session.execute("SELECT GET_LOCK(%s, 0)", [_lock_of(owner)])
+
+    def schema(self, link: Link, where: str) -> str:
+        """The database."""
+        with link.transaction() as connection:
+            ((flush,),) = connection.execute("SELECT @@innodb_flush_log_at_trx_commit").fetchall()
+        if flush != 1:
+            log.warning("%s: innodb_flush_log_at_trx_commit is %s: a crash may lose what was committed", where, flush)
+        return self.address.database
+
+    @contextmanager
+    def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
+        """Each change of a table commits by itself, so a lock of the session keeps others out."""
+        lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
+        with link.transaction(TAKEOVER_SECS) as connection:
+            connection.execute(Headers(MYSQL, schema).create)
+            if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECS]).fetchone() != (1,):
+                raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
+            _end_older(connection, schema, table, leader)
+            connection.execute("START TRANSACTION")
+            yield connection
+            connection.execute("COMMIT")
+            connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
+
+    def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
+        """About a megabyte of rows with each statement."""
+        session: Any = connection
+        (packet,), cursor = session.facts, session.client.cursor()
+        cursor.max_stmt_length = min(cursor.max_stmt_length, packet // 2)
+        try:
+            cursor.executemany(statement(1), rows)
+        except self.library().Error as error:
+            largest = max(sum(len(part) for part in row if isinstance(part, str | bytes)) for row in rows)
+            if code_of(error) in ERRORS.broken and 4 * largest > packet:  # it hangs up before it says so
+                raise self.library().OperationalError(
+                    _TOO_LARGE, f"a row of {largest} characters is too large"
+                ) from None
+            raise
+
+    def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
+        """Statements of many rows."""
+        query, left = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})", iter(rows)
+        while some := list(islice(left, 10_000)):
+            self.write(connection, lambda _: query, some)
+
+
+def _end_older(connection: Connection, schema: str, table: str, leader: Leader) -> None:
+    query = f"SELECT owner FROM {placed(MYSQL, schema, HEADERS)} WHERE state = %s AND fence < %s AND owner <> %s"
+    for (owner,) in connection.execute(query, [table, leader.epoch, leader.owner]).fetchall():
+        ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_lock_of(owner)]).fetchall()
+        if held_by is not None:
+            connection.execute(f"KILL {held_by}")
+
+
+def _lock_of(name: str) -> str:
+    return f"trident {name}"
+
+
+@frozen
+class MySQLState(SQLState):
+    """Keeps values in ``table`` of the MySQL or MariaDB database that ``url`` names.
+
+    The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
+    client. Keys are told apart byte by byte, in upper and lower case and by spaces at the end, whatever the server's
+    collation; timestamps are in UTC. Spark's tasks put the change of a batch into a table of the attempt, the driver
+    merges it in one transaction with the commit token; tables are made and dropped outside of it. See `docs/mysql.md`.
+
+    Args:
+        url: ``"mysql://user:password@host:3306/database"``; never printed. What stands behind ``?`` goes to PyMySQL.
+        table: up to 40 lower-case letters, digits and underscores.
+
+    Raises:
+        ConfigError: PyMySQL is not installed.
+        StateError: ``table`` cannot be a table's name, or ``url`` is none.
+    """
+
+    url: Secret = field(converter=as_secret)
+    table: str = field(kw_only=True)
+    _schema: Table | None = field(default=None, kw_only=True, repr=False)
+    name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
+
+    def __attrs_post_init__(self) -> None:
+        self.database.library()
+        _ = self.database.address
+        MYSQL.checked_table(self.table)
+
+    @property
+    def database(self) -> MySQLDatabase:
+        """The database of the URL."""
+        return MySQLDatabase(self.url)

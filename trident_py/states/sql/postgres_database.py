@@ -1,0 +1,219 @@
+"""PostgreSQL: how values of Spark types stand in a table, the SQL of it, and what a takeover does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from attrs import evolve, frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import StateError
+from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_decimal, of_type
+from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
+from trident_py.states.sql.dialect import Link as AnyLink
+from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Link, Session, Target, explained, starting
+from trident_py.states.sql.table import HEADERS, Headers
+
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes
+_SYSTEM = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
+_ORDERED = frozenset({"min", "max"})
+
+
+def check_table(name: str) -> str:
+    """``name``, if it can be a table's.
+
+    Raises:
+        StateError: it has other characters, is too long, or is reserved.
+    """
+    if not _TABLE.fullmatch(name):
+        raise StateError(
+            f"table {name!r} cannot be a state's table in PostgreSQL: use up to 40 lower-case ASCII letters, digits "
+            f"and underscores, a letter first; its schema is the first in the search_path of the DSN"
+        )
+    return name
+
+
+def check_field(name: str) -> str:
+    """``name``, if it can be a column's.
+
+    Raises:
+        StateError: it can't.
+    """
+    if not _FIELD.fullmatch(name) or name in _SYSTEM:
+        raise StateError(
+            f"field {name!r} cannot be a column in PostgreSQL: use up to 63 ASCII letters, digits and underscores, a "
+            f"letter first, and none of {', '.join(sorted(_SYSTEM))}"
+        )
+    return name
+
+
+def _instant(value: datetime) -> datetime:
+    # A datetime without time zone is UTC, as in what spouts emit.
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+def _clock(value: datetime) -> datetime:
+    return value.replace(tzinfo=None)
+
+
+_INTEGER = (_ORDERED | {"sum"}, as_integer, None, int)
+# Sums in Python: where Spark says infinity, SQL says overflow.
+_FLOAT = ("double precision", _ORDERED, as_float, None, float)
+_COLUMNS: dict[type[t.DataType], Any] = {
+    t.ByteType: ("smallint", *_INTEGER),
+    t.ShortType: ("smallint", *_INTEGER),
+    t.IntegerType: ("integer", *_INTEGER),
+    t.LongType: ("bigint", *_INTEGER),
+    t.FloatType: _FLOAT,
+    t.DoubleType: _FLOAT,
+    t.BooleanType: ("boolean", _ORDERED, of_type(bool), None, bool),
+    t.StringType: ('text COLLATE "C"', _ORDERED, of_type(str), None, str),  # compares bytes, as Spark does
+    t.BinaryType: ("bytea", _ORDERED, of_type(bytes, bytearray), None, bytes),
+    t.DateType: ("date", _ORDERED, as_day),
+    t.TimestampType: ("timestamptz", _ORDERED, _instant, _utc),
+    t.TimestampNTZType: ("timestamp", _ORDERED, _clock),
+}
+
+
+def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
+    numeric = f"numeric({kind.precision},{kind.scale})"  # which would round what doesn't fit
+    return numeric, _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
+
+
+POSTGRESQL = Dialect(
+    database="PostgreSQL",
+    types=_COLUMNS,
+    decimal=_decimal,
+    json="jsonb",
+    checked_name=check_field,
+    checked_table=check_table,
+    key='text COLLATE "C"',
+    staging=("CREATE UNLOGGED TABLE", "WITH (autovacuum_enabled = off)"),
+    merges={
+        None: "{new}",
+        "sum": "coalesce({old} + {new}, {old}, {new})",
+        "min": "least({old}, {new})",  # they pass over NULLs, and NaN is the greatest, as in Spark
+        "max": "greatest({old}, {new})",
+    },
+    among="= ANY (%s)",
+    # A takeover keeps everybody out. A commit keeps out takeovers and other commits; what is staged meanwhile waits
+    # for a takeover only.
+    locks=("FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"),
+    has_table=(
+        "SELECT 1 FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
+    ),
+    stages=True,
+    checksum='sum(hashtextextended("_row"::text, 0))::text',
+)
+_HAS_COLUMN = (
+    "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s"
+)
+
+
+@frozen
+class PostgresDatabase(Database):
+    """The database that a DSN names, in the first schema of its ``search_path``."""
+
+    dialect = POSTGRESQL
+
+    target: Target
+
+    @property
+    def shown(self) -> str:
+        """Host and database."""
+        return self.target.shown
+
+    @property
+    def server(self) -> object:
+        """The DSN."""
+        return self.target.dsn
+
+    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+        """What psycopg raises."""
+        return explained(where, self.target, GONE if staged else "")
+
+    def starting(self, where: str) -> AbstractContextManager[None]:
+        """What psycopg raises, at a start."""
+        return starting(where, self.target)
+
+    def ensure_usable(self) -> None:
+        """The server lets us in, and each connection is a session of its own."""
+        self.target.check()
+
+    def link(self) -> Link:
+        """A connection."""
+        return Link(self.target)
+
+    def led_by(self, leader: Leader, table: str) -> PostgresDatabase:
+        """Have the server know every connection of this leader, and of its tasks, by topology, table and epoch."""
+        known = sha256(table.encode()).hexdigest()[:8]
+        name = f"trident {leader.topology.uuid[:8]} {known} {leader.epoch}"
+        return PostgresDatabase(evolve(self.target, application=name))
+
+    def schema(self, link: AnyLink, where: str) -> str:
+        """The first of the search path that exists."""
+        self.target.check()
+        with link.transaction(TAKEOVER_SECS) as connection:
+            ((encoding,),) = connection.execute("SELECT current_setting('server_encoding')").fetchall()
+        schema = link.session.schema if isinstance(link.session, Session) else None
+        if schema is None:
+            raise StateError(f"{where}: no schema of its search_path exists; create one, or name one in the DSN")
+        if encoding != "UTF8":
+            raise StateError(f"{where}: the database is not in UTF8; create one with ENCODING 'UTF8'")
+        return schema
+
+    @contextmanager
+    def takeover(self, link: AnyLink, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
+        """Everything happens in one transaction."""
+        self._end_older(link, leader.epoch)
+        headers = Headers(POSTGRESQL, schema)
+        with link.transaction(TAKEOVER_SECS) as connection:
+            # Where two make it at once, IF NOT EXISTS alone ends in an error.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+            connection.execute(headers.create)
+            has_runs = connection.execute(_HAS_COLUMN, [schema, HEADERS, "run_first"]).fetchone()
+            if not has_runs:  # asked first, since widening waits for everybody who uses the headers
+                connection.execute(headers.widen)
+        with link.transaction(TAKEOVER_SECS) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
+            yield connection
+
+    def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
+        """One by one, without waiting for each answer."""
+        client: Any = connection
+        client.cursor().executemany(statement(1), rows)
+
+    def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
+        """COPY."""
+        client: Any = connection
+        with client.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
+        """By a cursor of the server."""
+        client: Any = connection
+        with client.cursor(name="_portions") as cursor:
+            cursor.execute(query, values)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def _end_older(self, link: AnyLink, epoch: int) -> None:
+        prefix = self.target.application.rpartition(" ")[0]
+        with link.transaction() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND usename = current_user AND application_name ~ %s "
+                "AND (regexp_match(application_name, '[0-9]+$'))[1]::bigint < %s",
+                [f"^{prefix} [0-9]+$", epoch],
+            )

@@ -1,0 +1,205 @@
+"""Databases whose Python library follows PEP 249: sessions, connections that come back, and what errors mean."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+
+from attrs import evolve, frozen
+
+from coordinators.secret import Secret
+from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.states.sql.dialect import AnswerLostError, Database, Leader, Link
+from trident_py.states.sql.urls import DatabaseUrl
+
+LOCK_SECS = 10
+"""How long a commit waits for a lock that somebody else holds."""
+
+TAKEOVER_SECS = 60
+"""How long a takeover waits for a transaction that it could not end."""
+
+
+@frozen
+class Errors:
+    """What the numbers of a server's errors mean.
+
+    Attributes:
+        broken: there is no connection any more.
+        busy: a replay may get through; the broken ones besides.
+        no_table: a table is gone.
+        ways_out: by number, what to do.
+    """
+
+    broken: frozenset[int]
+    busy: frozenset[int]
+    no_table: int
+    ways_out: dict[int, str]
+
+
+@frozen
+class Session:
+    """A connection that is set up."""
+
+    client: Any
+    facts: tuple[Any, ...] = ()
+
+    def execute(self, query: str, values: Any = ()) -> Any:
+        """Run one statement; its cursor has the rows."""
+        cursor = self.client.cursor()
+        cursor.execute(query, values or None)
+        return cursor
+
+
+class SessionLink(Link):
+    """A connection that is made again after it broke; ``owner`` is what a later leader finds it by."""
+
+    def __init__(self, database: SessionDatabase, owner: str = "") -> None:
+        super().__init__()
+        self._database, self._owner = database, owner
+        self.session: Session | None = None
+
+    def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
+        """A new transaction, which waits for locks so many seconds, one at least."""
+        return self._begun(LOCK_SECS if lock_secs is None else max(1, int(lock_secs)))
+
+    def begin(self) -> Session:
+        """A new transaction."""
+        return self._begun(LOCK_SECS)
+
+    def _begun(self, lock_secs: int) -> Session:
+        self.rollback()
+        settings = self._database.waiting.format(lock_secs)
+        try:
+            session = self.session or self._connected()
+            session.execute(settings)
+        except self._database.library().Error:  # it broke while nobody used it, or else so will the new one
+            self.close()
+            session = self._connected()
+            session.execute(settings)
+        session.execute("START TRANSACTION")
+        return session
+
+    def _connected(self) -> Session:
+        self.session = self._database.connect()
+        if self._owner:
+            self._database.mark(self.session, self._owner)
+        return self.session
+
+    def commit(self) -> None:
+        """COMMIT."""
+        if self.session is None:
+            raise AnswerLostError("the connection is closed")
+        try:
+            self.session.client.commit()
+        except self._database.library().Error as error:
+            if code_of(error) not in self._database.errors.broken:
+                raise
+            self.close()
+            raise AnswerLostError(str(error)) from None
+
+    def rollback(self) -> None:
+        """ROLLBACK; a connection that doesn't answer is closed."""
+        try:
+            if self.session is not None:
+                self.session.client.rollback()
+        except self._database.library().Error:
+            self.close()
+
+    def close(self) -> None:
+        """Close it; the server gives up what it had begun."""
+        session, self.session = self.session, None
+        if session is not None:
+            with suppress(self._database.library().Error):
+                session.client.close()
+
+
+@frozen
+class SessionDatabase(Database):
+    """A database on a server that is reached by such a library.
+
+    Attributes:
+        url: where it is.
+        owner: what connections for commits are marked with; empty until a leader has it.
+    """
+
+    errors: ClassVar[Errors]
+    waiting: ClassVar[str]
+    """The statement that says how long to wait for locks, in seconds."""
+
+    url: Secret
+    owner: str = ""
+
+    @abstractmethod
+    def library(self) -> Any:
+        """The library's module."""
+
+    @abstractmethod
+    def connect(self) -> Session:
+        """A new connection, set up."""
+
+    @abstractmethod
+    def mark(self, session: Session, owner: str) -> None:
+        """Have others find this session by ``owner``, to end it."""
+
+    @property
+    def address(self) -> DatabaseUrl:
+        """The parts of the URL."""
+        return DatabaseUrl.of(self.url)
+
+    @property
+    def shown(self) -> str:
+        """Host and database."""
+        return self.address.shown
+
+    @property
+    def server(self) -> object:
+        """The URL."""
+        return self.url
+
+    @contextmanager
+    def explained(self, where: str, *, staged: bool = False) -> Iterator[None]:
+        """What the library raises."""
+        errors = self.errors
+        try:
+            yield
+        except self.library().Error as error:
+            code, said = code_of(error), " ".join(map(str, error.args[1:])) or str(error)
+            if code in errors.busy | errors.broken or (staged and code == errors.no_table):
+                raise StoreBusyException(f"{where}: {said}") from None
+            raise StateError(f"{where}: {said}; {errors.ways_out.get(code, 'nothing was committed')}") from None
+        except AnswerLostError as error:
+            raise StoreBusyException(f"{where}: the answer to COMMIT was lost: {error}") from None
+        except UnicodeEncodeError as error:
+            raise StateError(f"{where}: {error.object!r} is not Unicode text") from None
+
+    @contextmanager
+    def starting(self, where: str) -> Iterator[None]:
+        """What the library raises, at a start."""
+        try:
+            with self.explained(where):
+                yield
+        except FailedException as error:
+            raise StateError(f"{error}; see to the server, the URL and the user, and start again") from error
+
+    def ensure_usable(self) -> None:
+        """The server lets us in."""
+        self.connect().client.close()
+
+    def link(self) -> SessionLink:
+        """A connection that a later leader ends."""
+        return SessionLink(self, self.owner)
+
+    def beside(self) -> SessionLink:
+        """One that nobody needs to end."""
+        return SessionLink(self)
+
+    def led_by(self, leader: Leader, table: str) -> SessionDatabase:
+        """The same, with an owner."""
+        return evolve(self, owner=leader.owner)
+
+
+def code_of(error: Any) -> int:
+    """The number that a server gave its error; -1: none."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else -1

@@ -1,0 +1,287 @@
+"""SQLite: how values of Spark types stand in a table, the SQL of it, and how a file is opened.
+
+Every value is stored so that it reads sensibly in any client, sorts as Spark sorts it, and comes back as it was: dates
+and timestamps as ISO text of fixed width (timestamps in UTC), decimals as text with all their digits, NaN as 'NaN'
+(SQLite itself would make it NULL).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import FailedException, StateError
+from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, exact_decimal, of_type
+from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
+from trident_py.states.sql.sqlite_errors import ensure_usable, explained
+from trident_py.states.sql.table import Headers
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_ORDERED = frozenset({"min", "max"})
+_CHECKS = {
+    "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would go on as a REAL
+    "REAL": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
+    "TEXT": "typeof({0}) IN ('text', 'null')",
+    "BLOB": "typeof({0}) IN ('blob', 'null')",
+}
+BUSY_SECS = 10.0
+"""How long a commit waits for another process that writes to the same database."""
+
+_CACHE_KIB = 32 * 1024
+_STATEMENT_ROWS = (1_000, 100, 10, 1)
+"""A third faster than one by one; and each statement lets go of Python's lock once, and waits 5 ms for it where another
+thread is busy: 43 000 keys then took 0.5 s, and minutes one by one."""
+
+_BOUND_MAX = 32_766
+"""Of values in one statement, says SQLite."""
+
+
+def check_name(name: str, what: str) -> str:
+    """``name``, if it can be a table's or column's.
+
+    Raises:
+        StateError: it has other characters, is too long, or is reserved.
+    """
+    if not _NAME.fullmatch(name) or name.lower().startswith("sqlite_"):
+        raise StateError(
+            f"{what} {name!r} cannot be a name in SQLite: use up to 63 ASCII letters, digits and underscores, a letter "
+            f"first, and not sqlite_…"
+        )
+    return name
+
+
+def _real(value: Any) -> float | str:
+    number = as_float(value)
+    return "NaN" if number != number else number
+
+
+def _day_text(value: date) -> str:
+    return as_day(value).isoformat()
+
+
+def _utc_text(value: datetime) -> str:
+    # A datetime without time zone is UTC, as in what spouts emit.
+    utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return _text(utc) + "Z"
+
+
+def _text(value: datetime) -> str:
+    return value.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def _decimal_text(precision: int, scale: int) -> Convert:
+    exact = exact_decimal(precision, scale)
+    return lambda value: format(exact(value), "f")
+
+
+def _column(storage: str, merges: frozenset[str], *converts: Any, plain: type = NoneType) -> tuple[Any, ...]:
+    to_sql, from_sql = converts
+    return storage, merges, to_sql, from_sql, plain, f" CHECK ({_CHECKS[storage]})"
+
+
+_INTEGER = _column("INTEGER", _ORDERED | {"sum"}, as_integer, None, plain=int)
+_FLOAT = _column("REAL", frozenset(), _real, float)  # not merged by SQL: infinity - infinity would be NULL
+_COLUMNS: dict[type[t.DataType], Any] = {
+    t.ByteType: _INTEGER,
+    t.ShortType: _INTEGER,
+    t.IntegerType: _INTEGER,
+    t.LongType: _INTEGER,
+    t.FloatType: _FLOAT,
+    t.DoubleType: _FLOAT,
+    t.BooleanType: _column("INTEGER", _ORDERED, of_type(bool), bool, plain=bool),
+    t.StringType: _column("TEXT", _ORDERED, of_type(str), None, plain=str),
+    t.BinaryType: _column("BLOB", _ORDERED, of_type(bytes, bytearray), None, plain=bytes),
+    t.DateType: _column("TEXT", _ORDERED, _day_text, date.fromisoformat),
+    t.TimestampType: _column("TEXT", _ORDERED, _utc_text, datetime.fromisoformat),
+    t.TimestampNTZType: _column("TEXT", _ORDERED, _text, datetime.fromisoformat),
+}
+
+
+def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
+    return _column("TEXT", frozenset(), _decimal_text(kind.precision, kind.scale), Decimal)
+
+
+SQLITE = Dialect(
+    database="SQLite",
+    types=_COLUMNS,
+    decimal=_decimal,
+    json="TEXT",
+    checked_name=partial(check_name, what="field"),
+    checked_table=partial(check_name, what="table"),
+    mark="?",
+    key="TEXT",
+    name="TEXT COLLATE NOCASE",
+    integer="INTEGER",
+    text="TEXT",
+    options="WITHOUT ROWID",
+    merges={
+        None: "{new}",
+        "sum": "coalesce({old} + {new}, {old}, {new})",
+        "min": "coalesce(min({old}, {new}), {old}, {new})",
+        "max": "coalesce(max({old}, {new}), {old}, {new})",
+    },
+    among="IN (SELECT value FROM json_each(?))",
+    listed=partial(json.dumps, ensure_ascii=False),
+    has_table="SELECT 1 FROM sqlite_master WHERE ? = '' AND name = ? COLLATE NOCASE",
+)
+
+
+class SQLiteLink(Link):
+    """The connection for writing to a file, which is made where there is none; or one for reading only."""
+
+    def __init__(self, path: Path, where: str, *, is_reader: bool) -> None:
+        super().__init__()
+        self._path, self._where, self._is_reader = path, where, is_reader
+        self._file = (0, 0)
+        self.session: sqlite3.Connection | None = None
+
+    def begin(self) -> sqlite3.Connection:
+        """BEGIN, with the write lock."""
+        self.rollback()
+        if self.session is None:
+            self.session, self._file = self._opened(), identity(self._path)
+        elif not self._is_reader and identity(self._path) != self._file:
+            # SQLite would go on writing into a file that was deleted, and everything would be lost at the end.
+            raise StateError(
+                f"{self._where}: the file was removed or replaced while in use; restore it and start again"
+            )
+        self.session.execute("BEGIN" if self._is_reader else "BEGIN IMMEDIATE")
+        return self.session
+
+    def commit(self) -> None:
+        """COMMIT."""
+        if self.session is not None:
+            self.session.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """ROLLBACK."""
+        if self.session is not None and self.session.in_transaction:
+            self.session.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.session is not None:
+            self.session.close()
+        self.session = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._is_reader:
+            uri = f"{self._path.as_uri()}?mode=ro"
+            return sqlite3.connect(uri, uri=True, timeout=BUSY_SECS, isolation_level=None, check_same_thread=False)
+        ensure_usable(self._path, self._where)
+        connection = sqlite3.connect(self._path, timeout=BUSY_SECS, isolation_level=None, check_same_thread=False)
+        try:
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise StateError(f"{self._where}: its file system doesn't allow WAL mode; put it on a local disk")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute("PRAGMA legacy_alter_table = ON")  # so that a user's views stay with the table's name
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@frozen
+class SQLiteDatabase(Database):
+    """A file."""
+
+    dialect = SQLITE
+
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    @property
+    def server(self) -> object:
+        """The path."""
+        return self.path
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.path.is_file()
+
+    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+        """What SQLite raises."""
+        return explained(where)
+
+    @contextmanager
+    def starting(self, where: str) -> Iterator[None]:
+        """What SQLite raises, at a start."""
+        try:
+            with explained(where):
+                yield
+        except FailedException as error:
+            raise StateError(f"{error}; end it, or take another file") from error
+
+    def ensure_usable(self) -> None:
+        """The file can be read and written, or made."""
+        ensure_usable(self.path, str(self.path))
+
+    def link(self) -> SQLiteLink:
+        """For writing."""
+        return SQLiteLink(self.path, str(self.path), is_reader=False)
+
+    def beside(self) -> SQLiteLink:
+        """For reading."""
+        return SQLiteLink(self.path, str(self.path), is_reader=True)
+
+    def schema(self, link: Link, where: str) -> str:
+        """None has a name."""
+        return ""
+
+    @contextmanager
+    def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
+        """Everything happens in one transaction."""
+        headers = Headers(SQLITE, schema)
+        try:
+            with link.transaction() as connection:
+                connection.execute(headers.create)
+                known = connection.execute("SELECT 1 FROM pragma_table_info('_trident') WHERE name = 'run_first'")
+                if known.fetchone() is None:  # of before there were runs
+                    connection.execute(headers.widen)
+                yield connection
+        except BaseException:
+            link.close()
+            raise
+
+    def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
+        """Many rows with each statement."""
+        for some in _statements(rows):
+            connection.execute(statement(len(some)), list(chain.from_iterable(some)))
+
+
+def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows of each statement; of few different lengths, since statements are prepared once for each."""
+    first = 0
+    for size in _STATEMENT_ROWS:
+        while len(rows) - first >= size and size * len(rows[0]) <= _BOUND_MAX:
+            yield rows[first : first + size]
+            first += size
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """What another file of the same name doesn't have."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)

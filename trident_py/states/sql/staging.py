@@ -1,0 +1,199 @@
+"""A SQL state that Spark's tasks hand the change of a batch to, and what such a task does; runs in Python workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from trident_py.errors import StoreBusyException
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import StagingState, combiner_updater
+from trident_py.rows.row import column_values
+from trident_py.states.keys import encode_keys
+from trident_py.states.sql.dialect import Connection, Database, Link
+from trident_py.states.sql.leftovers import Leftovers
+from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
+from trident_py.states.sql.table import Staging, Table
+from trident_py.worker.failures import by_state, telling
+
+REPORTS = "task bigint, rows bigint, checksum string"
+"""What a task tells the driver: which it was, how many rows it stored, and what the database made of them."""
+
+_ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("checksum", pa.string())])
+_links: dict[tuple[int, object], Link] = {}
+
+
+class StagingSQLMapState(SQLMapState, StagingState[Any]):
+    """Beside what a SQL state does: a table for each attempt, which tasks fill and one statement merges.
+
+    A table is made and dropped outside of commits, in transactions of their own: some databases commit before and
+    after each such statement.
+    """
+
+    def __init__(self, database: Database, table: Table) -> None:
+        super().__init__(database, table)
+        self._staged: set[str] = set()
+        self._leftovers = Leftovers()
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over; sweep what older ones have staged."""
+        token = super().recover(topology, epoch)
+        with self._database.starting(f"topology {topology.name!r}: {self._name}"):
+            self._leftovers.add_older(self._others, self._table, epoch)
+        self._clean()
+        return token
+
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run``; what was staged for what is committed already is dropped."""
+        due = super().begin_group(run)
+        if not due:
+            self._leave(run)
+        return due
+
+    def commit_group(self) -> None:
+        """Commit, then drop what was staged."""
+        super().commit_group()
+        self._leave(self._run)
+
+    def close(self) -> None:
+        """Drop what is staged, and close the connections."""
+        if self._topology:
+            self._leftovers.names |= self._staged
+            self._staged.clear()
+            self._clean()
+        super().close()
+
+    def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
+        """Make the attempt's staging table; the frame's tasks load it."""
+        return self.staging_task(tx).over(frame)
+
+    def staging_task(self, tx: SinkTransaction) -> StagingTask:
+        """What each task does, with a table to do it in."""
+        self._check_recovered()
+        staging = self._staging(tx)
+        _, _, lock = self._table.dialect.locks
+        with self._explained(tx), self._others.transaction(durable=False) as connection:
+            # A crash that loses it loses the rows, too.
+            self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
+            connection.execute(staging.create)
+        self._staged.add(staging.name)
+        return StagingTask(self._database, staging, self._where(tx))
+
+    def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
+        """Combine what the reported tasks staged into the table, if it is all there."""
+        connection, tx = self._in_transaction()
+        reported = {task: (rows, checksum) for task, rows, checksum in reports if rows}
+        if not reported:
+            return
+        staging, tasks = self._staging(tx), self._table.dialect.listed(list(reported))
+        self._verify(connection, tx, staging, reported)
+        with self._explained(tx):
+            if aggregator.merge in self._table.value.merges:
+                connection.execute(self._table.merge(staging, aggregator.merge), [tx.txid, tx.txid, tasks])
+            else:
+                self._merge_here(connection, staging, tasks, aggregator)
+
+    def discard(self, tx: SinkTransaction) -> None:
+        """Drop the attempt's staging table; one that a cancelled task still writes to, later."""
+        name = self._staging(tx).name
+        self._staged.discard(name)
+        self._leftovers.names.add(name)
+        self._clean()
+
+    def _verify(
+        self, connection: Connection, tx: SinkTransaction, staging: Staging, reported: dict[int, tuple[int, str]]
+    ) -> None:
+        with self._database.explained(self._where(tx), staged=True):
+            sums = connection.execute(staging.sums, [self._table.dialect.listed(list(reported))]).fetchall()
+        found = {task: (rows, checksum) for task, rows, checksum in sums}
+        if found != reported:
+            wanted, there = (sum(rows for rows, _ in each.values()) for each in (reported, found))
+            raise StoreBusyException(
+                f"{self._where(tx)}: {wanted} rows were staged and {there} are there, or others; a crash of the server "
+                f"empties what is staged; the attempt is replayed"
+            )
+
+    def _merge_here(
+        self, connection: Connection, staging: Staging, tasks: Any, aggregator: CombinerAggregator[Any]
+    ) -> None:
+        loaded = self._table.value.loaded
+        for rows in self._database.portions(connection, staging.rows, [tasks], CHUNK_ROWS):
+            updaters = [combiner_updater(aggregator, loaded(row[-1])) for row in rows]
+            keys = [
+                [column.loaded(part) for column, part in zip(self._table.keys, row[1:-1], strict=True)] for row in rows
+            ]
+            self._update([row[0] for row in rows], keys, updaters)
+
+    def _leave(self, run: Sequence[SinkTransaction]) -> None:
+        """What these have staged is not needed any more."""
+        names = {self._staging(tx).name for tx in run} & self._staged
+        self._staged -= names
+        self._leftovers.names |= names
+        self._clean()
+
+    def _staging(self, tx: SinkTransaction) -> Staging:
+        return self._table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
+
+    def _clean(self) -> None:
+        self._leftovers.drop(self._database, self._others, self._table)
+
+
+@frozen
+class StagingTask:
+    """Stores the rows of a partition and reports them; travels to the worker.
+
+    Attributes:
+        where: names the topology, the attempt and the table in errors.
+    """
+
+    database: Database
+    staging: Staging
+    where: str
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """The reports of the tasks that store the rows of ``frame``."""
+        return frame.mapInArrow(telling(self, by_state), REPORTS)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        context = TaskContext.get()
+        task = context.taskAttemptId() if context else 0
+        rows, checksum = self.staged(task, batches)
+        yield pa.RecordBatch.from_pylist([{"task": task, "rows": rows, "checksum": checksum}], schema=_ARROW)
+
+    def staged(self, task: int, batches: Iterator[pa.RecordBatch]) -> tuple[int, str]:
+        """Store ``batches`` as the rows of ``task``; returns how many the database has, and their checksum."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return 0, ""
+        link = link_of(self.database)
+        with self.database.explained(self.where, staged=True), link.transaction() as connection:
+            rows = (row for batch in chain([first], filled) for row in self._rows(batch, task))
+            self.database.load(connection, self.staging.there, self.staging.loaded, rows)
+            listed = self.staging.dialect.listed([task])
+            ((_, count, checksum),) = connection.execute(self.staging.sums, [listed]).fetchall()
+        return count, checksum
+
+    def _rows(self, batch: pa.RecordBatch, task: int) -> Iterator[tuple[Any, ...]]:
+        columns = list(map(column_values, batch.columns))
+        keys: list[Sequence[Any]] = list(zip(*columns[:-1], strict=True)) if columns[:-1] else [()] * batch.num_rows
+        stored = [column.stored(values) for column, values in zip(self.staging.columns, columns, strict=True)]
+        return ((*row, text, task) for row, text in zip(zip(*stored, strict=True), encode_keys(keys), strict=True))
+
+
+def link_of(database: Database) -> Link:
+    """This process's connection to the database, whatever states it stages for; one of a parent process isn't ours."""
+    key = (os.getpid(), database.server)
+    if key not in _links:
+        _links[key] = database.link()
+    _links[key].serve(database)
+    return _links[key]

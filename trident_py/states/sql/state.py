@@ -1,0 +1,267 @@
+"""What the factories of SQL states make: values by key in one table of a database, whichever it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import localcontext
+from operator import itemgetter
+from typing import Any
+from uuid import uuid4
+
+from attrs import evolve
+
+from coordinators.errors import located
+from trident_py.errors import StateError, StoreBusyException
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
+from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.keys import encode_keys
+from trident_py.states.sql.columns import loaded_rows
+from trident_py.states.sql.commit_row import StateHeader, TableStep
+from trident_py.states.sql.dialect import AnswerLostError, Connection, Database, Leader, Link
+from trident_py.states.sql.table import Table, stored_rows
+
+log = logging.getLogger(__name__)
+
+CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
+
+
+class SQLMapState(GroupState[Any], ITupleCollection):
+    """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
+
+    def __init__(self, database: Database, table: Table) -> None:
+        self._database = database
+        self._table = table
+        self._name = f"table {table.name!r} of {database.shown}"
+        self._topology = ""
+        self._owner = uuid4().hex
+        self._commits: Link = database.link()
+        self._others: Link = database.beside()
+        self._run: Sequence[SinkTransaction] = ()
+        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
+        self._open: tuple[Connection, SinkTransaction, int] | None = None
+        self._known: Fence | None = None  # as this leader last saw it
+        self._checked: object | None = None
+
+    # --- takeover -----------------------------------------------------------------------------------------------------
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: make what is missing, and refuse older epochs from now on."""
+        self.close()
+        leader = Leader(topology, epoch, self._owner)
+        self._database = self._database.led_by(leader, self._table.name)
+        self._commits, self._others = self._database.link(), self._database.beside()
+        where = f"topology {topology.name!r}: {self._name}"
+        with located(topology=topology.name), self._database.starting(where):
+            schema = self._database.schema(self._commits, where)
+            self._table = evolve(self._table, schema=schema)
+            with self._database.takeover(self._commits, schema, self._table.name, leader) as connection:
+                fence = self._take_over(connection, topology, epoch)
+        self._topology, self._known = topology.name, fence
+        return fence.token
+
+    def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
+        table = self._table
+        lock, _, _ = table.dialect.locks
+        row = connection.execute(table.headers.read(lock), [table.name]).fetchone()
+        found = StateHeader.of(row) if row else None
+        claim = StateHeader(Fence(topology, epoch), self._owner, table.columns)
+        there = connection.execute(table.dialect.has_table, [table.schema, table.name]).fetchone()
+        header, step = claim.claimed(found, exists=there is not None, state=self._name)
+        # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
+        # databases commit before and after each change of a table.
+        if step is TableStep.REPLACE and found:
+            connection.execute(table.set_aside(found.fence.topology.incarnation))
+        connection.execute(table.headers.write, [table.name, *header.row])
+        if step is not TableStep.KEEP:
+            connection.execute(table.create)
+        return header.fence
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``run`` under the lock of the state's header; gives up a transaction that was left open."""
+        self.rollback()
+        self._check_recovered()
+        with self._explained(run[0]):
+            connection = self._commits.begin()
+            try:
+                fence = self._locked_header(connection, run[0]).fence
+                due, redo = fence.due(run, self._name)
+                if redo:
+                    self._undo(connection, due[0].txid)
+            except BaseException:
+                self._commits.rollback()
+                raise
+        if due:
+            self._run, self._commit_row = run, fence.after(run).commit
+            self._open = (connection, due[0], threading.get_ident())
+        else:
+            self._commits.rollback()
+        return due
+
+    def _undo(self, connection: Connection, txid: int) -> None:
+        for statement, times in self._table.undo:
+            connection.execute(statement, [txid] * times)
+
+    def begin_member(self, tx: SinkTransaction) -> None:
+        """What is written from now on has this txid."""
+        connection, _ = self._in_transaction()
+        self._open = connection, tx, threading.get_ident()
+
+    def commit_group(self) -> None:
+        """Commit changes and token together; durable when this returns."""
+        connection, tx = self._in_transaction()
+        with self._explained(tx):
+            self._finish(connection)
+            self._commit(tx)
+        self._known = self._known.after(self._run) if self._known else None
+        self._open = None
+
+    def rollback(self) -> None:
+        """Give up the open transaction."""
+        self._open = None
+        with self._database.explained(self._name):
+            self._commits.rollback()
+
+    def _finish(self, connection: Connection) -> None:
+        """The last statements of a transaction."""
+        connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
+
+    def _commit(self, tx: SinkTransaction) -> None:
+        try:
+            self._commits.commit()
+        except AnswerLostError as error:
+            log.warning("%s: the answer to COMMIT was lost (%s); reading back", self._where(tx), error)
+            if not self._is_committed(tx):
+                raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
+
+    def _is_committed(self, tx: SinkTransaction) -> bool:
+        """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
+        self._commits.close()
+        with self._commits.transaction() as connection:
+            return self._locked_header(connection, tx).fence.token == tx.token
+
+    def _locked_header(self, connection: Connection, tx: SinkTransaction) -> StateHeader:
+        _, lock, _ = self._table.dialect.locks
+        return self._header(connection, lock, self._where(tx))
+
+    def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
+        """This state's header, with all that this leader knows to be in it."""
+        known = self._known  # before it is read: a commit may end meanwhile
+        row = connection.execute(self._table.headers.read(lock), [self._table.name]).fetchone()
+        if row is None:
+            raise StateError(f"{where} has lost its row in _trident; restore the database")
+        header = StateHeader.of(row)
+        if known is not None:
+            header.fence.check_kept(known, where)
+        return header
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
+        """The value of each key; None where there is none."""
+        texts = encode_keys(keys)
+        if self._open is not None and self._open[2] == threading.get_ident():
+            with self._database.explained(self._name):
+                stored = self._read(self._open[0], texts)
+        else:
+            with self._reading() as connection:
+                stored = self._read(connection, texts)
+        return [stored.get(text) for text in texts]
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        """The committed values: for each key its values, then the value."""
+        with self._reading() as connection:
+            rows = connection.execute(self._table.read_all).fetchall()
+        return loaded_rows((*self._table.keys, self._table.value), rows)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """What was committed; a connection that is new may lead to a server that has lost some of it."""
+        self._check_recovered()
+        with self._database.explained(self._name), self._others.transaction() as connection:
+            if self._others.session is not self._checked:
+                self._header(connection, "", f"topology {self._topology!r}: {self._name}")
+                self._checked = self._others.session
+            yield connection
+
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        """Replace the value of each key by what its updater makes of it."""
+        return self._update(encode_keys(keys), keys, updaters)
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        """Set the value of each key."""
+        self._write(encode_keys(keys), keys, values, None)
+
+    def multi_merge(self, keys: Sequence[Key], partials: Sequence[Any], aggregator: CombinerAggregator[Any]) -> None:
+        """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
+        if aggregator.merge in self._table.value.merges:
+            self._write(encode_keys(keys), keys, partials, aggregator.merge)
+        else:
+            super().multi_merge(keys, partials, aggregator)
+
+    def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:
+        loaded, listed = self._table.value.loaded, self._table.dialect.listed
+        found: dict[str, Any] = {}
+        for start in range(0, len(texts), CHUNK_ROWS):
+            rows = connection.execute(self._table.read, [listed(texts[start : start + CHUNK_ROWS])])
+            found.update((text, loaded(value)) for text, value in rows.fetchall())
+        return found
+
+    def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        connection, tx = self._in_transaction()
+        values: list[Any] = []
+        for start in range(0, len(texts), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            with self._explained(tx):
+                current = self._read(connection, texts[part])
+            with localcontext(EXACT_DECIMALS):
+                for text, updater in zip(texts[part], updaters[part], strict=True):
+                    current[text] = updater(current.get(text))
+                    values.append(current[text])
+            self._write(texts[part], keys[part], values[part], None)
+        return values
+
+    def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
+        connection, tx = self._in_transaction()
+        if not texts:
+            return
+        table = self._table
+        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts]
+        rows = [(*row, tx.txid, tx.txid) for row in zip(*columns, strict=True)]
+        # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
+        rows.sort(key=itemgetter(len(table.keys) + 1))
+        with self._explained(tx):
+            self._database.write(connection, lambda count: table.upsert(merge, count), rows)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._open = None
+        self._topology = ""
+        for link in (self._commits, self._others):
+            with link.lock:
+                link.close()
+
+    # --- everywhere ---------------------------------------------------------------------------------------------------
+
+    def _check_recovered(self) -> None:
+        if not self._topology:
+            raise StateError(f"{self._name} is not open: it was not recovered, or is closed")
+
+    def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
+        if self._open is None:
+            raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
+        return self._open[0], self._open[1]
+
+    def _where(self, tx: SinkTransaction) -> str:
+        return f"topology {self._topology!r}, attempt {tx.attempt}: {self._name}"
+
+    @contextmanager
+    def _explained(self, tx: SinkTransaction) -> Iterator[None]:
+        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(self._where(tx)):
+            yield

@@ -1,0 +1,293 @@
+"""The tables of a SQL state, and the statements over them."""
+# ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are always bound
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import field, frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import StateError
+from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.states.sql.commit_row import StateHeader
+from trident_py.states.sql.dialect import Dialect
+
+HEADERS = "_trident"
+TOKEN = ("txid", "epoch", "attempt_id", "run_first")
+
+
+@frozen
+class Headers:
+    """The table with a row for each state of a schema: who fills it, and what was committed last."""
+
+    dialect: Dialect
+    schema: str
+
+    @property
+    def there(self) -> str:
+        """Its name as it stands in a statement."""
+        return placed(self.dialect, self.schema, HEADERS)
+
+    @property
+    def create(self) -> str:
+        """CREATE TABLE, where there is none."""
+        of, text, integer = self.dialect, self.dialect.text, self.dialect.integer
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.there} (state {of.name} NOT NULL PRIMARY KEY, topology {text} NOT NULL, "
+            f"uuid {text} NOT NULL, incarnation {integer} NOT NULL, fence {integer} NOT NULL, owner {text} NOT NULL, "
+            f"{of.quoted('columns')} {text} NOT NULL, txid {integer}, epoch {integer}, attempt_id {integer}, "
+            f"run_first {integer}) {of.engine}"
+        )
+
+    @property
+    def widen(self) -> str:
+        """Add what a table that was made before there were runs doesn't have."""
+        return f"ALTER TABLE {self.there} ADD COLUMN run_first {self.dialect.integer}"
+
+    def read(self, lock: str = "") -> str:
+        """A state's header; bound is its name."""
+        names = self.dialect.quoted(*StateHeader.COLUMNS.split(", "))
+        return f"SELECT {names} FROM {self.there} WHERE state = {self.dialect.mark} {lock}"
+
+    @property
+    def declared(self) -> str:
+        """What a state's header says of its fields; bound is its name."""
+        return f"SELECT {self.dialect.quoted('columns')} FROM {self.there} WHERE state = {self.dialect.mark}"
+
+    @property
+    def write(self) -> str:
+        """Replace a state's header; bound are its name and its row."""
+        of, names = self.dialect, StateHeader.COLUMNS.split(", ")
+        new = ", ".join(f"{of.quoted(name)} = {of.new.format(of.quoted(name))}" for name in names)
+        return (
+            f"INSERT INTO {self.there} ({of.quoted('state', *names)}) VALUES ({of.marks(len(names) + 1)}) "
+            f"{of.conflict.format('state')} {new}"
+        )
+
+    @property
+    def write_token(self) -> str:
+        """Set the token of a state; bound are txid, epoch, attempt, the group's first and the state's name."""
+        new = ", ".join(f"{name} = {self.dialect.mark}" for name in TOKEN)
+        return f"UPDATE {self.there} SET {new} WHERE state = {self.dialect.mark}"
+
+
+@frozen
+class Staging:
+    """Where one attempt's change is stored before it commits.
+
+    Attributes:
+        columns: the key columns, then the value.
+    """
+
+    dialect: Dialect
+    schema: str
+    name: str
+    columns: tuple[TypedColumn, ...]
+
+    @property
+    def there(self) -> str:
+        """The table's name as it stands in a statement."""
+        return placed(self.dialect, self.schema, self.name)
+
+    @property
+    def create(self) -> str:
+        """CREATE TABLE."""
+        of = self.dialect
+        create, options = of.staging
+        return (
+            f"{create} {self.there} ({declarations(of, self.columns)}, {of.quoted('_key')} {of.key} NOT NULL, "
+            f"{of.quoted('_task')} {of.integer} NOT NULL) {options}{of.engine}"
+        )
+
+    @property
+    def loaded(self) -> str:
+        """The columns that are loaded: the state's, the key's text, the task."""
+        return self.dialect.quoted(*(column.name for column in self.columns), "_key", "_task")
+
+    @property
+    def sums(self) -> str:
+        """What is there of some tasks: task, number of rows, checksum."""
+        task = self.dialect.quoted("_task")
+        return (
+            f"SELECT {task}, count(*), {self.dialect.checksum} FROM {self.there} AS {self.dialect.quoted('_row')} "
+            f"WHERE {task} {self.dialect.among} GROUP BY {task}"
+        )
+
+    @property
+    def rows(self) -> str:
+        """The rows of some tasks: the key's text, the columns."""
+        names = self.dialect.quoted("_key", *(column.name for column in self.columns))
+        return f"SELECT {names} FROM {self.there} WHERE {self.dialect.quoted('_task')} {self.dialect.among}"
+
+    @property
+    def drop(self) -> str:
+        """DROP TABLE, if it is there."""
+        return f"DROP TABLE IF EXISTS {self.there}"
+
+
+@frozen
+class Table:
+    """A state's table: its key columns, its value, and what it takes to undo the last transaction.
+
+    There is no index by ``_txid``: it would cost each commit half as much again, and only a commit that was cut off
+    between the state and the record is ever undone.
+
+    Attributes:
+        schema: where it is; known once the database was asked.
+    """
+
+    dialect: Dialect
+    name: str
+    keys: tuple[TypedColumn, ...]
+    value: TypedColumn
+    schema: str = ""
+    columns: str = field(init=False)
+    """The declared fields, to be compared with those of the table that is there."""
+
+    @columns.default
+    def _declared(self) -> str:
+        return declared((*self.keys, self.value))
+
+    @classmethod
+    def of(cls, dialect: Dialect, name: str, keys: t.StructType, value: t.StructField) -> Table:
+        """The table for these fields.
+
+        Raises:
+            StateError: a type or a name has no place in it.
+        """
+        columns = [dialect.column_of(spec) for spec in (*keys.fields, value)]
+        check_distinct(columns, "SQL")
+        return cls(dialect, name, tuple(columns[:-1]), columns[-1])
+
+    @property
+    def headers(self) -> Headers:
+        """The table with its header."""
+        return Headers(self.dialect, self.schema)
+
+    @property
+    def there(self) -> str:
+        """The table's name as it stands in a statement."""
+        return placed(self.dialect, self.schema, self.name)
+
+    @property
+    def create(self) -> str:
+        """CREATE TABLE; ``_born`` is the txid that made the row, ``_prev`` the value before ``_txid`` changed it."""
+        of = self.dialect
+        return (
+            f"CREATE TABLE {self.there} ({declarations(of, (*self.keys, self.value))}, "
+            f"{of.quoted('_key')} {of.key} NOT NULL PRIMARY KEY, {of.quoted('_txid')} {of.integer} NOT NULL, "
+            f"{of.quoted('_prev')} {self.value.storage}, {of.quoted('_born')} {of.integer} NOT NULL) "
+            f"{of.options}{of.engine}"
+        )
+
+    def set_aside(self, incarnation: int) -> str:
+        """ALTER TABLE: rename what an older incarnation filled."""
+        aside = placed(self.dialect, "", f"_{self.name}_incarnation_{incarnation}")
+        return f"ALTER TABLE {self.there} RENAME TO {aside}"
+
+    @property
+    def read(self) -> str:
+        """Key texts and values of some keys."""
+        key, value = self._quoted("_key"), self._quoted(self.value.name)
+        return f"SELECT {key}, {value} FROM {self.there} WHERE {key} {self.dialect.among}"
+
+    @property
+    def read_all(self) -> str:
+        """Key columns and value of every row that has a value."""
+        names = self._quoted(*(column.name for column in (*self.keys, self.value)))
+        return f"SELECT {names} FROM {self.there} WHERE {self._quoted(self.value.name)} IS NOT NULL"
+
+    def upsert(self, merge: str | None, rows: int = 1) -> str:
+        """Set or merge some values; bound are, of each, key columns, value, ``_key``, txid, txid."""
+        marks = f"({self.dialect.marks(len(self.keys) + 4)})"
+        return self._upsert(f"VALUES {', '.join([marks] * rows)}", merge)
+
+    def merge(self, staging: Staging, merge: str | None) -> str:
+        """Merge what was staged; bound are txid, txid and tasks."""
+        of = self.dialect
+        names = of.quoted(*(column.name for column in staging.columns), "_key")
+        task = of.quoted("_task")
+        return self._upsert(
+            f"SELECT {names}, {of.marks(2)} FROM {staging.there} AS {of.quoted('_staged')} WHERE {task} {of.among}",
+            merge,
+        )
+
+    def _upsert(self, rows: str, merge: str | None) -> str:
+        of, old = self.dialect, self._quoted(self.name)
+        names = self._quoted(*(column.name for column in (*self.keys, self.value)), "_key", "_txid", "_born")
+        key, txid, prev, value = (self._quoted(name) for name in ("_key", "_txid", "_prev", self.value.name))
+        merged = of.merges[merge].format(old=f"{old}.{value}", new=of.new.format(value))
+        # In this order: MySQL assigns from left to right.
+        return (
+            f"INSERT INTO {self.there} ({names}) {rows} {of.conflict.format(key)} "
+            f"{prev} = CASE WHEN {old}.{txid} = {of.new.format(txid)} THEN {old}.{prev} ELSE {old}.{value} END, "
+            f"{value} = {merged}, {txid} = {of.new.format(txid)}"
+        )
+
+    @property
+    def undo(self) -> tuple[tuple[str, int], ...]:
+        """Take back what a txid did: statements, each with how often the txid is bound in it."""
+        txid, born, mark = self._quoted("_txid"), self._quoted("_born"), self.dialect.mark
+        value, prev = self._quoted(self.value.name), self._quoted("_prev")
+        return (
+            (f"DELETE FROM {self.there} WHERE {txid} = {mark} AND {born} = {mark}", 2),
+            (f"UPDATE {self.there} SET {value} = {prev} WHERE {txid} = {mark}", 1),
+        )
+
+    def staging(self, epoch: int, txid: int, attempt: int) -> Staging:
+        """Where an attempt stages; the name is the attempt's own for ever, since an epoch is nobody else's."""
+        return self.staged(f"_{self.name}_{epoch}_{txid}_{attempt}")
+
+    def staged(self, name: str) -> Staging:
+        """The staging table of this name.
+
+        Raises:
+            StateError: the database would cut the name off, and it would be another attempt's.
+        """
+        if len(name) > self.dialect.longest_name:
+            raise StateError(
+                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; take a shorter table"
+            )
+        return Staging(self.dialect, self.schema, name, (*self.keys, self.value))
+
+    @property
+    def find_staged(self) -> str:
+        """The tables of the schema that may be staging tables of this one; bound is the schema, and twice `prefix`."""
+        return (
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s "
+            "AND left(table_name, char_length(%s)) = %s"
+        )
+
+    @property
+    def prefix(self) -> str:
+        """How the names of its staging tables begin."""
+        return f"_{self.name}_"
+
+    def epoch_of(self, name: str) -> int | None:
+        """Whose epoch's staging table ``name`` is; None: not a staging table of this state."""
+        found = re.fullmatch(rf"_{self.name}_(\d+)_\d+_\d+", name)
+        return int(found[1]) if found else None
+
+    def _quoted(self, *names: str) -> str:
+        return self.dialect.quoted(*names)
+
+
+def placed(dialect: Dialect, schema: str, name: str) -> str:
+    """A table's name as it stands in a statement: in its schema, if that has one."""
+    return f"{dialect.quoted(schema)}.{dialect.quoted(name)}" if schema else dialect.quoted(name)
+
+
+def declarations(dialect: Dialect, columns: Sequence[TypedColumn]) -> str:
+    """Columns as they stand in CREATE TABLE."""
+    return ", ".join(
+        f"{dialect.quoted(column.name)} {column.storage}{column.check.format(dialect.quoted(column.name))}"
+        for column in columns
+    )
+
+
+def stored_rows(columns: Sequence[TypedColumn], keys: Sequence[Sequence[Any]]) -> list[Any]:
+    """The values of each of the key columns, as they are stored."""
+    return [column.stored(part) for column, part in zip(columns, zip(*keys, strict=True), strict=True)]
