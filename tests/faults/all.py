@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.faults import clocks, crashes, cuts, databases, losses, pauses, poolers, sparks, staging, windows, zookeepers
+from tests.faults import (
+    clocks,
+    crashes,
+    cuts,
+    databases,
+    losses,
+    pauses,
+    poolers,
+    sparks,
+    staging,
+    windows,
+    wishes,
+    zookeepers,
+)
 from tests.faults.catalogue import FAULTS
 
 __all__ = [
@@ -17,5 +30,6 @@ __all__ = [
     "sparks",
     "staging",
     "windows",
+    "wishes",
     "zookeepers",
 ]

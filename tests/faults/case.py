@@ -17,6 +17,8 @@ import psycopg
 from attrs import define, field
 
 from coordinators.record import CoordinatorRecord
+from coordinators.wishes import Action, Wish
+from coordinators.zookeeper.administration import leave_wish
 from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import TopologyPaths
@@ -269,6 +271,12 @@ class Case:
             stored = session.retry_within_lease(lambda: load(session, paths))
         assert stored is not None
         return stored.record
+
+    def wish(self, action: Action) -> str:
+        """Have an operator wish something; returns the id of the wish."""
+        wish = Wish(f"{action}-{next(self.world.numbers)}", action)
+        leave_wish(self.topology, wish, hosts=self.ensemble.hosts)
+        return wish.id
 
     @contextmanager
     def administration(self) -> Iterator[tuple[ZooKeeperSession, TopologyPaths]]:

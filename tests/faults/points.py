@@ -16,6 +16,7 @@ from attrs import define, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
+from coordinators.record import CoordinatorRecord
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.journal import Journal
 
@@ -37,7 +38,10 @@ IN_A_BATCH = (
 CLOSING = ("before_closing_commit", "after_closing_commit")
 """Of a transaction without input, which closes a window."""
 
-POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING
+WISHES = ("before_wish", "after_wish")
+"""Of the write that carries out what an operator wishes."""
+
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + WISHES
 
 
 @define(eq=False)
@@ -51,6 +55,7 @@ class Points:
     journal: Journal
     orders: dict[str, tuple[str, int]] = field(factory=dict)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _carries_out: bool = field(default=False, init=False)
 
     def order(self, orders: dict[str, list[Any]]) -> None:
         """What is to happen from now on; what was ordered before and has not happened is off."""
@@ -91,13 +96,18 @@ class Points:
         if name is not None:
             self.reach(name)
 
-    def _before_write(self, store: ZooKeeperRecordStore, _: object) -> None:
+    def _before_write(self, store: ZooKeeperRecordStore, record: CoordinatorRecord) -> None:
         if store.writes == 0:
             self.reach("before_first_write")
+        self._carries_out = bool(store._carried_out(record))
+        if self._carries_out:
+            self.reach("before_wish")
 
     def _after_write(self, store: ZooKeeperRecordStore, _: object) -> None:
         if store.writes == 1:
             self.reach("after_first_write")
+        if self._carries_out:
+            self.reach("after_wish")
 
 
 def _nothing(*_: Any) -> None:

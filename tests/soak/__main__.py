@@ -1,5 +1,7 @@
 """Runs small and large transactions for some minutes, and looks whether anything grows.
 
+Every minute an operator slows it down, pauses it and has it go on.
+
     python -m tests.soak --minutes 20 [--json FILE]
 
 A few times a minute, when all input is committed, it counts Python's objects, threads, descriptors, znodes and Spark's
@@ -27,10 +29,12 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from coordinators.zookeeper.coordination import ZooKeeperCoordination
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.soak.judgement import MINUTE_SECS, MINUTES_MIN, TOLD, Growth, Sample, growths
-from tests.soak.load import Load
+from tests.soak.load import TOPOLOGY, Load
+from tests.soak.operator import Operator
 from tests.soak.probe import Probe
 from trident_py import PostgresState, SQLiteState, StateFactory, TridentConfig
 
@@ -60,10 +64,12 @@ class Soaked:
     Attributes:
         samples: in order.
         transactions: how many were committed.
+        pauses: how often it was slowed down and paused.
     """
 
     samples: list[Sample]
     transactions: int
+    pauses: int
 
 
 @contextmanager
@@ -122,12 +128,13 @@ def soak(seconds: float) -> Soaked:
         spark = stack.enter_context(session())
         probe = Probe.of(spark, stack.enter_context(connected(server)), config.root)
         query = stack.enter_context(load.topology().start(config, spark=spark))
+        operator = Operator(ZooKeeperCoordination(hosts=server.hosts, root=config.root, access=server.access), TOPOLOGY)
         load.burst(query)
         began, samples = monotonic(), list[Sample]()
         while monotonic() - began < seconds:
-            load.round(query)
+            operator.round(load, query, monotonic() - began)
             samples.append(probe.sample(monotonic() - began))
-        return Soaked(samples, query.status["current_txid"] - 1)
+        return Soaked(samples, query.status["current_txid"] - 1, operator.visits)
 
 
 def table(grown: list[Growth]) -> Table:
@@ -166,7 +173,8 @@ def main(argv: list[str] | None = None) -> int:
     console.print(table(grown))
     leaks = [each.measure for each in grown if each.is_leak]
     console.print(
-        f"{soaked.transactions} transactions, {len(soaked.samples)} samples: {', '.join(leaks) or 'nothing'} grew"
+        f"{soaked.transactions} transactions, {soaked.pauses} pauses, {len(soaked.samples)} samples: "
+        f"{', '.join(leaks) or 'nothing'} grew"
     )
     return 1 if leaks else 0
 

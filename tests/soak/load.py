@@ -32,6 +32,7 @@ from trident_py import (
 )
 from trident_py.states import MemoryMapState
 
+TOPOLOGY = "soak"
 KEYS = 500
 SMALL_ROWS = 20
 LARGE_ROWS = 20_000
@@ -175,7 +176,7 @@ class Load:
 
     def topology(self) -> TridentTopology:
         """Two spouts, four states, a window, what has changed of a state, and requests."""
-        topology, failing = TridentTopology("soak"), FailsAtTimes()
+        topology, failing = TridentTopology(TOPOLOGY), FailsAtTimes()
         lines = topology.new_stream("lines", FileSpout(self._lines.pattern))
         words = lines.flat_map(lambda line: [(line.value.partition(" ")[0],)], "word string")
         words.group_by("word").persistent_aggregate(self.words, Count(), "count")
