@@ -28,6 +28,11 @@ ONE_DOOR = {
     },
     "redis": {"trident_py.states.redis"},
     "pymysql": {"trident_py.states.sql.mysql"},
+    "deltalake": {
+        "trident_py.sinks.delta.staging",
+        "trident_py.sinks.delta.table",
+        "trident_py.spouts.delta",
+    },
     "rich": {"trident_py.cli"},
     "argparse": {"trident_py.cli"},
 }
@@ -61,11 +66,12 @@ EXPORTS = {
         GroupedMultiReducer Assembly""",
     "trident_py.spouts": """ITridentSpout ICommitterTridentSpout IBatchSpout BatchCoordinator Emitter CommitterEmitter
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout
-        DataFrameSpout""",
+        DataFrameSpout DeltaSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
         PostgresState MySQLState RedisState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap
         OpaqueValue TransactionalValue""",
-    "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey FileSink ForeachBatchSink""",
+    "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey DeltaSink FileSink
+        ForeachBatchSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -156,7 +162,7 @@ FLOORS = """
     participants
     windows
     states.redis
-    operations states states.sql spouts spouts.files sinks sinks.files spark worker
+    operations states states.sql spouts spouts.files spouts.delta sinks sinks.delta sinks.files spark worker
     interfaces rows
     errors _lazy
     coordinators.zookeeper
@@ -299,7 +305,7 @@ LIGHT = {
 
 @pytest.mark.parametrize("statement", LIGHT.values(), ids=list(LIGHT))
 def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
-    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich', 'psycopg'}"
+    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich', 'psycopg', 'deltalake'}"
     code = f"import sys; {statement}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == ""

@@ -28,7 +28,12 @@ FREE_BYTES_MIN = 128 * 2**20
 """For the embedded ZooKeeper's log, of which it keeps several."""
 
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
-EXTRAS = {"psycopg": "PostgresState", "pymysql": "MySQLState", "redis": "RedisState"}
+EXTRAS = {
+    "deltalake": "DeltaSink, DeltaSpout",
+    "psycopg": "PostgresState",
+    "pymysql": "MySQLState",
+    "redis": "RedisState",
+}
 """Libraries that nobody needs who doesn't use what is named beside them."""
 
 

@@ -13,6 +13,7 @@ from trident_py.interfaces.spouts import ICommitterTridentSpout as ICommitterTri
 from trident_py.interfaces.spouts import ITridentSpout as ITridentSpout
 from trident_py.interfaces.spouts import Replay as Replay
 from trident_py.spouts.dataframe import DataFrameSpout as DataFrameSpout
+from trident_py.spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
 from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
 from trident_py.spouts.files.files import FileSpout as FileSpout

@@ -44,6 +44,7 @@ class SinkSubject(Subject):
     def make(self) -> Made:
         """The sink."""
         self._sink = self._make()
+        self._sink.check_fields(self._batches.schema)
         return Made(files_of(self._sink), self._sink.needs_exact_replays)
 
     def recover(self, epoch: int) -> Any:

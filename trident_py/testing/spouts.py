@@ -33,12 +33,12 @@ def check_spout(make_spout: Callable[[], AnySpout], read_source: Callable[[], Se
     Returns:
         What was found. A spout with ``Replay.NON_TRANSACTIONAL`` promises nothing but to come through.
     """
-    given = make_spout()
-    spout = as_trident_spout(given)
     findings = Findings()
     with Nursery.open(
         partial(serve, make=partial(SpoutSubject, make_spout, session_if_any())), forget_connections
     ) as nursery:
+        given = make_spout()  # no sooner: what it uses may have threads, which no forked process has
+        spout = as_trident_spout(given)
         ordered = not isinstance(given, IPartitionedTridentSpout | IOpaquePartitionedTridentSpout)
         play = SpoutPlay(nursery, findings, read_source=read_source, replay=spout.replay, ordered=ordered)
         complete = checked(play, EXPERIMENTS if spout.replay is not Replay.NON_TRANSACTIONAL else EXPERIMENTS[:1])

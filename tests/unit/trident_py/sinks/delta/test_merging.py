@@ -1,0 +1,78 @@
+"""`DeltaSink` with keys: a row takes the place of the one before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in, transaction
+from trident_py import CommitToken, FencedError, SinkError
+
+
+def leader(path: Path, epoch: int = 1, **options: object) -> Leader:
+    return Leader(path, epoch=epoch, keys=("word",), **options)  # type: ignore[arg-type]
+
+
+def staged_files(path: Path) -> set[str]:
+    return {each for each in files_in(path) if each.startswith("trident-")}
+
+
+def test_a_row_takes_the_place_of_the_one_with_its_key_and_others_stay(tmp_path: Path) -> None:
+    leading = leader(tmp_path)
+    leading.commit(1, ("a", 1), ("b", 2))
+    leading.commit(2, ("b", 5), ("c", 6))
+    leading.commit(3)
+    assert rows_in(tmp_path) == [("a", 1), ("b", 5), ("c", 6)]
+    assert staged_files(tmp_path) == set()
+    assert leader(tmp_path, 2).last == CommitToken(3, 1, 0)
+
+
+def test_null_is_a_key(tmp_path: Path) -> None:
+    leading = leader(tmp_path)
+    leading.commit(1, (None, 1))
+    leading.commit(2, (None, 2))
+    assert DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [{"word": None, "n": 2}]
+
+
+def test_keys_in_partitions_replace_each_other_too(tmp_path: Path) -> None:
+    leading = Leader(tmp_path, schema="word string, n bigint, day date", partition_by=("word",), keys=("word", "n"))
+    leading.commit(1, ("a", 1, None), ("b", 1, None))
+    leading.commit(2, ("a", 1, None), ("a", 2, None))
+    table = DeltaTable(tmp_path).to_pyarrow_table()
+    assert sorted(zip(table["word"].to_pylist(), table["n"].to_pylist(), strict=True)) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_a_transaction_that_comes_again_changes_nothing_even_where_others_wrote_since(tmp_path: Path) -> None:
+    leader(tmp_path).commit(1, ("a", 1))
+    write_deltalake(tmp_path, pa.table({"word": ["x"], "n": [0]}), mode="append")
+    after = leader(tmp_path, 2)
+    after.commit(1, ("a", 1), attempt=1)
+    assert rows_in(tmp_path) == [("a", 1), ("x", 0)]
+    assert staged_files(tmp_path) == set()
+    assert leader(tmp_path, 3).last == CommitToken(1, 2, 1)
+
+
+def test_a_leader_that_was_overtaken_merges_nothing(tmp_path: Path) -> None:
+    old = leader(tmp_path)
+    tx = transaction(1)
+    staged = old.staged(tx, ("a", 1))
+    leader(tmp_path, 2)
+    with pytest.raises(FencedError):
+        old.transactions.commit(tx, staged)
+    assert rows_in(tmp_path) == []
+
+
+def test_two_rows_with_one_key_are_an_error_that_shows_it(tmp_path: Path) -> None:
+    leading = leader(tmp_path)
+    with pytest.raises(SinkError, match=r"transaction 1 has 2 rows with the key \{'word': 'a'\}"):
+        leading.commit(1, ("a", 1), ("b", 1), ("a", 2))
+    assert rows_in(tmp_path) == []
+
+
+def test_a_field_that_only_the_table_has_stays_as_it_is_and_is_null_in_new_rows(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"word": ["a"], "n": [0], "more": ["m"]}))
+    leader(tmp_path).commit(1, ("a", 1), ("b", 2))
+    assert rows_in(tmp_path) == [("a", 1, "m"), ("b", 2, None)]

@@ -1,0 +1,177 @@
+"""Which versions a `DeltaSpout` gives as which batches, with which rows; files are read here instead of in tasks."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import define, evolve
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from coordinators.attempt import TransactionAttempt
+from tests.unit.trident_py.sinks.delta.tables import Leader
+from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector
+from trident_py import DeltaSpout, SpoutError, TopologyError
+from trident_py.spouts.delta import spout as module
+
+
+@define
+class Run:
+    """One life of a spout: its coordinator, and what it has defined."""
+
+    spout: DeltaSpout
+    ranges: list[Any]
+
+    def __attrs_post_init__(self) -> None:
+        self.coordinator = evolve(self.spout.get_coordinator("events", CONF, CONTEXT), clock=lambda: 0.0)
+        if self.ranges:
+            self.coordinator.restore(self.coordinator.moved(self.ranges[-1]))
+
+    coordinator: Any = None
+
+    def batches(self) -> list[list[tuple[Any, ...]]]:
+        """The rows of all batches that there are now."""
+        found = []
+        while self.coordinator.is_ready(len(self.ranges) + 1):
+            last = self.ranges[-1] if self.ranges else None
+            self.ranges.append(self.coordinator.initialize_transaction(len(self.ranges) + 1, last, None))
+            found.append(self.rows(self.ranges[-1]))
+        return found
+
+    def rows(self, metadata: Any) -> list[tuple[Any, ...]]:
+        collector = ListCollector()
+        emitter = self.spout.get_emitter("events", CONF, CONTEXT)
+        emitter.emit_batch(TransactionAttempt(1, 0), metadata, collector)
+        return sorted(collector.rows, key=repr)
+
+
+def append(path: Path, *numbers: int, **options: Any) -> None:
+    write_deltalake(path, pa.table({"n": pa.array(numbers, pa.int64())}), mode="append", **options)
+
+
+def run(path: Path, **options: Any) -> Run:
+    return Run(DeltaSpout(path, **options), [])
+
+
+def test_the_first_batch_is_all_that_is_there_and_then_each_version_comes_once(tmp_path: Path) -> None:
+    append(tmp_path, 1, 2)
+    append(tmp_path, 3)
+    first = run(tmp_path)
+    assert first.batches() == [[(1,), (2,), (3,)]]
+    assert first.batches() == []
+    append(tmp_path, 4)
+    append(tmp_path, 5)
+    assert first.batches() == [[(4,), (5,)]]
+    later = Run(DeltaSpout(tmp_path), first.ranges)
+    assert later.batches() == []
+    append(tmp_path, 6)
+    assert later.batches() == [[(6,)]]
+    assert later.rows(later.ranges[0]) == [(1,), (2,), (3,)]
+
+
+def test_a_start_version_is_the_first_whose_rows_are_given(tmp_path: Path) -> None:
+    for number in range(4):
+        append(tmp_path, number)
+    assert run(tmp_path, start_version=2).batches() == [[(2,), (3,)]]
+    assert run(tmp_path, start_version=0).batches() == [[(0,), (1,), (2,), (3,)]]
+    assert run(tmp_path, start_version=4).batches() == []
+    with pytest.raises(TopologyError, match="is at version 3, before start_version=5"):
+        DeltaSpout(tmp_path, start_version=5)
+
+
+def test_many_versions_are_cut_where_their_files_get_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        append(tmp_path, number)
+    size = sum(file.stat().st_size for file in tmp_path.glob("*.parquet")) // 5
+    monkeypatch.setattr(module, "BATCH_BYTES", 2 * size + size // 2)
+    assert run(tmp_path, start_version=0).batches() == [[(0,), (1,)], [(2,), (3,)], [(4,)]]
+    monkeypatch.setattr(module, "BATCH_BYTES", 1)
+    assert len(run(tmp_path, start_version=0).batches()) == 5
+
+
+def test_a_compaction_adds_no_rows(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    reader = run(tmp_path)
+    assert reader.batches() == [[(1,)]]
+    append(tmp_path, 2)
+    DeltaTable(tmp_path).optimize.compact()
+    append(tmp_path, 3)
+    assert reader.batches() == [[(2,), (3,)]]
+
+
+@pytest.mark.parametrize("change", ["delete", "overwrite"])
+def test_a_version_that_removes_rows_is_named(tmp_path: Path, change: str) -> None:
+    append(tmp_path, 1, 2)
+    reader = run(tmp_path)
+    reader.batches()
+    if change == "delete":
+        DeltaTable(tmp_path).delete("n = 1")
+    else:
+        write_deltalake(tmp_path, pa.table({"n": [7]}), mode="overwrite")
+    with pytest.raises(SpoutError, match=r"version 1 of the Delta table .* removes rows, .*start_version=2"):
+        reader.batches()
+    append(tmp_path, 9)
+    assert run(tmp_path, start_version=2).batches() == [[(9,)]]
+
+
+def test_a_version_that_the_log_has_lost_is_named(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    reader = run(tmp_path)
+    reader.batches()
+    append(tmp_path, 2)
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(SpoutError, match="doesn't have version 1 any more"):
+        Run(DeltaSpout(tmp_path), reader.ranges).batches()
+
+
+def test_another_table_in_its_place_is_named(tmp_path: Path) -> None:
+    append(tmp_path / "t", 1)
+    reader = run(tmp_path / "t")
+    reader.batches()
+    shutil.rmtree(tmp_path / "t")
+    append(tmp_path / "t", 1)
+    append(tmp_path / "t", 2)
+    with pytest.raises(SpoutError, match="it was replaced; restore it"):
+        Run(DeltaSpout(tmp_path / "t"), reader.ranges).batches()
+
+
+def test_partitions_come_back_with_their_types_whoever_wrote_them(tmp_path: Path) -> None:
+    row = ("ü/=% x", 1, True, date(2026, 11, 22), datetime(2026, 7, 1, 12, 0, 0, 5, UTC), Decimal("1.25"), 7)
+    fields = [("s", pa.string()), ("i", pa.int32()), ("b", pa.bool_()), ("d", pa.date32())]
+    fields += [("t", pa.timestamp("us", "UTC")), ("p", pa.decimal128(7, 2)), ("n", pa.int64())]
+    names = [name for name, _ in fields]
+    rows = [row, (*[None] * 6, 8)]
+    table = pa.table(
+        [pa.array(column, kind) for column, (_, kind) in zip(zip(*rows, strict=True), fields, strict=True)], names
+    )
+    write_deltalake(tmp_path / "theirs", table, partition_by=names[:-1])
+    schema = "s string, i int, b boolean, d date, t timestamp, p decimal(7, 2), n bigint"
+    Leader(tmp_path / "ours", schema=schema, partition_by=tuple(names[:-1])).commit(1, *rows)
+    for path in (tmp_path / "theirs", tmp_path / "ours"):
+        assert [each for batch in run(path).batches() for each in batch] == sorted(rows, key=repr), path
+        assert [each for batch in run(path, start_version=0).batches() for each in batch] == sorted(rows, key=repr), (
+            path
+        )
+
+
+def test_a_field_that_was_added_later_is_null_in_older_files(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    write_deltalake(tmp_path, pa.table({"n": [2], "m": ["x"]}), mode="append", schema_mode="merge")
+    assert run(tmp_path).batches() == [[(1, None), (2, "x")]]
+
+
+def test_what_can_not_work_is_refused_where_it_is_declared(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match="there is no Delta table at"):
+        DeltaSpout(tmp_path / "nowhere")
+    DeltaTable.create(tmp_path, Schema.from_arrow(pa.schema([("n", pa.int64())])))
+    version: Any = "0"
+    with pytest.raises(TopologyError, match="start_version must be a version from 0 on"):
+        DeltaSpout(tmp_path, start_version=version)
+    assert repr(DeltaSpout(tmp_path)) == f"DeltaSpout({str(tmp_path)!r})"
+    assert run(tmp_path).batches() == [[]]

@@ -1,0 +1,113 @@
+"""`DeltaSink`: each transaction one commit of a Delta table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import types as t
+
+from coordinators.canonical import Json
+from trident_py.errors import ConfigError, TopologyError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import check_comparable, names_of, select, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from trident_py.sinks.delta.staging import StagedFile
+
+_NO_PARTITION = (t.ArrayType, t.MapType, t.StructType, t.BinaryType)
+
+
+class DeltaSink(TransactionalSink["list[StagedFile]"]):
+    """Writes each transaction into a Delta table, in one commit of Delta's, by the library ``deltalake``.
+
+    Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
+    isn't there is made. The page `docs/delta.md` says how to read and look after it.
+
+    Args:
+        uri: of the table: a path that all machines see, or a URL such as ``s3://bucket/events``.
+        partition_by: fields that the table is partitioned by.
+        mode: ``append``; or ``merge``, where a row takes the place of the one with the same ``keys``, or is added.
+            Then no spout of the stream may be opaque, and a transaction has each key once. This process merges.
+        keys: the fields that tell rows apart, for ``merge``; null is a value of theirs.
+        merge_schema: whether the table gets fields that the rows have and it lacks.
+        storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
+
+    Raises:
+        TopologyError: an argument that can't work.
+        ConfigError: ``deltalake`` is not installed.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        partition_by: str | Sequence[str] = (),
+        mode: Literal["append", "merge"] = "append",
+        keys: str | Sequence[str] = (),
+        merge_schema: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        try:
+            from trident_py.sinks.delta.staging import Storage
+            from trident_py.sinks.delta.transactions import DeltaTransactions
+        except ImportError as error:
+            raise ConfigError(f"DeltaSink needs deltalake ({error}): pip install 'trident-py[delta]'") from error
+        if mode not in ("append", "merge"):
+            raise TopologyError(f"mode must be 'append' or 'merge', not {shown(mode)}")
+        if (mode == "merge") != bool(keys):
+            raise TopologyError("give keys with mode='merge', by which rows replace others, and with no other mode")
+        if not isinstance(uri, str | os.PathLike) or not os.fspath(uri):
+            raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
+        text = os.fspath(uri)
+        storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
+        self._transactions = DeltaTransactions(storage, names_of(partition_by), merge_schema, names_of(keys))
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({self._transactions.storage.uri!r})"
+
+    @property
+    def needs_exact_replays(self) -> bool:  # type: ignore[override]
+        """Where rows were replaced, they can't be put back."""
+        return bool(self._transactions.keys)
+
+    def identity(self) -> Mapping[str, Json]:
+        """How the table is partitioned, and by which keys rows replace others: neither can change."""
+        return {
+            "partitions": ", ".join(self._transactions.partition_by),
+            "keys": ", ".join(self._transactions.keys),
+        }
+
+    def details(self) -> Mapping[str, Json]:
+        """Where it writes; that the transactions have moved there, too, is seen at the start."""
+        return {"table": self._transactions.storage.uri}
+
+    def check_fields(self, fields: t.StructType) -> None:
+        """See whether a table of these fields can be partitioned so."""
+        check_comparable(select(fields, self._transactions.keys))
+        partitions = select(fields, self._transactions.partition_by).fields
+        if nested := [each for each in partitions if isinstance(each.dataType, _NO_PARTITION)]:
+            kind = nested[0].dataType.simpleString()
+            raise TopologyError(f"field {nested[0].name!r} is {kind}, and no table is partitioned by that")
+        if len(partitions) == len(fields.fields):
+            raise TopologyError(f"all fields are in partition_by; leave one for the files, of {fields.names}")
+        self._transactions.fields = fields
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
+        return self._transactions.recover(topology, epoch)
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have Spark's tasks write the rows as files that the table doesn't know."""
+        return self._transactions.stage(tx, frame)
+
+    def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
+        """Add the files to the table, with the token, in one commit."""
+        self._transactions.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
+        """Remove the files."""
+        self._transactions.abort(tx, receipt)

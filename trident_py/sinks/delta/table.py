@@ -1,0 +1,271 @@
+"""A Delta table as a sink uses it, by delta-rs: made, looked at, committed to; refused where that can't be right."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql.types import StructType
+
+from trident_py.errors import SinkError
+from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.delta.staging import StagedFile, Storage
+from trident_py.sinks.delta.token import TableToken, app_id
+
+RETENTION_DAYS_MIN = 7
+"""A topology that stands still for longer than the table keeps its token can't be started again."""
+
+_WRITABLE = {
+    "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+    "identityColumns", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+}  # fmt: skip
+"""Features of a table that plain new files respect, as long as none of `_UNWRITABLE` is switched on."""
+
+_UNWRITABLE = ("delta.columnMapping.mode", "delta.enableRowTracking", "delta.enableInCommitTimestamps")
+_OFF = (None, "", "none", "false")
+_FIELD_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+_UNITS_IN_DAYS = {"day": 1.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86400, "week": 7.0}
+
+
+class Conflict(Exception):
+    """Somebody has committed meanwhile what this commit would have to know: look again."""
+
+
+@define
+class SinkTable:
+    """The table, as it was when it was last looked at.
+
+    Attributes:
+        storage: where it is.
+    """
+
+    storage: Storage
+    _table: DeltaTable = field(init=False)
+
+    @classmethod
+    def open(cls, storage: Storage) -> SinkTable | None:
+        """The table as it is now; None: there is none."""
+        found = cls(storage)
+        try:
+            found._table = DeltaTable(storage.uri, storage_options=dict(storage.options))
+        except TableNotFoundError:
+            return None
+        return found
+
+    @classmethod
+    def create(
+        cls, storage: Storage, fields: StructType, partition_by: Sequence[str], uuid: str, token: TableToken
+    ) -> None:
+        """Make an empty table that has the token.
+
+        Raises:
+            Conflict: it was made meanwhile.
+        """
+        schema = Schema.from_arrow(arrow_schema(StructType([_nullable(each) for each in fields.fields])))
+        try:
+            DeltaTable.create(
+                storage.uri,
+                schema,
+                partition_by=list(partition_by),
+                storage_options=dict(storage.options),
+                commit_properties=_properties(uuid, token),
+            )
+        except Exception as error:
+            if cls.open(storage) is not None:
+                raise Conflict(str(error)) from error
+            raise
+
+    def look(self) -> None:
+        """See what was committed since."""
+        self._table.update_incremental()
+
+    def token(self, uuid: str) -> TableToken | None:
+        """What it knows of a topology."""
+        return TableToken.read(uuid, self._table.transaction_version)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that it consists of, as they stand in the log."""
+        return list(map(str, pa.table(self._table.get_add_actions())["path"].to_pylist()))
+
+    def rows_of(self, paths: Iterable[str]) -> int:
+        """How many rows these files of it have."""
+        actions, wanted = pa.table(self._table.get_add_actions()), set(paths)
+        found = zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
+        return sum(rows or 0 for path, rows in found if path in wanted)
+
+    @property
+    def required(self) -> list[str]:
+        """The fields that are NOT NULL."""
+        return [each.name for each in self._table.schema().fields if not each.nullable]
+
+    def commit(self, uuid: str, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str] = ()) -> None:
+        """Add files, remove others, and write the token, in one transaction.
+
+        Raises:
+            Conflict: the token has changed since the table was looked at, or something else that matters.
+        """
+        now = _milliseconds()
+        adds = [
+            AddAction(each.path, each.size, dict(each.partition), now, data_change=True, stats=each.stats)
+            for each in staged
+        ]
+        actions: list[AddAction | RemoveAction] = [*(RemoveAction(path, True, now) for path in removed), *adds]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                partition_by=self._table.metadata().partition_columns,
+                commit_properties=_properties(uuid, token),
+            )
+        except CommitFailedError as error:
+            raise Conflict(str(error)) from error
+
+    def merge(self, uuid: str, token: TableToken, rows: pa.Table, keys: Sequence[str]) -> None:
+        """Put rows in the place of those with the same keys, add the others, and write the token, in one transaction.
+
+        Raises:
+            Conflict: the token has changed since the table was looked at, or rows were added.
+        """
+        same = " AND ".join(f"({_same(name)})" for name in keys)
+        merger = self._table.merge(
+            rows, same, source_alias="source", target_alias="target", commit_properties=_properties(uuid, token)
+        )
+        try:
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        except CommitFailedError as error:
+            raise Conflict(str(error)) from error
+
+    # --- whether rows may be written here -----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """See whether plain files may be added, and the token stays.
+
+        Raises:
+            SinkError: they may not, or it doesn't.
+        """
+        protocol, configuration = self._table.protocol(), self._table.metadata().configuration
+        unknown = sorted(set(protocol.writer_features or ()) - _WRITABLE)
+        active = [name for name in _UNWRITABLE if configuration.get(name) not in _OFF]
+        active += [name for name in configuration if name.startswith("delta.constraints.")]
+        active += [
+            f"{rule} of field {each.name!r}"
+            for each in self._table.schema().fields
+            for rule in _FIELD_RULES
+            if rule in each.metadata
+        ]
+        if found := unknown + active:
+            raise SinkError(
+                f"the Delta table {self.storage.uri!r} has {', '.join(found)}, which rows that are written as plain "
+                f"files don't respect; write to a table without, and have Spark copy from there"
+            )
+        self._check_retention(configuration)
+
+    def _check_retention(self, configuration: Mapping[str, str]) -> None:
+        retention = configuration.get("delta.setTransactionRetentionDuration")
+        if retention is not None and _days(retention) < RETENTION_DAYS_MIN:
+            raise SinkError(
+                f"the Delta table {self.storage.uri!r} forgets who has written what after {retention!r} "
+                f"(delta.setTransactionRetentionDuration), and with it which transactions of this topology are "
+                f"committed; set it to {RETENTION_DAYS_MIN} days or more, or to as long as the topology may stand still"
+            )
+
+    def check_layout(self, partition_by: Sequence[str]) -> None:
+        """See whether it is partitioned so.
+
+        Raises:
+            SinkError: it isn't.
+        """
+        found = list(self._table.metadata().partition_columns)
+        if found != list(partition_by):
+            raise SinkError(
+                f"the Delta table {self.storage.uri!r} is partitioned by {found}, not by {list(partition_by)}; give "
+                f"the sink partition_by={found!r}"
+            )
+
+    def fit(self, fields: StructType, *, merge_schema: bool) -> None:
+        """See whether rows of these fields fit into it; add fields that it lacks, where that is wanted.
+
+        Raises:
+            SinkError: they don't fit.
+        """
+        wanted = Schema.from_arrow(arrow_schema(StructType([_nullable(each) for each in fields.fields]))).fields
+        there = {each.name: each for each in self._table.schema().fields}
+        other = [each for each in wanted if each.name in there and _type(each) != _type(there[each.name])]
+        if other:
+            name = other[0].name
+            raise SinkError(
+                f"field {name!r} is {_shown(other[0])}, and {_shown(there[name])} in the Delta table "
+                f"{self.storage.uri!r}; cast it, or give the sink another table"
+            )
+        lacking = [each for each in wanted if each.name not in there]
+        if not lacking:
+            return
+        if not merge_schema:
+            raise SinkError(
+                f"field {lacking[0].name!r} is not in the Delta table {self.storage.uri!r}, which has "
+                f"{list(there)}; leave it out, or let the table have it by merge_schema=True"
+            )
+        try:
+            self._table.alter.add_columns(lacking)
+        except CommitFailedError as error:
+            raise Conflict(str(error)) from error
+        self.look()
+
+
+def _properties(uuid: str, token: TableToken) -> CommitProperties:
+    now = _milliseconds()  # without a time, a table with a retention forgets it at once
+    return CommitProperties(
+        app_transactions=[Transaction(app_id(uuid, name), version, now) for name, version in token.versions.items()]
+    )
+
+
+def _same(name: str) -> str:
+    """Null is a key, too."""
+    target, source = (f"{side}.`{name.replace('`', '``')}`" for side in ("target", "source"))
+    return f"{target} = {source} OR ({target} IS NULL AND {source} IS NULL)"
+
+
+def _milliseconds() -> int:
+    return int(time.time() * 1000)
+
+
+def _nullable(each: Any) -> Any:
+    return type(each)(each.name, each.dataType, True)
+
+
+def _type(each: Any) -> Any:
+    return _plain(json.loads(each.to_json())["type"])
+
+
+def _shown(each: Any) -> str:
+    kind = _type(each)
+    return kind if isinstance(kind, str) else str(kind["type"])
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what may be null in it."""
+    if isinstance(kind, list):
+        return [_plain(each) for each in kind]
+    if not isinstance(kind, dict):
+        return kind
+    return {
+        name: _plain(value)
+        for name, value in kind.items()
+        if name not in {"nullable", "containsNull", "valueContainsNull", "metadata"}
+    }
+
+
+def _days(interval: str) -> float:
+    """How long an interval of Delta's is, as ``interval 2 weeks``; 0: nobody knows."""
+    parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", interval.lower())
+    return sum(int(count) * _UNITS_IN_DAYS.get(unit, 0.0) for count, unit in parts)

@@ -1,0 +1,171 @@
+"""What the log of a Delta table says of its versions: which files each of them has added."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import frozen
+from deltalake import DeltaTable
+from pyspark.sql.types import StructType
+
+from trident_py.errors import SpoutError
+from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.delta.staging import Storage
+
+
+@frozen
+class DataFile:
+    """A file of rows that a version has added.
+
+    Attributes:
+        path: below the table, or a URL.
+        size: in bytes.
+        partition: the values that all of its rows have, as text, by field.
+    """
+
+    path: str
+    size: int
+    partition: Mapping[str, str | None]
+
+
+@frozen
+class DeltaLog:
+    """The versions of a table."""
+
+    storage: Storage
+
+    def exists(self) -> bool:
+        """Whether there is such a table."""
+        return DeltaTable.is_deltatable(self.storage.uri, storage_options=dict(self.storage.options))
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        """The table, as it is now or was at a version."""
+        return DeltaTable(self.storage.uri, version=version, storage_options=dict(self.storage.options))
+
+    def fields(self) -> StructType:
+        """Its fields now.
+
+        Raises:
+            SpoutError: they are not called so in its files.
+        """
+        table = self.table()
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            raise SpoutError(
+                f"the Delta table {self.storage.uri!r} calls its columns otherwise in its files (column mapping), "
+                f"which this spout can't read; copy it to one that doesn't"
+            )
+        return StructType.fromJson(json.loads(table.schema().to_json()))
+
+    def snapshot(self, version: int) -> list[DataFile]:
+        """All files that make up a version, in the order of their paths.
+
+        Raises:
+            SpoutError: rows of one of them are deleted.
+        """
+        table = self.table(version)
+        if pa.table(table.deletion_vectors()).num_rows:
+            raise self._unreadable(version, "has deletion vectors")
+        rows = pa.table(table.get_add_actions()).to_pylist()
+        found = [
+            DataFile(
+                unquote(row["path"]),
+                row["size_bytes"],
+                {name: _text(each) for name, each in (row.get("partition") or {}).items()},
+            )
+            for row in rows
+        ]
+        return sorted(found, key=lambda file: file.path)
+
+    def added(self, version: int) -> list[DataFile]:
+        """The files with new rows that a version has added, in the order of its log.
+
+        Raises:
+            SpoutError: it has removed rows, or the log doesn't have it any more.
+        """
+        name = f"_delta_log/{version:020}.json"
+        try:
+            with self.storage.files().open_input_stream(name) as stream:
+                actions = [json.loads(line) for line in stream.read().decode().splitlines() if line.strip()]
+        except FileNotFoundError as error:
+            raise SpoutError(
+                f"the log of the Delta table {self.storage.uri!r} doesn't have version {version} any more: it was "
+                f"cleaned up (delta.logRetentionDuration) before it was read; start a new topology, whose first batch "
+                f"is all that the table has"
+            ) from error
+        changes = [(kind, action[kind]) for action in actions for kind in ("add", "remove") if kind in action]
+        new = [(kind, file) for kind, file in changes if file.get("dataChange", True)]
+        if any(kind == "remove" for kind, _ in new):
+            raise self._unreadable(version, "removes rows, by a delete, an update, a merge or an overwrite")
+        if any(file.get("deletionVector") for _, file in new):
+            raise self._unreadable(version, "has deletion vectors")
+        return [DataFile(unquote(file["path"]), file["size"], file.get("partitionValues") or {}) for _, file in new]
+
+    def _unreadable(self, version: int, what: str) -> SpoutError:
+        return SpoutError(
+            f"version {version} of the Delta table {self.storage.uri!r} {what}, and this spout gives rows that are "
+            f"added, no changes of others; let only append to the table that it reads, or begin behind that version "
+            f"with a new topology and start_version={version + 1}"
+        )
+
+
+@frozen
+class FileReader:
+    """Gives the rows of a file, in the task that reads it."""
+
+    storage: Storage
+    fields: StructType
+
+    def __call__(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """Its rows, with null for fields that it lacks."""
+        schema = arrow_schema(self.fields)
+        with self.storage.files().open_input_file(file.path) as stream:
+            parquet = pq.ParquetFile(stream)
+            there = [name for name in schema.names if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(columns=there):
+                columns = [_column(batch, each, there, file.partition) for each in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field, there: Sequence[str], partition: Mapping[str, str | None]) -> Any:
+    if field.name in there:
+        return batch.column(field.name).cast(field.type)
+    value = partition.get(field.name)
+    if value is None:
+        return pa.nulls(batch.num_rows, field.type)
+    return pa.repeat(pa.scalar(_value(value, field.type), field.type), batch.num_rows)
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    """What a partition's text says, as the type of its field."""
+    if pa.types.is_boolean(kind):
+        return text == "true"
+    if pa.types.is_integer(kind):
+        return int(text)
+    if pa.types.is_floating(kind):
+        return float(text)
+    if pa.types.is_decimal(kind):
+        return Decimal(text)
+    if pa.types.is_date(kind):
+        return datetime.date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        moment = datetime.datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if kind.tz else moment
+    return text
+
+
+def _text(value: object) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case datetime.date():
+            return value.isoformat()
+    return str(value)

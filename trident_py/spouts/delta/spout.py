@@ -1,0 +1,165 @@
+"""`DeltaSpout`: the rows that are added to a Delta table, a range of its versions a batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from trident_py.errors import ConfigError, SpoutError, TopologyError
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout
+from trident_py.rows.schema import schema_of, shown
+from trident_py.spouts.dataframe import DataFrameCoordinator, Range
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from trident_py.spouts.delta.log import DataFile, DeltaLog
+
+BATCH_BYTES = 1 << 30
+"""A batch takes further versions as long as their files are not larger together."""
+
+DRIVER_BYTES = 256 << 10
+"""Files that are no larger together are read on the driver: they are no job of their own worth."""
+
+
+class DeltaSpout(ITridentSpout[Range]):
+    """Gives the rows that are added to a Delta table, by the library ``deltalake``.
+
+    A batch is a range of versions, each of which never changes, so it is exact. Compactions add no rows, and are passed
+    over; a version that removes rows or changes some ends the topology by name. Spark's tasks read the files. The
+    page `docs/delta.md` says more.
+
+    Args:
+        uri: of the table, which has to be there: a path that all machines see, or a URL.
+        start_version: the first version whose rows are given. None: the first batch is all that the table has.
+        storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
+
+    Raises:
+        TopologyError: there is no such table, or an argument that can't work.
+        ConfigError: ``deltalake`` is not installed.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        start_version: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        try:
+            from trident_py.sinks.delta.staging import Storage
+            from trident_py.spouts.delta.log import DeltaLog
+        except ImportError as error:
+            raise ConfigError(f"DeltaSpout needs deltalake ({error}): pip install 'trident-py[delta]'") from error
+        if not isinstance(uri, str | os.PathLike) or not os.fspath(uri):
+            raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
+        if start_version is not None and (not isinstance(start_version, int) or start_version < 0):
+            raise TopologyError(f"start_version must be a version from 0 on, or None, not {shown(start_version)}")
+        text = os.fspath(uri)
+        storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
+        self._log, self._start_version = DeltaLog(storage), start_version
+        if not self._log.exists():
+            raise TopologyError(
+                f"there is no Delta table at {storage.uri!r}; its fields are needed to declare a stream"
+            )
+        if start_version is not None and start_version > 1 + (newest := self._log.table().version()):
+            raise TopologyError(
+                f"the table {storage.uri!r} is at version {newest}, before start_version={start_version}"
+            )
+        self.output_schema = schema_of(self._log.fields())
+
+    def __repr__(self) -> str:
+        return f"DeltaSpout({self._log.storage.uri!r})"
+
+    def details(self) -> Mapping[str, Json]:
+        """Where it reads; that another table is there is seen by its id."""
+        return {"table": self._log.storage.uri}
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
+        """Looks for new versions."""
+        versions = Versions(tx_state_id, self._log)
+        start: Json = None if self._start_version is None else versions.offset(self._start_version - 1)
+        return DataFrameCoordinator(
+            tx_state_id, None, lambda _: versions.latest(), lambda _, start, latest: versions.upto(start, latest), start
+        )
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DeltaEmitter:
+        """Has the files of a range read."""
+        return DeltaEmitter(self._log, schema_of(self.output_schema))
+
+
+@define
+class Versions:
+    """How far a table is; an offset is a version and the id of the table, which another one in its place hasn't."""
+
+    tx_state_id: str
+    log: DeltaLog
+    _table: DeltaTable | None = None
+
+    def latest(self) -> Json:
+        """The newest version."""
+        if self._table is None:
+            self._table = self.log.table()
+        else:
+            self._table.update_incremental()
+        return self.offset(self._table.version())
+
+    def offset(self, version: int) -> Json:
+        """A version of this table."""
+        if self._table is None:
+            self._table = self.log.table()
+        return {"table": str(self._table.metadata().id), "version": version}
+
+    def upto(self, start: Any, latest: Any) -> Json:
+        """The last version of the next batch.
+
+        Raises:
+            SpoutError: another table is there, or an older version of it.
+        """
+        if start is None:
+            return self.offset(latest["version"])
+        if latest["table"] != start["table"] or latest["version"] < start["version"]:
+            raise SpoutError(
+                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was at version "
+                f"{start['version']} of {start['table']}, and is at version {latest['version']} of {latest['table']}: "
+                f"it was replaced; restore it, or read the new one by a new topology",
+                spout=self.tx_state_id,
+            )
+        end, size = start["version"], 0
+        while end < latest["version"] and size <= BATCH_BYTES:
+            size += sum(file.size for file in self.log.added(end + 1))
+            if size <= BATCH_BYTES or end == start["version"]:
+                end += 1
+        return self.offset(end)
+
+
+@frozen
+class DeltaEmitter(Emitter[Range]):
+    """Has tasks read the files that a range of versions has added."""
+
+    log: DeltaLog
+    fields: Any
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Range, collector: TridentCollector) -> None:
+        """Emit their rows."""
+        from trident_py.spouts.delta.log import FileReader
+
+        files = self._files(metadata["start"], metadata["end"])
+        small = sum(file.size for file in files) <= DRIVER_BYTES
+        collector.emit_splits(files, FileReader(self.log.storage, self.fields), on_driver=small)
+
+    def _files(self, start: Any, end: Any) -> list[DataFile]:
+        if end is None or start == end:
+            return []
+        if start is None:
+            return self.log.snapshot(end["version"])
+        versions = range(start["version"] + 1, end["version"] + 1)
+        return [file for version in versions for file in self.log.added(version)]
