@@ -48,7 +48,7 @@ class CommitWay:
         nodes = _between(begun, ends)
         readers = Counter(each for node in nodes - begun for each in node.inputs)
         kept = {node for node in nodes if isinstance(node.operation, StateQuery) or readers[node] > 1}
-        return cls(begun, ends, begun | kept, frozenset(node for node in nodes - begun if _needs_spark(node)))
+        return cls(begun, ends, begun | kept, frozenset(node for node in nodes - begun if needs_spark(node)))
 
 
 def _between(origins: frozenset[Node], ends: Iterable[Node]) -> frozenset[Node]:
@@ -61,7 +61,8 @@ def _between(origins: frozenset[Node], ends: Iterable[Node]) -> frozenset[Node]:
     return frozenset(found)
 
 
-def _needs_spark(node: Node) -> bool:
+def needs_spark(node: Node) -> bool:
+    """Whether Python can't do it; asked where the fields before it are known."""
     try:
         node.operation.on_rows([RowFlow.of((), each.fields, travels=False) for each in node.inputs], None)
     except NeedsSpark:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import StructType
 
-from trident_py.graph.graph import Graph, Node
+from trident_py.graph.commit_rows import needs_spark
+from trident_py.graph.graph import Graph, Node, Phase
 from trident_py.graph.output import described_factory, output_of
 from trident_py.graph.queries import requests, static_states
 from trident_py.interfaces.spouts import Replay
@@ -68,7 +69,9 @@ def _way(node: Node) -> Iterator[str]:
 def _commit(graph: Graph, node: Node) -> Iterator[str]:
     output = output_of(node)
     if output is None:
-        yield node.operation.title
+        known = all(each.schema is not None for each in node.inputs)
+        is_job = known and node.operation.begins is not Phase.COMMIT and needs_spark(node)
+        yield f"{node.operation.title}{', by a Spark job in each commit' if is_job else ''}"
     else:
         yield f"{output.name}: {output.described()}"
         yield f"    {guarantee_of(node)}"

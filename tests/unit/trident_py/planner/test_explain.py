@@ -102,3 +102,13 @@ def test_a_topology_that_commits_nothing_says_so() -> None:
     topology = TridentTopology("ticks")
     topology.new_stream("ticks", Ticks())
     assert topology.explain().endswith("\n  nothing: commits acknowledge themselves\n")
+
+
+def test_what_needs_a_spark_job_in_each_commit_says_so() -> None:
+    topology = TridentTopology("wordcount")
+    words = topology.new_stream("lines", FixedBatchSpout("word string", 1))
+    counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    counts.new_values_stream().project("count").filter("count > 1")
+    lines = [line.strip() for line in topology.explain().splitlines()]
+    assert "project('count')" in lines
+    assert "filter('count > 1'), by a Spark job in each commit" in lines
