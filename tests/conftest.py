@@ -16,6 +16,7 @@ from hypothesis import settings
 from coordinators.errors import ConfigError
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.session import ZooKeeperSession
+from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
@@ -130,6 +131,21 @@ def _running_redis() -> Iterator[RedisServer]:
             pytest.skip(str(error))
         yield server
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """One broker for the whole run."""
+    with tempfile.TemporaryDirectory(prefix="trident-kafka-") as directory:
+        broker = KafkaBroker(Path(directory))
+        try:
+            broker.start()
+        except NoServerError as error:
+            if IS_CI:
+                raise
+            pytest.skip(str(error))
+        yield broker
+        broker.stop()
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ ONE_DOOR = {
     "psycopg": {
         "trident_py.states.sql.postgres_client",
     },
+    "confluent_kafka": {"trident_py.spouts.kafka"},
     "redis": {"trident_py.states.redis"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
@@ -162,7 +163,7 @@ FLOORS = """
     participants
     windows
     states.redis
-    operations states states.sql spouts spouts.files spouts.delta sinks sinks.delta sinks.files spark worker
+    operations states states.sql spouts spouts.files spouts.delta spouts.kafka sinks sinks.delta sinks.files spark worker
     interfaces rows
     errors _lazy
     coordinators.zookeeper

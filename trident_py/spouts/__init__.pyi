@@ -18,5 +18,6 @@ from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
 from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
 from trident_py.spouts.files.files import FileSpout as FileSpout
 from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+from trident_py.spouts.kafka.kafka import KafkaSpout as KafkaSpout
 from trident_py.spouts.rich import IRichSpout as IRichSpout
 from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector

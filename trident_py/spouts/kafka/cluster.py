@@ -1,0 +1,147 @@
+"""What a Kafka cluster tells of topics: the one place of the coordinator's that talks to it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import confluent_kafka as kafka
+from attrs import define, field, frozen
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
+
+from trident_py.spouts.kafka.ranges import Partition
+
+TIMEOUT_SECS = 10.0
+"""How long the cluster may take for an answer."""
+
+_GROUP = "group.id"
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Topic:
+    """One topic.
+
+    Attributes:
+        id: tells it from another one of this name.
+        partitions: their numbers.
+    """
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+@define
+class Cluster:
+    """A cluster, asked by a client of its own that is made when it is needed.
+
+    Attributes:
+        options: librdkafka's, ``bootstrap.servers`` among them.
+    """
+
+    options: Mapping[str, Any]
+    _admin: AdminClient | None = field(default=None, init=False)
+    _consumer: kafka.Consumer | None = field(default=None, init=False)
+
+    @property
+    def client(self) -> AdminClient:
+        """The client that asks."""
+        if self._admin is None:
+            given = {name: value for name, value in self.options.items() if name != _GROUP}
+            self._admin = AdminClient(given)
+        return self._admin
+
+    @property
+    def consumer(self) -> kafka.Consumer:
+        """The one that commits offsets and looks times up; it reads nothing, and joins no group."""
+        if self._consumer is None:
+            self._consumer = kafka.Consumer({_GROUP: "trident", **self.options, "enable.auto.commit": False})
+        return self._consumer
+
+    def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
+        """Those of the ``wanted`` topics that there are."""
+        listed = self.client.list_topics(timeout=TIMEOUT_SECS).topics
+        names = [name for name in listed if _is_wanted(name, wanted)]
+        if not names:
+            return {}
+        described = self.client.describe_topics(kafka.TopicCollection(names), request_timeout=TIMEOUT_SECS)
+        found: dict[str, Topic] = {}
+        for name, answer in described.items():
+            try:
+                told = answer.result()
+            except kafka.KafkaException as error:
+                if error.args[0].code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue  # it was deleted just now
+                raise
+            found[name] = Topic(name, str(told.topic_id), tuple(sorted(each.id for each in told.partitions)))
+        return found
+
+    def compacted(self, topics: Collection[str]) -> list[str]:
+        """Those of ``topics`` whose records Kafka may remove one by one, so that a range doesn't stay what it is."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
+        if not resources:
+            return []
+        answers = self.client.describe_configs(resources, request_timeout=TIMEOUT_SECS)
+        told = {resource.name: answer.result()["cleanup.policy"].value for resource, answer in answers.items()}
+        return sorted(name for name, policy in told.items() if "compact" in policy)
+
+    def has_compacted(self, wanted: Collection[str] | re.Pattern[str]) -> bool | None:
+        """Whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
+        try:
+            return bool(self.compacted(self.topics(wanted)))
+        except kafka.KafkaException as error:
+            log.warning("Kafka doesn't tell whether topics are compacted: %s", error)
+            return None
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The last stable offset of each: the end of what no open transaction holds back."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The first offset of each that is there."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def at(self, moment: datetime, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The offset of the first record from ``moment`` on, in each; its end if there is none."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(int(moment.timestamp() * 1000)))
+        missing = [each for each, offset in found.items() if offset < 0]
+        return {**found, **self.ends(missing)}
+
+    def committed(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """What the group of the options has committed; nothing for those that it hasn't."""
+        asked = [kafka.TopicPartition(*each) for each in partitions]
+        told = self.consumer.committed(asked, timeout=TIMEOUT_SECS)
+        return {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit for the group of the options, for Kafka's own tools to see; nothing else depends on it."""
+        given = [kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        try:
+            self.consumer.commit(offsets=given, asynchronous=False)
+        except kafka.KafkaException as error:
+            log.warning("offsets could not be committed for group %r: %s", self.options.get(_GROUP), error)
+
+    def close(self) -> None:
+        """Let the clients go."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._admin = self._consumer = None
+
+    def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        answers = self.client.list_offsets(
+            {kafka.TopicPartition(*each): spec for each in partitions},
+            isolation_level=kafka.IsolationLevel.READ_COMMITTED,
+            request_timeout=TIMEOUT_SECS,
+        )
+        return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+
+
+def _is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+    return bool(wanted.fullmatch(name)) if isinstance(wanted, re.Pattern) else name in wanted

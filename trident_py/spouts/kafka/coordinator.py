@@ -1,0 +1,215 @@
+"""Defines the batches of a Kafka spout: ranges up to the last stable offsets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from coordinators.batch_coordinator import CursorCoordinator
+from coordinators.canonical import Json
+from trident_py.errors import SpoutError
+from trident_py.spouts.kafka.cluster import Cluster, Topic
+from trident_py.spouts.kafka.ranges import (
+    OffsetRange,
+    Partition,
+    Position,
+    StoredRange,
+    cursor_of,
+    limited,
+    positions_of,
+)
+
+Topics: TypeAlias = Collection[str] | re.Pattern[str]
+Start: TypeAlias = str | datetime | Mapping[Partition, int]
+
+REST_RATIO, REST_SECS_MAX = 4, 0.25
+POLICY_SECS = 30.0
+"""How often it is looked whether a topic is compacted by now."""
+
+SAMPLED_BATCHES = 100
+"""After so many batches it is looked anew how large records are."""
+
+
+@frozen(kw_only=True)
+class Limits:
+    """How large a batch may be."""
+
+    records: int
+    bytes: int
+
+
+@define(kw_only=True)
+class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
+    """Looks what there is, and cuts it into batches.
+
+    Attributes:
+        start: where the first batch of all begins.
+        is_exact: whether a range has to stay what it is.
+        commits: whether offsets are committed for a group.
+        mean_bytes: tells how large the records of a range are.
+    """
+
+    name: str
+    cluster: Cluster
+    topics: Topics
+    start: Start
+    is_exact: bool
+    limits: Limits
+    commits: bool
+    mean_bytes: Callable[[OffsetRange], float]
+    _positions: dict[Partition, Position] = field(factory=dict, init=False)
+    _is_new: bool = field(default=True, init=False)
+    _next: list[OffsetRange] = field(factory=list, init=False)
+    _ranges: dict[int, list[OffsetRange]] = field(factory=dict, init=False)  # of batches that have not succeeded
+    _rows_max: int | None = field(default=None, init=False)
+    _rest_until: float = field(default=0.0, init=False)
+    _policy_at: float = field(default=0.0, init=False)
+    _checked: frozenset[str] = field(default=frozenset(), init=False)
+    _record_bytes: float = field(default=0.0, init=False)
+    _sampled: int = field(default=0, init=False)
+
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        """Go on where the last batch ended."""
+        self._positions = positions_of(cursors)
+        self._is_new = not cursors
+
+    def moved(self, metadata: list[StoredRange]) -> Mapping[str, Json]:
+        """The end of each range."""
+        return dict(cursor_of(OffsetRange.parse(stored)) for stored in metadata)
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether there are records, or partitions whose beginning is to be kept; a look at the cluster."""
+        if not self._next:
+            self._next = self._look()
+        return bool(self._next)
+
+    def limit_batches(self, max_rows: int | None) -> None:
+        """Cut at so many records."""
+        self._rows_max, self._next = max_rows, []
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: list[StoredRange] | None, curr_metadata: list[StoredRange] | None
+    ) -> list[StoredRange]:
+        """The ranges that `is_ready` has found, or those that the transaction had before."""
+        if curr_metadata is not None:
+            ranges = [OffsetRange.parse(stored) for stored in curr_metadata]
+        else:
+            ranges, self._next = self._next, []
+            for each in ranges:
+                self._positions[each.topic, each.partition] = Position(each.end, each.topic_id)
+            self._is_new = False
+        if self.commits:
+            self._ranges[txid] = ranges
+        return [each.stored for each in ranges]
+
+    def success(self, txid: int) -> None:
+        """Tell Kafka's own tools how far it is; they, and nobody else, go by that."""
+        ranges = self._ranges.pop(txid, [])
+        if ranges:
+            self.cluster.commit({(each.topic, each.partition): each.end for each in ranges})
+
+    def close(self) -> None:
+        """Let the cluster go."""
+        self.cluster.close()
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[OffsetRange]:
+        time.sleep(max(0.0, self._rest_until - time.monotonic()))
+        began = time.monotonic()
+        try:
+            return self._found()
+        finally:
+            ended = time.monotonic()
+            self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - began))
+
+    def _found(self) -> list[OffsetRange]:
+        topics = self.cluster.topics(self.topics)
+        self._check_policy(topics)
+        self._check_ids(topics)
+        ids = {(topic.name, number): topic.id for topic in topics.values() for number in topic.partitions}
+        beginnings, ends = self.cluster.beginnings(ids), self.cluster.ends(ids)
+        new = self._begun([each for each in ids if each not in self._positions], beginnings)
+        starts = {each: position.offset for each, position in self._positions.items() if each in ids} | new
+        for each, start in starts.items():
+            self._check_kept(each, start, beginnings[each], ends[each])
+        ranges = [OffsetRange(*each, start, max(start, ends[each]), ids[each]) for each, start in starts.items()]
+        full = self._cut([each for each in ranges if each.size])
+        # Where a partition begins is kept with the first batch, also if there is nothing in it yet.
+        read = {(each.topic, each.partition) for each in full}
+        kept = {each for each in new if each not in read and (full or self._keeps_beginnings)}
+        return sorted([*full, *(OffsetRange(*each, new[each], new[each], ids[each]) for each in kept)])
+
+    @property
+    def _keeps_beginnings(self) -> bool:
+        """Whether it matters when it was looked first: from then on nothing may be missed."""
+        return self._is_new and self.start != "earliest"
+
+    def _begun(self, partitions: Collection[Partition], beginnings: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Where partitions begin that were not read before; those that appear later at their first record."""
+        found = {each: beginnings[each] for each in partitions}
+        if not self._is_new or self.start == "earliest" or not partitions:
+            return found
+        match self.start:
+            case "latest":
+                return self.cluster.ends(partitions)
+            case "committed":
+                return found | self.cluster.committed(partitions)
+            case datetime():
+                return self.cluster.at(self.start, partitions)
+            case Mapping():
+                return found | {each: offset for each, offset in self.start.items() if each in found}
+        raise AssertionError(f"start is {self.start!r}")
+
+    def _cut(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        if not ranges:
+            return []
+        records = min(self.limits.records, self._rows_max or self.limits.records)
+        if self._sampled % SAMPLED_BATCHES == 0:
+            largest = max(ranges, key=lambda each: each.size)
+            self._record_bytes = self.mean_bytes(evolve(largest, end=min(largest.end, largest.start + 100)))
+        self._sampled += 1
+        if self._record_bytes:
+            records = min(records, max(1, int(self.limits.bytes / self._record_bytes)))
+        return [each for each in limited(ranges, records) if each.size]
+
+    # --- what must not be ---------------------------------------------------------------------------------------------
+
+    def _check_kept(self, partition: Partition, start: int, beginning: int, end: int) -> None:
+        where = f"spout {self.name!r}: {partition[0]}/{partition[1]}"
+        if beginning > start:
+            raise SpoutError(
+                f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} records "
+                f"have expired before they were read; bring them back, or `trident reset` the topology to go on without"
+            )
+        if end < start:
+            raise SpoutError(
+                f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost what "
+                f"they had confirmed; bring that back, or `trident reset` the topology"
+            )
+
+    def _check_ids(self, topics: Mapping[str, Topic]) -> None:
+        for (name, _), position in self._positions.items():
+            if name in topics and topics[name].id != position.topic_id:
+                raise SpoutError(
+                    f"spout {self.name!r}: topic {name!r} was deleted and made anew since it was read (its id was "
+                    f"{position.topic_id}, and is {topics[name].id}); `trident reset` the topology to read the new one"
+                )
+
+    def _check_policy(self, topics: Mapping[str, Topic]) -> None:
+        due = time.monotonic() - self._policy_at > POLICY_SECS
+        if not self.is_exact or not (due or topics.keys() - self._checked):
+            return
+        compacted = self.cluster.compacted(topics)
+        if compacted:
+            raise SpoutError(
+                f"spout {self.name!r}: Kafka compacts {', '.join(compacted)}, so a batch would not be the same when it "
+                f"is read again; set cleanup.policy=delete there, or start the topology again, and it is read as an "
+                f"opaque source"
+            )
+        self._checked, self._policy_at = frozenset(topics), time.monotonic()

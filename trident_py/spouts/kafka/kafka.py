@@ -1,0 +1,188 @@
+"""Records of Kafka topics; needs confluent-kafka only when it is asked for something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from trident_py.errors import ConfigError, TopologyError
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
+from trident_py.rows.schema import shown
+from trident_py.spouts.kafka.ranges import OffsetRange, StoredRange, shared_out
+from trident_py.spouts.kafka.reader import KafkaReader, fields_of
+from trident_py.spouts.kafka.values import ValueFormat
+
+if TYPE_CHECKING:
+    from trident_py.spouts.kafka.cluster import Cluster
+    from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Start, Topics
+
+BATCH_RECORDS_MAX = 500_000
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+SMALL_RECORDS = 2_000
+"""Up to here the driver reads a batch itself: then it can share a Spark job with others."""
+
+
+class KafkaSpout(ITridentSpout[list[StoredRange]]):
+    """Emits the records of Kafka topics: ``[from, to)`` of each partition, up to the last stable offset.
+
+    Records of transactions that were aborted are left out, and what an open one holds back waits. A batch is the same
+    each time, so long as Kafka keeps it; where a topic is compacted (`cleanup.policy`), it isn't, and the spout is
+    opaque: that is asked of the cluster when it is needed, and one that is compacted later stops the topology by name.
+    So do records that expire before they were read, and topics that were cut, or deleted and made anew.
+
+    Rows have the fields of Spark's own source: ``key binary, value binary, topic string, partition int, offset bigint,
+    timestamp timestamp, headers array<struct<key string, value binary>>``.
+
+    Args:
+        bootstrap_servers: ``"host:port,…"``, or several of them.
+        topics: a name, a list of names, or a compiled pattern that a whole name has to match. Partitions and topics
+            that appear later are read from their first record on.
+        start: where the first batch of all begins: ``"earliest"``, ``"latest"``, ``"committed"`` (what ``group_id`` has
+            committed), a `datetime`, or offsets by ``(topic, partition)``, of which the others begin at the earliest.
+        max_records_per_batch: of all partitions together.
+        max_bytes_per_batch: the same in bytes, as estimated from some of the records.
+        group_id: the offsets of each batch are committed for it once that has succeeded, for Kafka's tools to see.
+        value: what ``value`` is: ``"binary"``, ``"string"`` (UTF-8), or ``"json"``: an object with the fields of
+            ``schema``.
+        schema: those fields, as DDL or a StructType. JSON has dates, timestamps and decimals as text.
+        on_decode_error: a value that is no such thing ends the topology and is named (``"fail"``), is NULL
+            (``"null"``), or its record is left out (``"skip"``).
+        options: librdkafka's, such as ``security.protocol``; never printed.
+
+    Raises:
+        TopologyError: an argument that can't work.
+        ConfigError: confluent-kafka is not installed.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Collection[str],
+        topics: str | Collection[str] | re.Pattern[str],
+        *,
+        start: str | datetime | Mapping[tuple[str, int], int] = "earliest",
+        max_records_per_batch: int = BATCH_RECORDS_MAX,
+        max_bytes_per_batch: int = BATCH_BYTES_MAX,
+        group_id: str | None = None,
+        value: str = "binary",
+        schema: str | StructType | None = None,
+        on_decode_error: str = "fail",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
+        self._servers = servers
+        self._topics: Topics = topics if isinstance(topics, re.Pattern) else _names(topics)
+        self._start: Start = _checked_start(start, group_id)
+        for name, limit in (("records", max_records_per_batch), ("bytes", max_bytes_per_batch)):
+            if type(limit) is not int or limit < 1:
+                raise TopologyError(f"max_{name}_per_batch must be a whole number of at least 1, not {shown(limit)}")
+        self._records_max, self._bytes_max = max_records_per_batch, max_bytes_per_batch
+        self._group = group_id
+        self._values = ValueFormat.of(value, schema, on_decode_error)
+        group = {"group.id": group_id} if group_id else {}
+        self._options = {**(options or {}), **group, "bootstrap.servers": servers}
+        self._replay: Replay | None = None
+        self._cluster()
+
+    def __repr__(self) -> str:
+        return f"KafkaSpout({self._servers!r}, {self._shown_topics!r})"
+
+    @property
+    def output_schema(self) -> StructType:  # type: ignore[override]
+        """As Spark's own source, but for the value."""
+        return fields_of(self._values)
+
+    @property
+    def replay(self) -> Replay:  # type: ignore[override]
+        """Opaque where a topic is compacted; exact where the cluster doesn't answer: it is asked again at the start."""
+        if self._replay is None:
+            with closing(self._cluster()) as cluster:
+                compacted = cluster.has_compacted(self._topics)
+            if compacted is None:
+                return Replay.EXACT
+            self._replay = Replay.OPAQUE if compacted else Replay.EXACT
+        return self._replay
+
+    def details(self) -> Mapping[str, Json]:
+        """The topics: one that is left out is left alone, another one is read from its beginning."""
+        return {"topics": self._shown_topics}
+
+    @property
+    def _shown_topics(self) -> str:
+        return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaCoordinator:
+        """Looks for records."""
+        from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits
+
+        return KafkaCoordinator(
+            name=tx_state_id,
+            cluster=self._cluster(),
+            topics=self._topics,
+            start=self._start,
+            is_exact=self.replay is Replay.EXACT,
+            limits=Limits(records=self._records_max, bytes=self._bytes_max),
+            commits=self._group is not None,
+            mean_bytes=self._reader.mean_bytes,
+        )
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaEmitter:
+        """Has Spark tasks read."""
+        return KafkaEmitter(self._reader, context.parallelism)
+
+    @property
+    def _reader(self) -> KafkaReader:
+        return KafkaReader(self._options, self._values)
+
+    def _cluster(self) -> Cluster:
+        try:
+            from trident_py.spouts.kafka.cluster import Cluster
+        except ImportError as error:
+            raise ConfigError(f"KafkaSpout needs confluent-kafka ({error}): pip install 'trident-py[kafka]'") from error
+        return Cluster(self._options)
+
+
+class KafkaEmitter(Emitter[list[StoredRange]]):
+    """Cuts a batch into about as many pieces as there are tasks at once."""
+
+    def __init__(self, reader: KafkaReader, tasks: int) -> None:
+        self._reader = reader
+        self._tasks = tasks
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredRange], collector: TridentCollector) -> None:
+        """Emit the records of the ranges."""
+        ranges = [OffsetRange.parse(stored) for stored in metadata]
+        is_small = sum(each.size for each in ranges) <= SMALL_RECORDS
+        collector.emit_splits(shared_out(ranges, 1 if is_small else self._tasks), self._reader, on_driver=is_small)
+
+
+def _names(topics: str | Collection[str]) -> tuple[str, ...]:
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise TopologyError(f"topics are a name, a list of names or a compiled pattern, not {shown(topics)}")
+    return names
+
+
+def _checked_start(start: object, group_id: str | None) -> Start:
+    if start == "committed" and group_id is None:
+        raise TopologyError("start='committed' needs group_id=, whose offsets it goes on from")
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise TopologyError(f"start={start!r} has no time zone; give it one, such as datetime.UTC")
+        return start
+    if isinstance(start, Mapping):
+        return {(str(topic), int(partition)): int(offset) for (topic, partition), offset in start.items()}
+    if isinstance(start, str) and start in {"earliest", "latest", "committed"}:
+        return start
+    raise TopologyError(
+        f"start is 'earliest', 'latest', 'committed', a datetime, or offsets by (topic, partition), not {shown(start)}"
+    )

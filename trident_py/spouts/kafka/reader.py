@@ -1,0 +1,183 @@
+"""Reads ranges of a Kafka topic, in a Spark task or on the driver."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from attrs import field, frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import FailedException, SpoutError
+from trident_py.rows.schema import arrow_schema
+from trident_py.spouts.kafka.ranges import OffsetRange
+from trident_py.spouts.kafka.values import ValueFormat
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+ROWS_MAX = 10_000
+"""Of one Arrow batch."""
+
+SILENCE_SECS = 30.0
+"""How long a cluster may give nothing of what it has."""
+
+POLL_SECS = 0.1
+
+_READING = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,  # a range may end in aborted records, of which nothing else tells
+    "auto.offset.reset": "error",  # what has expired is an error, and not the next record
+    "fetch.wait.max.ms": 50,
+}
+
+_HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+_kept = threading.local()
+"""Each thread's consumers, by their options: a new one takes a tenth of a second."""
+
+
+def fields_of(values: ValueFormat) -> t.StructType:
+    """The fields of the rows: as those of Spark's own source."""
+    return t.StructType(
+        [
+            t.StructField("key", t.BinaryType()),
+            values.field,
+            t.StructField("topic", t.StringType()),
+            t.StructField("partition", t.IntegerType()),
+            t.StructField("offset", t.LongType()),
+            t.StructField("timestamp", t.TimestampType()),
+            t.StructField("headers", _HEADERS),
+        ]
+    )
+
+
+@frozen
+class KafkaReader:
+    """Reads ranges: rows with the fields of `fields_of`.
+
+    Attributes:
+        options: librdkafka's, ``bootstrap.servers`` among them; they may have a password, and travel to tasks.
+        values: what is made of values.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    values: ValueFormat
+
+    def __call__(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """The records of ``ranges``, in their order.
+
+        Raises:
+            SpoutError: some are there no more, or can't be read.
+            FailedException: the cluster doesn't give them just now.
+        """
+        for each in ranges:
+            for records in self._records(each):
+                yield self._batch(records)
+
+    def mean_bytes(self, given: OffsetRange) -> float:
+        """How large the first records of a range are on average; 0: there are none."""
+        for records in self._records(given):
+            return sum(len(each) for each in records) / len(records)
+        return 0.0
+
+    def _records(self, given: OffsetRange) -> Iterator[list[Message]]:
+        from confluent_kafka import TopicPartition
+
+        consumer = self._consumer()
+        try:
+            consumer.assign([TopicPartition(given.topic, given.partition, given.start)])
+            yield from _read(consumer, given)
+            consumer.unassign()
+        except BaseException:
+            _kept.consumers.pop(self._name, None)
+            consumer.close()
+            raise
+
+    @property
+    def _name(self) -> str:
+        return repr(sorted(self.options.items()))
+
+    def _consumer(self) -> Consumer:
+        from confluent_kafka import Consumer
+
+        kept: dict[str, Consumer] | None = getattr(_kept, "consumers", None)
+        if kept is None:
+            kept = _kept.consumers = {}
+        if self._name not in kept:
+            kept[self._name] = Consumer({"group.id": "trident", **self.options, **_READING})
+        return kept[self._name]
+
+    def _batch(self, records: Sequence[Message]) -> pa.RecordBatch:
+        column, kept = self.values.array([each.value() for each in records], lambda number: _named(records[number]))
+        rows = [records[number] for number in kept] if len(kept) < len(records) else records
+        schema = arrow_schema(fields_of(self.values))
+        columns = [
+            pa.array([each.key() for each in rows], pa.binary()),
+            column,
+            pa.array([each.topic() for each in rows], pa.string()),
+            pa.array([each.partition() for each in rows], pa.int32()),
+            pa.array([each.offset() for each in rows], pa.int64()),
+            pa.array([_micros(each) for each in rows], pa.int64()).cast(schema.field("timestamp").type),
+            pa.array([_headers(each) for each in rows], schema.field("headers").type),
+        ]
+        return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
+    heard, at = time.monotonic(), given.start
+    while at < given.end:
+        found = consumer.consume(min(ROWS_MAX, given.end - at), POLL_SECS)
+        records: list[Message] = []
+        for message in found:
+            if message.error() is not None:
+                at = max(at, _ended(message, given))
+            elif (message.offset() or 0) >= given.end:
+                at = given.end
+            else:
+                records.append(message)
+                at = (message.offset() or 0) + 1
+        if records:
+            yield records
+        if found:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > SILENCE_SECS:
+            raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECS:.0f} s")
+
+
+def _ended(message: Message, given: OffsetRange) -> int:
+    """Up to where it is read, as a message that is no record tells.
+
+    Raises:
+        SpoutError: the records are there no more.
+        FailedException: another time, perhaps.
+    """
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    code = error.code() if error else None
+    if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+        return message.offset() or 0
+    if code in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
+        raise SpoutError(
+            f"{given}: Kafka has these records no more ({error}): they have expired, or the topic was cut or made "
+            f"anew; bring them back, or `trident reset` the topology"
+        )
+    raise FailedException(f"{given}: {error}")
+
+
+def _named(record: Message) -> str:
+    return f"record {record.topic()}/{record.partition()} at {record.offset()}"
+
+
+def _micros(record: Message) -> int | None:
+    kind, millis = record.timestamp()
+    return millis * 1000 if kind else None
+
+
+def _headers(record: Message) -> list[dict[str, Any]] | None:
+    given: Any = record.headers()
+    return [{"key": key, "value": value} for key, value in given] if given else None
