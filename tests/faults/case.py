@@ -222,7 +222,7 @@ class Case:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def retry_within_lease(self) -> None:
+    def drain(self) -> None:
         """Let everything be counted, and stop everybody."""
         self.feeder.stop()
         words = counted(words_in(self.feeder.files), self.per_window).total()
@@ -234,9 +234,9 @@ class Case:
         self.left = self.evidence()
 
     def finish(self) -> list[Violation]:
-        """Settle, unless that was done, and look."""
+        """Let all be counted, unless that was done, and look."""
         if self.left is None:
-            self.retry_within_lease()
+            self.drain()
         assert self.left is not None
         return violations(self.left)
 

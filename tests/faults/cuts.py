@@ -99,7 +99,7 @@ def _(case: Case) -> None:
             wait_until("a COMMIT", lambda: proxy.on_commit is None)
             case.await_commits(2, since=monotonic())
         happened(len(lost) == 3, "three were lost")
-        case.retry_within_lease()
+        case.drain()
 
 
 @fault("lost-record-reply", fast=True)
@@ -120,6 +120,6 @@ def _(case: Case) -> None:
         wait_until("a reply was lost", lambda: proxy.lost == 1)
         case.await_commits(2, since=monotonic())
         happened(len(case.events("leads")) == 1, "it leads on")
-        case.retry_within_lease()
+        case.drain()
     finally:
         proxy.close()

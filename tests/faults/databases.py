@@ -55,7 +55,7 @@ def _(case: Case) -> None:
         wait_until("a commit fails", lambda: "No space left on device" in leader.log)
         disk.clear()
         case.await_commits(2, since=monotonic())
-        case.retry_within_lease()
+        case.drain()
         with psycopg.connect(case.world.postgres.dsn(), autocommit=True) as connection:
             # Python workers keep their connections.
             connection.execute(f'DROP DATABASE "{case.topology}" WITH (FORCE)'.encode())

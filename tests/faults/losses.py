@@ -43,7 +43,7 @@ def _(case: Case) -> None:
         leader.go_on()
         case.await_commits(2, since=monotonic())
         happened(len(case.events("leads")) == 1, "the leader leads on")
-        case.retry_within_lease()
+        case.drain()
 
 
 @fault("postgres-loses-commits")
@@ -69,7 +69,7 @@ def _(case: Case) -> None:
         whole.rename(server.data)
         server.start()
         _all_go_on(case, drivers)
-        case.retry_within_lease()
+        case.drain()
 
 
 @fault("postgres-failover")
@@ -89,7 +89,7 @@ def _(case: Case) -> None:
         case.await_commits(2, since=monotonic())
         happened(len(case.events("leads")) == 1, "the leader leads on")
         happened(case.committed() > before, "on the replica")
-        case.retry_within_lease()
+        case.drain()
 
 
 @fault("postgres-failover-lagging")
@@ -106,7 +106,7 @@ def _(case: Case) -> None:
         pair.replica.stop()
         pair.primary.start()
         _all_go_on(case, drivers)
-        case.retry_within_lease()
+        case.drain()
 
 
 def _nobody_goes_on(case: Case, drivers: tuple[Driver, Driver]) -> None:

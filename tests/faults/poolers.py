@@ -40,6 +40,6 @@ def _(case: Case) -> None:
         pooler.start()
         case.await_commits(2, since=monotonic())
         happened(len(case.events("leads")) == 1, "the leader leads on")
-        case.retry_within_lease()
+        case.drain()
     finally:
         pooler.stop()

@@ -96,7 +96,7 @@ def _(case: Case) -> None:
             executor.kill()
         case.await_commits(2, since=monotonic())
         happened(len(case.events("leads")) == 1, "the leader leads on")
-        case.retry_within_lease()
+        case.drain()
         leader.kill()  # it is good for nothing without its cluster
     finally:
         cluster.stop()

@@ -67,7 +67,7 @@ for point in CLOSING:
         died = case.await_fired(leader)["at"]
         happened(wait_until("it is dead", lambda: not leader.is_alive), "SIGKILL")
         case.await_takeover(standby, died)
-        case.retry_within_lease()
+        case.drain()
         [(closing,)] = case.query("SELECT count(*) FROM ledger WHERE extents = '[]' AND deltas <> '{}'")
         happened(closing > 0, "a transaction without input has closed a window")
 

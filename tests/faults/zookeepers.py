@@ -113,7 +113,7 @@ def _(case: Case) -> None:
             servers.start()
             servers.await_quorum()
             case.await_commits(2, since=back)
-            case.retry_within_lease()
+            case.drain()
         finally:
             servers.stop()
 
