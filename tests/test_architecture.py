@@ -162,8 +162,8 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis
-    operations states states.sql spouts spouts.files spouts.delta spouts.kafka sinks sinks.delta sinks.files spark worker
+    states.redis spouts.delta spouts.kafka sinks.delta
+    operations states states.sql spouts spouts.files sinks sinks.files spark worker
     interfaces rows
     errors _lazy
     coordinators.zookeeper
