@@ -26,7 +26,7 @@ from benchmarks.sizes import FULL
 from benchmarks.small import Turn, sentences
 from benchmarks.stage import SMALL, Stage
 
-EVERY_SECS = 0.003
+EVERY_SECONDS = 0.003
 OURS = ("trident_py", "coordinators")
 IDLE = {"Inbox.take", "DriverLoop._turns", "watched.<locals>.watch"}
 WARM_UP = 20
@@ -55,7 +55,7 @@ class Sampler:
             thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(EVERY_SECS):
+        while not self._over.wait(EVERY_SECONDS):
             self.looks += 1
             names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in sys._current_frames().items():  # noqa: SLF001 - documented, for this

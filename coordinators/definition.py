@@ -71,6 +71,16 @@ class Definition:
         return {spout: part.metadata for spout, part in self.parts.items()}
 
     @property
+    def attempted_metadata(self) -> dict[str, Json]:
+        """What the parts consist of with which an attempt was made."""
+        return {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
+
+    @property
+    def fingerprints(self) -> dict[str, Fingerprint]:
+        """What the rows of an attempt were, of the parts where that is known."""
+        return {spout: part.fingerprint for spout, part in self.parts.items() if part.fingerprint is not None}
+
+    @property
     def bytes(self) -> int:
         """How much there is to store of it."""
         return sum(part.bytes for part in self.parts.values())
@@ -100,3 +110,9 @@ class Definition:
         for spout, part in parts:
             if spout in exact and not part.was_attempted:
                 assert part.stands, f"spout {spout!r} says a thing once, and would be asked again: {self}"
+
+    def check_behind(self, before: Definition, number: int) -> None:
+        """Assert what holds between this transaction, ``number``, and the one before it."""
+        assert before.stage >= self.stage, f"{number} is ahead of the one before it: {before}, {self}"
+        is_next = before.stage is Stage.CLOSED or not before.is_new or self.is_new
+        assert is_next, f"{number} was attempted, and the one before it never: {before}, {self}"

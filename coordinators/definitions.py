@@ -11,28 +11,13 @@ from coordinators.cursors import Cursors
 from coordinators.definition import Definition, SpoutPart, Stage
 from coordinators.errors import SpoutError
 from coordinators.fingerprint import Fingerprint
+from coordinators.inquiry import Inquiries
 from coordinators.messages import Defined, DefinitionFailed, Fingerprinted, NotReady, OffsetsResolved
 from coordinators.record import CoordinatorRecord
 from coordinators.spout_coordinator import Ask
 
-POLL_MIN, POLL_MAX = 0.002, 0.05
-"""Seconds until a spout that was not ready is asked again: doubles from the first to the second."""
-
-
 ADMITTED_BYTES_MAX = 512 * 1024
 """New definitions admitted in one turn: with the positions that move, about what fits into one write."""
-
-
-@define
-class SpoutInquiry:
-    """Where the asking of one spout for the frontier stands."""
-
-    asked: Ask | None = None
-    refused: int = 0  # number of the last ask answered by NotReady
-    ask_again_at: float = 0.0
-    wait: float = POLL_MIN
-    backing_off: bool = False
-    is_stale: bool = False  # the open ask was put before an earlier transaction had to be defined again
 
 
 @define
@@ -48,6 +33,7 @@ class Definitions:
             transaction that is admitted; one that finds out by emitting moves them with each that is closed.
         frontier: the transaction that is asked for: the lowest that is open.
         known: definitions by number, from the one before the lowest that is not committed.
+        inquiries: where the asking for the frontier stands.
     """
 
     spouts: tuple[str, ...]
@@ -55,12 +41,10 @@ class Definitions:
     cursors: dict[str, Cursors]
     frontier: int
     known: dict[int, Definition] = field(factory=dict)
-    _inquiries: dict[str, SpoutInquiry] = field(init=False)
-    _asked: int = field(default=0, init=False)
+    inquiries: Inquiries = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing is asked yet."""
-        self._inquiries = {spout: SpoutInquiry() for spout in self.spouts}
+        self.inquiries = Inquiries.of(self.spouts)
         self._check_all()
 
     @classmethod
@@ -77,11 +61,6 @@ class Definitions:
                 for number, metadata in record.metadata.items()
             },
         )
-
-    @property
-    def asked(self) -> int:
-        """How many asks there have been."""
-        return self._asked
 
     def is_new(self, number: int) -> bool:
         """Whether no attempt of ``number`` was ever made."""
@@ -100,20 +79,12 @@ class Definitions:
     @property
     def stored_metadata(self) -> dict[int, dict[str, Json]]:
         """The metadata of all that was attempted, by number, then by spout."""
-        return {
-            number: {spout: part.metadata for spout, part in each.parts.items() if part.was_attempted}
-            for number, each in self.known.items()
-            if not each.is_new
-        }
+        return {number: each.attempted_metadata for number, each in self.known.items() if not each.is_new}
 
     @property
     def stored_fingerprints(self) -> dict[int, dict[str, Fingerprint]]:
         """What the rows of attempts were of transactions that are not closed, by number, then by spout."""
-        seen = {
-            number: {spout: part.fingerprint for spout, part in each.parts.items() if part.fingerprint is not None}
-            for number, each in self.known.items()
-            if each.stage is not Stage.CLOSED
-        }
+        seen = {number: each.fingerprints for number, each in self.known.items() if each.stage is not Stage.CLOSED}
         return {number: parts for number, parts in seen.items() if parts}
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -121,22 +92,21 @@ class Definitions:
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
         """Whom to ask at this moment, for the frontier and those behind it; each spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
-        for spout, inquiry in self._inquiries.items():
-            held = inquiry.ask_again_at > now and (inquiry.backing_off or not definite)
-            if inquiry.asked or self._has_answered(spout) or held:
+        for spout in self.inquiries.due(now, definite=definite):
+            if spout in self._answered:
                 continue
             # Ahead goes only what stands once it is defined.
-            inquiry.asked = self._ask(spout, upto if spout in self.exact else self.frontier, definite=definite)
-            yield spout, inquiry.asked
+            ask = self._ask(spout, upto if spout in self.exact else self.frontier, definite=definite)
+            self.inquiries.by_spout[spout].asked = ask
+            yield spout, ask
 
     def _ask(self, spout: str, upto: int, *, definite: bool) -> Ask:
-        self._asked += 1
         before = self._parts(self.frontier - 1).get(spout)
         said = list(self._to_repeat(spout, upto))
         behind = self.frontier + max(1, len(said))
         goes_on = not any(spout in each.parts for number, each in self.known.items() if number >= behind)
         return Ask(
-            self._asked,
+            self.inquiries.next_number(),
             self.frontier,
             before.metadata if before else None,
             said[0] if said else None,
@@ -153,32 +123,24 @@ class Definitions:
                 return
             yield part.metadata
 
-    def _has_answered(self, spout: str) -> bool:
-        part = self._parts(self.frontier).get(spout)
-        return part is not None and part.stands
+    @property
+    def _answered(self) -> set[str]:
+        return {spout for spout, part in self._parts(self.frontier).items() if part.stands}
 
     def next_ask_at(self) -> float | None:
         """When a spout that was not ready is due to be asked again; None if all asks are open or answered."""
-        inquiries = self._inquiries.items()
-        waiting = [each.ask_again_at for spout, each in inquiries if not (each.asked or self._has_answered(spout))]
-        return min(waiting, default=None)
+        return self.inquiries.next_at(set(self.spouts) - self._answered)
 
-    def refused_since(self, number: int) -> bool:
-        """Whether every spout, asked after ask ``number``, was not ready for the frontier, and none is being asked."""
-        return all(entry.refused > number and not self._has_answered(spout) for spout, entry in self._inquiries.items())
-
-    def ask_now(self) -> None:
-        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
-        for entry in self._inquiries.values():
-            if not entry.backing_off:
-                entry.ask_again_at = 0.0
+    def refused_since(self, ask: int) -> bool:
+        """Tell whether every spout, asked after ``ask``, was not ready for the frontier, and none is being asked."""
+        return not self._answered.intersection(self.spouts) and self.inquiries.refused_since(ask)
 
     def take_defined(self, message: Defined) -> None:
         """A spout has answered; the transaction is defined when all have."""
-        inquiry, number, spout = self._inquiries[message.spout], message.txid, message.spout
-        is_awaited = inquiry.asked is not None and inquiry.asked.number == message.ask and not inquiry.is_stale
+        inquiry, number, spout = self.inquiries.by_spout[message.spout], message.txid, message.spout
+        is_awaited = inquiry.is_awaited(message.ask)
         if not message.more:
-            self._close(inquiry, message.ask)
+            inquiry.close(message.ask)
         parts = self.known.setdefault(number, Definition()).parts
         before = parts.get(spout)
         is_answer = is_awaited and number == self.frontier
@@ -196,35 +158,23 @@ class Definitions:
     def _complete(self) -> None:
         while self.frontier in self.known and self.known[self.frontier].stands_for(self.spouts):
             self.known[self.frontier].stage = Stage.DEFINED
-            self._turn_to(self.frontier + 1)
+            self._seek(self.frontier + 1)
 
     def take_not_ready(self, message: NotReady, now: float) -> None:
         """A spout has nothing yet; it is asked again a little later."""
-        inquiry = self._inquiries[message.spout]
-        if self._close(inquiry, message.ask) and message.txid == self.frontier:
-            if not message.is_pending:
-                inquiry.refused = message.ask
-            inquiry.ask_again_at = now + inquiry.wait
-            inquiry.wait = min(POLL_MAX, inquiry.wait * 2)
+        inquiry = self.inquiries.by_spout[message.spout]
+        if inquiry.close(message.ask) and message.txid == self.frontier:
+            inquiry.poll_later(message, now)
 
     def take_failure(self, message: DefinitionFailed, retry_at: float) -> None:
         """A spout's coordinator raised; it is asked again at ``retry_at``."""
-        inquiry = self._inquiries[message.spout]
-        if self._close(inquiry, message.ask) and message.txid == self.frontier:
-            inquiry.ask_again_at = retry_at
-            inquiry.backing_off = True
+        inquiry = self.inquiries.by_spout[message.spout]
+        if inquiry.close(message.ask) and message.txid == self.frontier:
+            inquiry.back_off(retry_at)
 
-    def _close(self, inquiry: SpoutInquiry, number: int) -> bool:
-        if inquiry.asked is None or inquiry.asked.number != number:
-            return False
-        inquiry.asked, inquiry.backing_off, inquiry.is_stale = None, False, False
-        return True
-
-    def _turn_to(self, number: int) -> None:
+    def _seek(self, number: int) -> None:
         self.frontier = number
-        for entry in self._inquiries.values():
-            # An ask that is still open keeps its number, so that its answer is recognised when it comes.
-            entry.refused, entry.wait, entry.ask_again_at, entry.backing_off = 0, POLL_MIN, 0.0, False
+        self.inquiries.begin()
 
     def _parts(self, number: int) -> Mapping[str, SpoutPart]:
         return self.known[number].parts if number in self.known else {}
@@ -240,7 +190,7 @@ class Definitions:
             one_new: at most one that is new.
         """
         admitted, size = 0, 0
-        for number in sorted(number for number, each in self.known.items() if each.stage is Stage.DEFINED):
+        for number in sorted(filter(self.is_defined, self.known)):
             if now < held_until(number):
                 return
             if self.is_new(number):
@@ -281,12 +231,10 @@ class Definitions:
 
         What an exact spout defined for a transaction that was never attempted stands as it is.
         """
-        for known, definition in self.known.items():
-            if known >= number:
-                definition.reopen(self.exact)
-        for spout, entry in self._inquiries.items():
-            entry.is_stale = entry.asked is not None and spout not in self.exact
-        self._turn_to(min(number, self.frontier))
+        for definition in [each for known, each in self.known.items() if known >= number]:
+            definition.reopen(self.exact)
+        self.inquiries.outdate(set(self.spouts) - self.exact)
+        self._seek(min(number, self.frontier))
         self._complete()
         self._check_all()
 
@@ -303,8 +251,7 @@ class Definitions:
 
     def forget_before(self, number: int) -> None:
         """Drop what is known about transactions below ``number``."""
-        for known in [known for known in self.known if known < number]:
-            del self.known[known]
+        self.known = {known: each for known, each in self.known.items() if known >= number}
 
     def _move_cursors(self, spout: str, moved: Mapping[str, Json]) -> None:
         if moved:
@@ -318,15 +265,12 @@ class Definitions:
 
     def _check(self, number: int) -> None:
         """Assert what holds for ``number`` between any two transitions."""
-        definition, before = self.known[number], self.known.get(number - 1)
+        definition = self.known[number]
         definition.check(self.spouts, self.exact)
-        assert (definition.stage is Stage.OPEN) == (number >= self.frontier), (
-            f"{number} at {self.frontier}: {definition}"
-        )
-        if before is not None:
-            assert before.stage >= definition.stage, f"{number} is ahead of the one before it: {before}, {definition}"
-            is_next = before.stage is Stage.CLOSED or not before.is_new or definition.is_new
-            assert is_next, f"{number} was attempted, and the one before it never: {before}, {definition}"
+        is_open = definition.stage is Stage.OPEN
+        assert is_open == (number >= self.frontier), f"{number} at {self.frontier}: {definition}"
+        if (before := self.known.get(number - 1)) is not None:
+            definition.check_behind(before, number)
 
 
 def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, is_closed: bool) -> Definition:

@@ -42,6 +42,7 @@ from coordinators.messages import (
     SuccessDelivered,
 )
 from coordinators.numbers import SpoutNumbers
+from coordinators.owed import OwedSuccesses
 from coordinators.patience import SourcePatience
 from coordinators.phases import Phases
 from coordinators.protocol import (
@@ -69,6 +70,7 @@ from coordinators.wishes import OUTCOMES_KEPT
 log = logging.getLogger(__name__)
 
 
+# large: where all parts of a leadership meet: one turn in one order; what each part decides is in a file of its own
 @define(kw_only=True)
 class CoordinatorDriver:
     """Runs one topology for the length of one leadership.
@@ -112,8 +114,7 @@ class CoordinatorDriver:
     phases: Phases = field(init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
-    _owed: dict[int, int] = field(init=False)  # attempt id by txid: committed, success not delivered
-    _success_upto: int = field(init=False)
+    owed: OwedSuccesses = field(init=False)
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
     wishes: WishDesk = field(init=False)
@@ -147,8 +148,8 @@ class CoordinatorDriver:
             numbers=record.numbers,
             batch_interval=self.batch_interval,
         )
-        self._owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
-        self._success_upto = record.success_upto
+        owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
+        self.owed = OwedSuccesses(owed, record.success_upto)
         self.publisher.follow(self.topology, self.store.epoch, self.admission)
 
     @property
@@ -163,8 +164,8 @@ class CoordinatorDriver:
         self.phases.rotate_at(now)
         self._wall = wall
         self.publisher.leads(wall)
-        for txid, attempt_id in sorted(self._owed.items()):
-            self._announce(EmitSuccess(TransactionAttempt(txid, attempt_id)))
+        for attempt in self.owed.attempts:
+            self._announce(EmitSuccess(attempt))
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +184,6 @@ class CoordinatorDriver:
         self._expire_silent(now)
         for spout, ask in self.admission.asks(now):
             self.streams.ask(spout, ask)
-        self.publisher.publish(now, wall, is_stopping=self.stopping)
         self._answer_idle()
         self._end_if_given_up()
         self.store.heartbeat()
@@ -215,8 +215,8 @@ class CoordinatorDriver:
             case Broken(cause):
                 raise cause
             case IdleWanted():
-                self.idle.add(message, self.definitions.asked)
-                self.definitions.ask_now()
+                self.idle.add(message, self.definitions.inquiries.asked)
+                self.definitions.inquiries.ask_now()
             case _:
                 return self._take_request(message)
         return ()
@@ -239,7 +239,7 @@ class CoordinatorDriver:
             if isinstance(command, EmitBatch):
                 self._admit(command.attempt, now)
             elif isinstance(command, EmitSuccess):
-                self._owed[command.attempt.txid] = command.attempt.attempt_id
+                self.owed.owe(command.attempt)
         if stores or self._only_success_is_new() or self.failures.waits_are_news(self.record):
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
             self._write(*stores)
@@ -332,8 +332,7 @@ class CoordinatorDriver:
         number = self.admission.first_number(current)
         self.definitions.close_before(number)
         self.definitions.forget_before(number - 1)
-        self.admission.numbers = self.numbers.kept_from(min(self._success_upto + 1, current - 1))
-        attempts = {txid: a for txid, a in self._owed.items() if txid > self._success_upto}
+        self.admission.numbers = self.numbers.kept_from(min(self.owed.upto + 1, current - 1))
         live = self.machine.attempt_ids if stored is None else stored.attempt_ids
         committing = self.machine.committing if stored is None else stored.committing
         record = evolve(
@@ -341,11 +340,11 @@ class CoordinatorDriver:
             epoch=self.store.epoch,
             seq=self.record.seq + 1,
             current_txid=current,
-            attempt_ids={**attempts, **live},
+            attempt_ids={**self.owed.durable, **live},
             metadata=self.definitions.stored_metadata,
             committing=tuple(self._pin(attempt) for attempt in committing),
             cursors=dict(self.definitions.cursors),
-            success_upto=self._success_upto,
+            success_upto=self.owed.upto,
             fingerprints=self.definitions.stored_fingerprints,
             failures=self.failures.durable(current),
             times=self.times.from_txid(current - 1),
@@ -361,24 +360,22 @@ class CoordinatorDriver:
         return earlier or CommitIntent(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
 
     def _delivered(self, txid: int) -> None:
-        if txid in self._owed:
-            self.publisher.succeeded(TransactionAttempt(txid, self._owed.pop(txid)), self._wall)
-        # Of the record, not of the machine: that may have closed another transaction in this very turn.
-        self._success_upto = min([txid - 1 for txid in self._owed], default=self.record.current_txid - 1)
+        if attempt := self.owed.deliver(txid, self.record.current_txid - 1):
+            self.publisher.succeeded(attempt, self._wall)
 
     def _only_success_is_new(self) -> bool:
         # It rides on the next write; it gets one of its own only when none is in sight.
-        return not self.machine.active and not self._owed and self.record.success_upto < self._success_upto
+        return not self.machine.active and not self.owed.attempt_ids and self.record.success_upto < self.owed.upto
 
     # --- idleness and the end -----------------------------------------------------------------------------------------
 
     def _answer_idle(self) -> None:
-        quiet = not (self.machine.active or self._owed or self._followups)
+        quiet = not (self.machine.active or self.owed.attempt_ids or self._followups)
         if self.stopping and quiet:
             self.finished = True
         if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
-        if quiet and self.record.success_upto >= self._success_upto:
+        if quiet and self.record.success_upto >= self.owed.upto:
             is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
@@ -392,5 +389,5 @@ class CoordinatorDriver:
                 self.idle.add(message, 0)
             elif isinstance(message, SuccessDelivered):
                 self._delivered(message.txid)
-        if error is None and self.record.success_upto < self._success_upto:
+        if error is None and self.record.success_upto < self.owed.upto:
             self._write()

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOK_AGAIN_SECS = 1.0
+LOOK_AGAIN_SECONDS = 1.0
 
 
 @define(eq=False)
@@ -116,7 +116,7 @@ class LocalCoordination:
                     return topology.led(self._lock)
                 topology.candidates.add(candidate)
                 candidate.saw(topology.leader)
-            candidate.wait(LOOK_AGAIN_SECS)
+            candidate.wait(LOOK_AGAIN_SECONDS)
 
     def _known(self, topology: str) -> _Topology:
         if topology not in self._topologies:

@@ -12,8 +12,8 @@ The first and last arrows are triggered by events, the middle one by the state i
 transaction is PROCESSED and nothing commits, its commit starts. So commits are strictly in order, one at a time.
 
 Where every state can take several transactions in one atomic step, those behind the lowest that are PROCESSED as well
-commit with it: a run. Its members are announced, acked and closed in txid order, each by itself; they fail together,
-since nobody knows of a failed step which of them it has applied.
+commit with it, as a group. Its members are announced, acked and closed in txid order, each by itself; they fail
+together, since nobody knows of a failed step which of them it has applied.
 
 Where it leaves Storm's ``MasterBatchCoordinator`` on purpose: what is durable is stored before it is announced (Storm
 announces success first); emission stops at the first txid that is not ready (Storm goes on past it, and hands out the
@@ -75,6 +75,7 @@ class ActiveTransaction:
     status: AttemptStatus = AttemptStatus.PROCESSING
 
 
+# large: one machine behind one door, and beside each transition what must hold after it
 @define(kw_only=True)
 class MasterBatchCoordinator:
     """Decides; never acts. One door: `handle`.
@@ -199,7 +200,7 @@ class MasterBatchCoordinator:
             yield EmitBatch(attempt)
 
     def _startable(self, ready: frozenset[int]) -> Iterator[TransactionAttempt]:
-        # The active transactions are a run from current_txid on, so what can start is the rest of the window.
+        # The active transactions are contiguous from current_txid on, so what can start is the rest of the window.
         for txid in self.admissible[len(self._active) :]:
             if txid not in ready:
                 return
@@ -234,22 +235,22 @@ class MasterBatchCoordinator:
 
     def _commit_lowest(self) -> Iterator[Command]:
         processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
-        run = list(islice(processed, self.group_max))
-        for entry in run:
+        group = list(islice(processed, self.group_max))
+        for entry in group:
             entry.status = AttemptStatus.COMMITTING
-        if run and self.store_intents:
-            pinned = [entry.attempt for entry in run]
-            # What an earlier, longer run has pinned behind this one stays: a late task may still apply it.
+        if group and self.store_intents:
+            pinned = [entry.attempt for entry in group]
+            # What an earlier, longer group has pinned behind this one stays: a late task may still apply it.
             self.committing = (*pinned, *(pin for pin in self.committing if pin.txid > pinned[-1].txid))
             yield self._store()
-        for entry in run:
+        for entry in group:
             yield EmitCommit(entry.attempt)
 
     def _fail(self, attempt: TransactionAttempt) -> Iterator[Command]:
         if not self.is_live(attempt):
             return
         commits = self._active[attempt.txid].status in (AttemptStatus.COMMITTING, AttemptStatus.COMMITTED)
-        first = self.current_txid if commits else attempt.txid  # a run fails as one
+        first = self.current_txid if commits else attempt.txid  # a group fails as one
         for txid in [txid for txid in self._active if txid >= first]:
             yield CancelAttempt(self._active.pop(txid).attempt)
 

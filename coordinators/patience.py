@@ -6,7 +6,7 @@ from attrs import define, evolve, field
 
 from coordinators.errors import SpoutError
 
-WAIT_SECS_MAX = 30.0
+WAIT_SECONDS_MAX = 30.0
 """Between two tries, at most."""
 
 
@@ -61,7 +61,7 @@ class SourcePatience:
         before = self.waits.get(spout)
         tries = before.tries + 1 if before else 1
         began = before.began if before else now
-        until = now + min(WAIT_SECS_MAX, self.backoff * 2.0 ** min(tries - 1, 60))
+        until = now + min(WAIT_SECONDS_MAX, self.backoff * 2.0 ** min(tries - 1, 60))
         if self.seconds is not None and now < began + self.seconds:
             until = min(until, began + self.seconds)  # the last try is made when patience ends
         wait = SourceWait(

@@ -117,8 +117,7 @@ class Publisher:
                     self._close(attempt, now, wall)
                 case CancelAttempt(attempt):
                     self._give_up(attempt, wall)
-        if commands:  # first, so that whoever is told of a transaction finds it in the status
-            self.publish(now, wall, is_stopping=is_stopping)
+        self._publish(now, wall, is_stopping=is_stopping)  # first: whoever is told of one finds it in the status
 
     def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
         """Every spout was told of the success of ``attempt``."""
@@ -179,8 +178,7 @@ class Publisher:
 
     # --- the status ---------------------------------------------------------------------------------------------------
 
-    def publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
-        """Publish where it is now."""
+    def _publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
         machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
         current_txid = machine.current_txid
         self.status = evolve(
@@ -188,7 +186,7 @@ class Publisher:
             at=wall,
             is_paused=machine.is_paused and not is_stopping,
             standing=machine.standing,
-            is_draining=is_stopping,
+            is_stopping=is_stopping,
             current_txid=current_txid,
             transactions=tuple(flight.status for flight in self._flights.values()),
             committed=self._committed,

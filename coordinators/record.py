@@ -31,7 +31,7 @@ releases would go on as if it didn't, so they refuse it. Otherwise it stays at 2
 INLINE_BYTES_MAX = 4 * 1024
 """Metadata up to this size stand in the head,"""
 
-INLINE_BYTES_TOTAL = 64 * 1024
+INLINE_TOTAL_BYTES_MAX = 64 * 1024
 """as long as all of them together are no larger than this."""
 
 
@@ -66,6 +66,7 @@ class Failure:
     spout: str | None = None
 
 
+# large: one field for each thing that is stored, since all of it is replaced in one write
 @frozen
 class CoordinatorRecord:
     """The durable state of one topology.
@@ -209,7 +210,7 @@ def _inline_max(definitions: int) -> int:
 
     A power of two, so that it seldom changes while transactions come and go: what moves is written again.
     """
-    share = INLINE_BYTES_TOTAL // max(1, definitions)
+    share = INLINE_TOTAL_BYTES_MAX // max(1, definitions)
     return min(INLINE_BYTES_MAX, 1 << share.bit_length() - 1)
 
 

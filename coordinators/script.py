@@ -27,7 +27,7 @@ from coordinators.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 
-TURN_SECS = 60.0
+TURN_SECONDS = 60.0
 """From one turn to the next: whatever waits for its time, as a replay, has waited long enough."""
 
 
@@ -276,7 +276,7 @@ class ScriptDriver:
             yield from self._turn(process, [])
 
     def _turn(self, process: _Process, messages: list[Message]) -> Iterator[str]:
-        self._now += TURN_SECS
+        self._now += TURN_SECONDS
         process.driver.turn([*process.plane.taken(), *messages], self._now, self._now)
         said, process.plane.said = process.plane.said, []
         yield from said

@@ -71,9 +71,9 @@ class ScriptPlane:
         self.said.append(f"BATCH {attempt}")
         self._wait_for(attempt, StreamId.BATCH, edges)
 
-    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Print it."""
-        for attempt, edges in run.items():
+        for attempt, edges in group.items():
             self.said.append(f"COMMIT {attempt}")
             self._wait_for(attempt, StreamId.COMMIT, edges)
 

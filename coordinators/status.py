@@ -65,6 +65,7 @@ class SourceStatus:
         return f"waiting for spout {self.spout!r}: {self.cause} ({times}, {max(0.0, now - self.since):.0f} s)"
 
 
+# large: one field for each thing that can be asked, published as one value
 @frozen(kw_only=True, repr=False)
 class TopologyStatus(Mapping[str, Any]):
     """Where a topology is, as its driver has published it last; a new value each turn, at least once a second.
@@ -78,7 +79,7 @@ class TopologyStatus(Mapping[str, Any]):
         is_leading: whether this process leads it.
         is_paused: whether no new batches and no replays start, since somebody has paused it.
         standing: what stands by the wishes of operators, whoever leads.
-        is_draining: whether it ends when what is in flight has committed.
+        is_stopping: whether it ends when what is in flight has committed.
         leader: whom it waits for while it stands by; None where that isn't known, or it doesn't wait.
         leads_since: since when this process leads, in seconds since 1970.
         epoch: of this leadership; None: it stands by.
@@ -105,7 +106,7 @@ class TopologyStatus(Mapping[str, Any]):
     is_leading: bool = False
     is_paused: bool = False
     standing: Standing = NOTHING_STANDS
-    is_draining: bool = False
+    is_stopping: bool = False
     leader: str | None = None
     leads_since: float | None = None
     epoch: int | None = None
@@ -130,6 +131,11 @@ class TopologyStatus(Mapping[str, Any]):
         return None if self.current_txid is None else self.current_txid - 1
 
     @property
+    def is_draining(self) -> bool:
+        """Whether it drains, as an operator wishes: nothing new starts, and then it is paused."""
+        return self.standing.hold is Hold.DRAINING
+
+    @property
     def message(self) -> str:
         """What it does, for people."""
         if self.held_by:
@@ -144,7 +150,7 @@ class TopologyStatus(Mapping[str, Any]):
 
     @property
     def _doing(self) -> str:
-        if self.is_draining:
+        if self.is_stopping:
             return "stopping: committing what is being processed"
         if self.standing.hold is not Hold.NOTHING:
             return f"{self.standing.hold}, as an operator wishes; `trident resume {self.topology}` lifts that"

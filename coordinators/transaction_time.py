@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 MILLIS = 1000
 """Milliseconds in a second. Times of transactions are ints, in milliseconds since 1970, UTC."""
 
-AHEAD_OF_ZOOKEEPER_MAX_MS = 60 * MILLIS
+AHEAD_OF_ZOOKEEPER_MILLIS_MAX = 60 * MILLIS
 """Beyond it, a leader takes ZooKeeper's clock instead of its own."""
 
 
@@ -38,7 +38,7 @@ class LeaderClock:
             wall: this machine's clock, in seconds since 1970.
         """
         own, zookeeper = round(wall * MILLIS), self._zookeeper(now)
-        return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MAX_MS else zookeeper
+        return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MILLIS_MAX else zookeeper
 
     def ahead_of_zookeeper(self, now: float, wall: float) -> int:
         """By how many milliseconds our own clock is too far ahead to be believed; 0: it is believed."""

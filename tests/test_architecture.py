@@ -41,6 +41,7 @@ ONE_DOOR = {
 
 SPARK_DOORS = {
     "trident_py.spark",
+    "trident_py.engine.commit_session",
     "trident_py.engine.input_frames",
     "trident_py.engine.request_job",
     "trident_py.engine.shared_job",
@@ -272,6 +273,131 @@ def test_a_module_and_its_functions_are_short(module: Module) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
 
 
+CLASS_LINES_MAX = 250
+CLASS_FIELDS_MAX = 12
+REASON = "# large: "
+"""How the line begins, right above a class that is larger, which says why it is one class all the same."""
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_a_class_is_small_or_says_why_it_is_not(module: Module) -> None:
+    lines = module.source.splitlines()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            size, fields = (node.end_lineno or first) - node.lineno + 1, len(_fields_of(node))
+            is_small = size <= CLASS_LINES_MAX and fields <= CLASS_FIELDS_MAX
+            is_explained = lines[first - 2].startswith(REASON)
+            assert is_small or is_explained, f"{module.name}.{node.name}: {size} lines, {fields} fields, and no reason"
+
+
+def _fields_of(node: ast.ClassDef) -> set[str]:
+    """What an instance keeps: the fields that are declared, and those that its methods set."""
+    declared = {
+        each.target.id
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        if "ClassVar" not in ast.unparse(each.annotation)
+    }
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+    own = [
+        each
+        for method in methods
+        for each in ast.walk(method)
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+    ]
+    return declared | {each.attr for each in own if isinstance(each.value, ast.Name) and each.value.id == "self"}
+
+
+ROOT_MODULES_MAX = 8
+
+
+def test_few_modules_are_at_the_root() -> None:
+    root = [module.name for module in of_product() if module.path.parent == ROOT / "trident_py"]
+    assert len(root) <= ROOT_MODULES_MAX, root
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+UNITS = {"SECONDS", "MILLIS", "MICROS", "BYTES", "ROWS", "CHARS", "LINES"}
+ABBREVIATED = {"SEC", "SECS", "MS", "US", "KB", "KIB", "MB", "MIB", "BYTE", "SIZE"}
+RATIOS = {"LEASE_OF_SESSION"}
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_the_name_of_a_constant_ends_with_its_unit(module: Module) -> None:
+    """As in ``POLL_SECONDS``, and with a bound behind it, ``POLL_SECONDS_MAX``; what is no whole number is seconds."""
+    for name, value in _numbers(module.tree):
+        *words, last = [word for word in name.split("_") if word not in {"MAX", "MIN"}]
+        assert not {*words, last} & ABBREVIATED, f"{module.name}.{name}: the unit is written out"
+        assert not set(words) & UNITS, f"{module.name}.{name}: the unit comes last"
+        is_seconds = last == "SECONDS" or name in RATIOS
+        assert isinstance(value, int) or is_seconds, f"{module.name}.{name}: no unit"
+
+
+def _numbers(tree: ast.Module) -> Iterator[tuple[str, float]]:
+    """The numbers among the constants of a module; of several in one line each."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=True))
+                for each, value in pairs:
+                    if isinstance(each, ast.Name):
+                        yield from ((each.id, number) for number in _number(value))
+
+
+def _number(node: ast.expr) -> Iterator[float]:
+    if all(isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(node)):
+        value = eval(compile(ast.Expression(node), "", "eval"))  # noqa: S307 - numbers and operators alone
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield value
+
+
+# --- who tests what ---------------------------------------------------------------------------------------------------
+
+PURE = """
+    coordinators engine graph interfaces operations participants planner rows spouts spouts.files states streams windows
+    worker
+"""
+"""The folders in which each module has a test file of its own."""
+
+WITH_SPARK = {
+    "trident_py.engine.commit_session",
+    "trident_py.engine.input_frames",
+    "trident_py.engine.request_job",
+    "trident_py.engine.shared_job",
+    "trident_py.engine.spark_engine",
+    "trident_py.engine.spark_job",
+    "trident_py.engine.task_reports",
+}
+"""Those of them that run jobs: tests/integration shows what they do."""
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_a_pure_module_has_a_test_file_of_its_own(module: Module) -> None:
+    if room(module) in PURE.split() and module.name not in WITH_SPARK and _has_behaviour(module.tree):
+        folder, _, name = module.name.rpartition(".")
+        own = ROOT / "tests/unit" / folder.replace(".", "/") / f"test_{name}.py"
+        assert own.exists(), f"{own.relative_to(ROOT)} is missing"
+
+
+def _has_behaviour(tree: ast.Module) -> bool:
+    """Tell whether there is anything to test: vocabulary and interfaces have none."""
+    return any(not _is_empty(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _is_empty(function: ast.FunctionDef) -> bool:
+    code = [each for each in function.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+    match code:
+        case [] | [ast.Pass()] | [ast.Raise()]:
+            return True
+        case [ast.Return(value=None | ast.Constant() | ast.Name() | ast.Attribute() | ast.Tuple(elts=[]))]:
+            return True
+    return False
+
+
 # --- what can be imported ---------------------------------------------------------------------------------------------
 
 
@@ -312,8 +438,7 @@ def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
     assert done.stdout.strip() == ""
 
 
-# --- what the README says ---------------------------------------------------------------------------------------------
-
+# --- who answers for what ---------------------------------------------------------------------------------------------
 
 QUESTIONS_MAX = 10
 
@@ -353,6 +478,9 @@ def _classes_asked_for(tree: ast.Module) -> Iterator[str]:
             yield from (each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name))
         elif isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
             yield node.cls.id
+
+
+# --- what the README says ---------------------------------------------------------------------------------------------
 
 
 def test_the_readme_is_short() -> None:

@@ -24,7 +24,7 @@ from trident_py.errors import FencedError, TridentError
 
 log = logging.getLogger(__name__)
 
-EXIT_SECS = 10.0
+EXIT_SECONDS = 10.0
 """For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
 
 
@@ -275,7 +275,7 @@ def started(query: TridentQuery) -> TridentQuery:
 @atexit.register
 def _give_up_all() -> None:
     """Have what was not stopped give up leadership in time; a commit without fence keeps it until the process ends."""
-    until = time.monotonic() + EXIT_SECS
+    until = time.monotonic() + EXIT_SECONDS
     for query in _started:
         query._loop.ask_to_stop(drain=False)  # noqa: SLF001 - it is a handle of it
     for query in _started:

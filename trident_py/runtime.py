@@ -68,8 +68,8 @@ log = logging.getLogger(__name__)
 steps = logging.getLogger("trident_py.starting")
 """Says at INFO what a start is doing, for whoever shows it to somebody that waits."""
 
-RECOVER_AGAIN_SECS = 1.0
-SHUTDOWN_SECS_MAX = 3.0
+RECOVER_AGAIN_SECONDS = 1.0
+SHUTDOWN_SECONDS_MAX = 3.0
 """For threads that run user code to return at the end; a third of a session at most: twice this may be waited."""
 
 
@@ -174,7 +174,7 @@ class _Assembly:
     def __attrs_post_init__(self) -> None:
         """Nobody to ask yet."""
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
-        self.shutdown = Shutdown(min(SHUTDOWN_SECS_MAX, self.config.session_timeout / 3))
+        self.shutdown = Shutdown(min(SHUTDOWN_SECONDS_MAX, self.config.session_timeout / 3))
 
     @property
     def plan(self) -> Plan:
@@ -269,7 +269,7 @@ class _Assembly:
                     raise
                 log.warning("topology %s: taking over, and trying again: %s", self.name, error)
             self.store.heartbeat()
-            candidate.wait(RECOVER_AGAIN_SECS)
+            candidate.wait(RECOVER_AGAIN_SECONDS)
 
     def _driver(
         self,

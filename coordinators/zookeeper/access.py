@@ -13,7 +13,7 @@ from attrs.converters import optional
 from coordinators.errors import ConfigError
 from coordinators.secret import Secret, as_secret
 
-ACL_BYTES_OF_CERTIFICATE = 512
+CERTIFICATE_ACL_BYTES = 512
 """At most: the server keeps the certificate's whole subject in the access control list of each node."""
 
 
@@ -116,7 +116,7 @@ class ZooKeeperAccess:
     def acl_bytes(self) -> int:
         """How much the access control list of one node takes, at most."""
         login = 64 + len(self.login.reveal().partition(":")[0].encode()) if self.login else 0
-        return login + (ACL_BYTES_OF_CERTIFICATE if self.tls is not None and self.tls.cert_file is not None else 0)
+        return login + (CERTIFICATE_ACL_BYTES if self.tls is not None and self.tls.cert_file is not None else 0)
 
 
 ANONYMOUS = ZooKeeperAccess()

@@ -52,7 +52,7 @@ PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to outgoing connections: one of them could take the port of a server that restarts,
 or, made by a client that looks for the server, even connect to itself."""
 
-LOG_LINES_SHOWN = 15
+SHOWN_LOG_LINES_MAX = 15
 LOGIN_BYTES = 32
 
 JARS = re.compile(
@@ -313,7 +313,7 @@ def _java_escaped(path: Path) -> str:
 
 def _log_end(directory: Path) -> str:
     lines = (directory / "server.log").read_text(errors="replace").splitlines()
-    return "\n".join([line for line in lines if not line.startswith("\tat ")][-LOG_LINES_SHOWN:])
+    return "\n".join([line for line in lines if not line.startswith("\tat ")][-SHOWN_LOG_LINES_MAX:])
 
 
 def _failure(directory: Path, what: str) -> CoordinationLost:

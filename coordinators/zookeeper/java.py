@@ -15,7 +15,7 @@ from coordinators.errors import ConfigError
 JAVA_MIN = 17
 """What Spark 4 needs."""
 
-ANSWER_SECS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0
 
 
 @frozen(kw_only=True)
@@ -71,7 +71,11 @@ def _version(path: str) -> str:
     """What a runtime says of its version, on whatever stream; why not, if it can't be run."""
     try:
         done = subprocess.run(  # noqa: S603 - Java, as this user's environment names it
-            [path, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECS_MAX, check=False
+            [path, "-version"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=ANSWER_SECONDS_MAX,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -46,14 +46,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from coordinators.errors import ConfigError, CoordinationLost
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION, Tries, ensure_resolvable, quiet_kazoo, servers_of
+from coordinators.zookeeper.connecting import Tries, ensure_resolvable, quiet_kazoo, servers_of
+from coordinators.zookeeper.lease import Lease
 from coordinators.zookeeper.znodes import Step, Znode, ensure_fits
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEASE_OF_SESSION = 2 / 3
 CONNECT_SECONDS_MIN = 5.0
 CLOSE_SECONDS_MAX = 3.0
 
@@ -87,6 +87,7 @@ RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0
 """Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
 
 
+# large: one door to one session: all requests share its lease, its end and its errors
 @define(eq=False)
 class ZooKeeperSession:
     """One session with the servers, from `connect` to its end; never renewed under another id.
@@ -96,17 +97,15 @@ class ZooKeeperSession:
     Attributes:
         who: on whose behalf, for messages: "topology 'wordcount'".
         hosts: the servers as the user named them.
-        seconds: the session timeout that the server granted.
         access: as whom we came, and how.
     """
 
     who: str
     hosts: str
-    seconds: float
     access: ZooKeeperAccess
     _client: Any
     _pid: int = field(factory=os.getpid)
-    _answered: float = field(factory=monotonic)
+    _lease: Lease = field(factory=lambda: Lease(0.0, monotonic()))
     _patience_ends: float = 0.0
     _ended: str | None = None
     _has_written: bool = False
@@ -133,19 +132,24 @@ class ZooKeeperSession:
         quiet_kazoo()
         client = _client(hosts, session_timeout, access)
         ensure_resolvable(client, who, hosts)
-        session = cls(who=who, hosts=hosts, seconds=session_timeout, access=access, client=client)
+        session = cls(who=who, hosts=hosts, access=access, client=client)
         client.add_listener(session._on_state)
         tries = Tries.of(client)
         client.start_async()
         try:
-            session.seconds = tries.granted(who, hosts, patience or max(session_timeout, CONNECT_SECONDS_MIN))
+            seconds = tries.granted(who, hosts, patience or max(session_timeout, CONNECT_SECONDS_MIN))
         except BaseException:
             session._begin_to_close()  # there is no session yet that anybody would wait for
             raise
-        if session.seconds != session_timeout:
-            log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, session.seconds)
-        session._answered = monotonic()
+        if seconds != session_timeout:
+            log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, seconds)
+        session._lease = Lease(seconds, monotonic())
         return session
+
+    @property
+    def seconds(self) -> float:
+        """The session timeout that the server granted."""
+        return self._lease.seconds
 
     def another(self, patience: float) -> ZooKeeperSession:
         """A new session with the same servers, within ``patience`` seconds.
@@ -171,8 +175,9 @@ class ZooKeeperSession:
         Raises:
             CoordinationLost: no answer in time. The session is given up with it.
         """
-        patience = max(self._deadline - monotonic(), self.seconds / ROUNDS_PER_SESSION)
-        self._patience_ends = monotonic() + patience
+        now = monotonic()
+        patience = self._lease.patience(now)
+        self._patience_ends = now + patience
         try:
             return UNANSWERED_RETRY.copy(stop=stop_after_delay(patience))(operation)
         except Unanswered as error:
@@ -260,7 +265,7 @@ class ZooKeeperSession:
         self._ensure_usable()
         if self._client.state != KazooState.CONNECTED:
             raise CoordinationLost(f"{self.who}: not connected to ZooKeeper at {self.hosts} at the moment")
-        if monotonic() >= self._deadline:
+        if monotonic() >= self._lease.ends_at:
             raise CoordinationLost(
                 f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s; "
                 f"with a session of {self.seconds:g} s another leader may exist"
@@ -268,7 +273,7 @@ class ZooKeeperSession:
 
     def is_round_due(self) -> bool:
         """Whether the lease should be renewed, so that it doesn't run out while nothing is written."""
-        return self._silence >= self.seconds / ROUNDS_PER_SESSION
+        return self._lease.is_round_due(monotonic())
 
     def close(self) -> None:
         """End the session, and with it every ephemeral node. Never raises, and waits a few seconds at most."""
@@ -278,12 +283,8 @@ class ZooKeeperSession:
         self._begin_to_close().join(CLOSE_SECONDS_MAX)
 
     @property
-    def _deadline(self) -> float:
-        return self._answered + self.seconds * LEASE_OF_SESSION
-
-    @property
     def _silence(self) -> float:
-        return monotonic() - self._answered
+        return self._lease.silence(monotonic())
 
     def _round(self, *requests: tuple[str, Callable[[], Any]]) -> list[Any]:
         """Send these requests, each with the node it is about, in one go; their answers, None for no such node."""
@@ -292,7 +293,7 @@ class ZooKeeperSession:
             raise Unanswered("not connected")
         sent = monotonic()
         answers = [self._answer(path, pending) for path, pending in [(path, send()) for path, send in requests]]
-        self._answered = sent
+        self._lease.answered = sent
         return answers
 
     def _answer(self, path: str, pending: Any) -> Any:

@@ -27,7 +27,7 @@ import psutil
 from attrs import define, field
 
 TARGETS = ("driver", "jvm", "zookeeper", "all")
-END_WITHIN_SECS = 120
+END_WITHIN_SECONDS = 120
 """A program whose JVM or ZooKeeper was killed has to end by itself within this."""
 
 
@@ -73,7 +73,7 @@ class Killing:
             if program.poll() is None:
                 self.kill(program, target)
             try:
-                code = program.wait(END_WITHIN_SECS)
+                code = program.wait(END_WITHIN_SECONDS)
             finally:
                 self.end(program)
             self.exits.append((target, time.monotonic() - began, code))

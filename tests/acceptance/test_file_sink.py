@@ -19,7 +19,7 @@ from tests.acceptance.file_sink import PER_BATCH, ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PAUSE_SECS = 0.1
+PAUSE_SECONDS = 0.1
 ROOT = Path(__file__).parents[2]
 IN_BATCHES = [(txid, number) for txid, number in ((1 + n // PER_BATCH, n) for _, n in ROWS) if number % 12 >= PER_BATCH]
 """What is to be read: each number, with its transaction."""
@@ -50,7 +50,7 @@ def reading(path: Path) -> Iterator[None]:
     over = threading.Event()
 
     def read() -> None:
-        while not over.wait(PAUSE_SECS):
+        while not over.wait(PAUSE_SECONDS):
             found = seen(path) if any(path.glob("txid=*/*/*")) else []
             last = max((txid for txid, _ in found), default=0)
             assert Counter(found) == Counter(row for row in IN_BATCHES if row[0] <= last)

@@ -35,7 +35,7 @@ from trident_py import (
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 BATCHES = {1: [("a", 1), ("b", 2)], 2: [], 3: [("a", 4)]}
 
 
@@ -177,7 +177,7 @@ def run(spark: SparkSession, zookeeper_server: EmbeddedZooKeeper, tmp_path_facto
     spread.partition_aggregate(Count(), "n").filter("n >= 0").broadcast().parallelism_hint(2)
     hosts = f"{zookeeper_server.hosts}/conformance"
     with topology.start(TridentConfig(zookeeper=hosts, max_spout_pending=1), spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         answers = {args: [query.execute(name, args) for name in ("grouped", "joined")] for args in ("a", "x")}
         answers["by_partition"] = query.execute("by_partition", "aabz")
         attempts = [(entry["txid"], entry["attempt_id"]) for entry in query.recent_progress]

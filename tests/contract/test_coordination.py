@@ -20,7 +20,7 @@ from coordinators.zookeeper.coordination import ZooKeeperCoordination
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import ANY_VERSION, Remove, TopologyPaths
 
-WITHIN_SECS = 60.0
+WITHIN_SECONDS = 60.0
 
 
 @define
@@ -144,7 +144,7 @@ def test_of_several_standbys_one_takes_over_when_the_leader_ends(place: Place) -
     for candidate in place.candidates:
         candidate.withdraw()
     [left] = [future for future in waiting if future is not taken]
-    assert left.result(WITHIN_SECS) is None
+    assert left.result(WITHIN_SECONDS) is None
 
 
 def test_a_standby_that_loses_its_leadership_while_it_takes_over_stands_by_again(place: Place) -> None:
@@ -157,7 +157,7 @@ def test_a_standby_that_loses_its_leadership_while_it_takes_over_stands_by_again
         store.write(CoordinatorRecord(store.epoch))
         return store
 
-    store = place.stand_by(take_over).result(WITHIN_SECS)
+    store = place.stand_by(take_over).result(WITHIN_SECONDS)
     assert store is not None
     store.close()
     assert epochs == [1, 2]

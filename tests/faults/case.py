@@ -25,10 +25,10 @@ from coordinators.zookeeper.znodes import TopologyPaths
 from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.journal import Event
-from tests.faults.world import SESSION_SECS, World
+from tests.faults.world import SESSION_SECONDS, World
 from tests.servers.zookeeper import Ensemble
 
-FEED_SECS = 0.1
+FEED_SECONDS = 0.1
 GONE = (psycopg.OperationalError, psycopg.errors.UndefinedTable)
 
 
@@ -59,7 +59,7 @@ class Feeder:
 
     def _run(self) -> None:
         turn = 0
-        while not self._over.wait(FEED_SECS):
+        while not self._over.wait(FEED_SECONDS):
             turn += 1
             self._feed(turn)
 
@@ -92,7 +92,7 @@ class Case:
     dsn: str
     ensemble: Ensemble
     other: dict[str, str] = field(factory=dict)
-    session: float = SESSION_SECS
+    session: float = SESSION_SECONDS
     drivers: list[Driver] = field(factory=list)
     takeover: float | None = None
     recovery: float | None = None

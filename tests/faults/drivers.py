@@ -20,8 +20,8 @@ from attrs import define
 from tests.faults.journal import Event, read
 
 ROOT = Path(__file__).parents[2]
-POLL_SECS = 0.05
-PATIENCE_SECS = 60.0
+POLL_SECONDS = 0.05
+PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -29,7 +29,7 @@ class TooLate(Exception):
     """What was waited for did not come."""
 
 
-def wait_until(what: str, condition: Callable[[], T | None], seconds: float = PATIENCE_SECS) -> T:
+def wait_until(what: str, condition: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
     """What ``condition`` answers as soon as that is true.
 
     Raises:
@@ -39,7 +39,7 @@ def wait_until(what: str, condition: Callable[[], T | None], seconds: float = PA
     while not (answer := condition()):
         if monotonic() > until:
             raise TooLate(f"not within {seconds:g} s: {what}")
-        never.wait(POLL_SECS)
+        never.wait(POLL_SECONDS)
     return answer
 
 
@@ -109,7 +109,7 @@ class Driver:
         """What it told of this kind."""
         return [event for event in read(self.journal) if event["kind"] == kind and event["topology"] == topology]
 
-    def await_event(self, kind: str, topology: str = "", seconds: float = PATIENCE_SECS) -> Event:
+    def await_event(self, kind: str, topology: str = "", seconds: float = PATIENCE_SECONDS) -> Event:
         """The first event of this kind, as soon as there is one."""
 
         def told() -> list[Event]:
@@ -127,7 +127,7 @@ class Driver:
         """SIGKILL the driver, and return when it and its JVM are gone."""
         family = self.family()
         self.process.kill()
-        self.process.wait(PATIENCE_SECS)
+        self.process.wait(PATIENCE_SECONDS)
         self.bury(family)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Driver:
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(alive, timeout=PATIENCE_SECS)
+        psutil.wait_procs(alive, timeout=PATIENCE_SECONDS)
 
     def pause(self, *, whole_tree: bool = False) -> None:
         """SIGSTOP the driver; the JVM and Python workers as well, if so wanted."""

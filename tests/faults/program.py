@@ -49,9 +49,9 @@ from trident_py.states import PostgresState
 
 BATCH_BYTES = 4096
 SMALL_BYTES = files.SMALL_BYTES
-SIGNAL_SECS = 0.2
-ASK_SECS = 0.1
-ANSWER_SECS = 5.0
+SIGNAL_SECONDS = 0.2
+ASK_SECONDS = 0.1
+ANSWER_SECONDS = 5.0
 
 SPARK: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
@@ -170,9 +170,9 @@ class Program:
         while query.is_active:
             began = time.monotonic()
             with suppress(Exception):
-                [[count]] = query.execute("count", ASKED, timeout=ANSWER_SECS)
+                [[count]] = query.execute("count", ASKED, timeout=ANSWER_SECONDS)
                 self.journal.tell("answer", began=began, count=count or 0)
-            threading.Event().wait(ASK_SECS)
+            threading.Event().wait(ASK_SECONDS)
 
     def stop(self) -> None:
         """End the topology after what is under way."""
@@ -220,7 +220,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    set_clock(float(os.environ.get("TRIDENT_CLOCK_AHEAD_SECS", "0")))
+    set_clock(float(os.environ.get("TRIDENT_CLOCK_AHEAD_SECONDS", "0")))
     # Compiled less, it is there sooner.
     os.environ.setdefault(
         "PYSPARK_SUBMIT_ARGS", '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
@@ -258,7 +258,7 @@ def lines() -> Iterator[str]:
     threading.Thread(target=read, daemon=True).start()
     while True:
         with suppress(Empty):
-            if not (line := told.get(timeout=SIGNAL_SECS)):
+            if not (line := told.get(timeout=SIGNAL_SECONDS)):
                 return
             yield line
 

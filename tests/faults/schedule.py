@@ -6,10 +6,10 @@ import random
 
 from attrs import frozen
 
-NOISE_SECS = (15.0, 40.0)
+NOISE_SECONDS = (15.0, 40.0)
 """How long a noisy phase lasts; a quiet one lasts until it goes on, and a little longer."""
 
-BETWEEN_SECS = (0.5, 8.0)
+BETWEEN_SECONDS = (0.5, 8.0)
 KINDS = (
     "kill leader",
     "kill standby",
@@ -62,9 +62,9 @@ class Schedule:
 def _phase(chance: random.Random) -> list[Blow]:
     # Not all kinds in each: what is rare together would otherwise never be alone.
     kinds = chance.sample(KINDS, chance.randint(1, 5))
-    length, blows = chance.uniform(*NOISE_SECS), list[Blow]()
+    length, blows = chance.uniform(*NOISE_SECONDS), list[Blow]()
     while sum(blow.wait for blow in blows) < length:
         blows.append(
-            Blow(chance.choice(kinds), chance.uniform(*BETWEEN_SECS), chance.uniform(0.5, 8.0), chance.randrange(60))
+            Blow(chance.choice(kinds), chance.uniform(*BETWEEN_SECONDS), chance.uniform(0.5, 8.0), chance.randrange(60))
         )
     return blows

@@ -18,7 +18,7 @@ from tests.faults.points import CLOSING
 
 PER_WINDOW = 3
 
-WINDOW_SECS = 4
+WINDOW_SECONDS = 4
 
 
 def _with_windows(case: Case) -> Case:
@@ -61,7 +61,7 @@ for point in CLOSING:
     @fault(f"window-without-input-crash-{point.removesuffix('_closing_commit')}")
     def _(case: Case, point: str = point) -> None:
         """A2, A3: there is no input, and the leader dies around the commit that closes a window: it closes once."""
-        case.window_secs = WINDOW_SECS
+        case.window_secs = WINDOW_SECONDS
         leader, standby = case.pair(**{point: ["crash", 1]})
         case.feeder.stop()
         died = case.await_fired(leader)["at"]

@@ -19,8 +19,8 @@ from tests.faults.network import SERVERS, SUBNET, Network, missing, network
 from tests.servers.postgresql import PostgresServer
 from tests.servers.zookeeper import Ensemble
 
-SESSION_SECS = 4.0
-WARM_SECS = 180
+SESSION_SECONDS = 4.0
+WARM_SECONDS = 180
 WARM_LINES = 600  # three batches
 
 
@@ -79,7 +79,7 @@ class World:
 
     def await_warm(self, driver: Driver) -> None:
         """Return when a driver has loaded all it needs."""
-        driver.await_event("warm", driver.name, WARM_SECS)
+        driver.await_event("warm", driver.name, WARM_SECONDS)
 
     def prepare(self, number: int, master: str | None = None) -> None:
         """Have so many idle drivers, warm ones or such as are getting warm."""

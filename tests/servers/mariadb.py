@@ -19,7 +19,7 @@ from tests.servers.postgresql import NoServerError, free_port
 PASSWORD = "canary-S3cret%/@\u00fc"  # noqa: S105 - to be looked for in what is printed
 USER = "trident"
 _PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-_PATIENCE_SECS = 60
+_PATIENCE_SECONDS = 60
 
 
 def program(*names: str) -> str:
@@ -110,11 +110,11 @@ class MariaDBServer:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(_PATIENCE_SECS)
+            self.process.wait(_PATIENCE_SECONDS)
         self.process = None
 
     def _await_answer(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECS
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 self.connect().close()

@@ -16,7 +16,7 @@ from attrs import define, field
 
 PASSWORD = "canary-S3cret%/@ü"  # noqa: S105 - to be looked for in what is printed
 _DEBIAN = Path("/usr/lib/postgresql")
-_PATIENCE_SECS = 60
+_PATIENCE_SECONDS = 60
 
 
 class NoServerError(Exception):
@@ -108,7 +108,7 @@ class PostgresServer:
         server = psutil.Process(self.pid)
         family = [server, *server.children(recursive=True)]
         os.kill(server.pid, signal.SIGKILL)
-        gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECS)
+        gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECONDS)
         assert not alive, (gone, alive)
 
     def _own(self, *more: Path) -> None:

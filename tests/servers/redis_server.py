@@ -15,8 +15,8 @@ from redis.retry import Retry
 
 from tests.servers.postgresql import NoServerError
 
-_PATIENCE_SECS = 30
-_PAUSE_SECS = 0.05
+_PATIENCE_SECONDS = 30
+_PAUSE_SECONDS = 0.05
 
 
 @define
@@ -39,7 +39,9 @@ class RedisServer:
 
     def client(self) -> redis.Redis:
         """A client that waits until the server is there."""
-        retry = Retry(ConstantBackoff(_PAUSE_SECS), int(_PATIENCE_SECS / _PAUSE_SECS), supported_errors=(NotYet,))
+        retry = Retry(
+            ConstantBackoff(_PAUSE_SECONDS), int(_PATIENCE_SECONDS / _PAUSE_SECONDS), supported_errors=(NotYet,)
+        )
         return redis.Redis.from_url(self.url, decode_responses=True, retry=retry)
 
     def start(self) -> None:
@@ -74,5 +76,5 @@ class RedisServer:
     def _end(self, how: int) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(_PATIENCE_SECS)
+            self._process.wait(_PATIENCE_SECONDS)
             self._process = None

@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.servers.postgresql import free_port, is_answering
 
 _HOME = Path(pyspark.__file__).parent
-_PATIENCE_SECS = 30
+_PATIENCE_SECONDS = 30
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that is to be there soon."""
 
@@ -54,7 +54,7 @@ class SparkCluster:
             for each in family:
                 each.kill()
             process.wait()
-            psutil.wait_procs(family, timeout=_PATIENCE_SECS)
+            psutil.wait_procs(family, timeout=_PATIENCE_SECONDS)
 
     def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         given = {

@@ -56,7 +56,7 @@ APART = ("source away", "commit at once", "executor lost", "late write first")
 """Drawn by themselves, so that what they do to a world leaves its other faults as they are."""
 
 
-DELAY_SECS_MAX = 20.0
+DELAY_SECONDS_MAX = 20.0
 
 
 @define
@@ -87,7 +87,7 @@ class Dice:
     def delay(self, mean: float) -> float:
         """Mostly about ``mean``, sometimes far from it; nothing hangs for ever, as connections have time-outs."""
         stretch = 10.0 if self.random.random() < 0.02 and not self.quiet else 1.0
-        return min(DELAY_SECS_MAX, self.random.expovariate(1.0) * mean * stretch)
+        return min(DELAY_SECONDS_MAX, self.random.expovariate(1.0) * mean * stretch)
 
 
 def _rate(highest: float, chance: random.Random) -> float:

@@ -104,7 +104,7 @@ def _driver(world: World, process: Process) -> Any:
         return None
     head = world.server.nodes.get(f"{BASE}/record")
     behind = head.version - store._stored.version if head and store._stored else None
-    machine, asked = driver.machine, driver.definitions.asked
+    machine, asked = driver.machine, driver.definitions.inquiries.asked
     return (
         store.epoch,
         behind,
@@ -119,8 +119,8 @@ def _driver(world: World, process: Process) -> Any:
             for bucket in driver.phases.acker._buckets
             for root, ledger in sorted(bucket.items(), key=str)
         ),
-        tuple(sorted(driver._owed.items())),
-        driver._success_upto,
+        tuple(sorted(driver.owed.attempt_ids.items())),
+        driver.owed.upto,
         _failures(driver.failures),
         driver.wishes.is_due,
         str(driver._followups),
@@ -139,7 +139,7 @@ def _failures(failures: Failures) -> Any:
 
 
 def _definitions(definitions: Any) -> Any:
-    asked = definitions.asked
+    asked = definitions.inquiries.asked
     return (
         definitions.frontier,
         str(
@@ -151,7 +151,7 @@ def _definitions(definitions: Any) -> Any:
         str(
             [
                 (i.asked and _ask(i.asked, asked), i.refused and i.refused - asked, i.backing_off, i.is_stale)
-                for i in definitions._inquiries.values()
+                for i in definitions.inquiries.by_spout.values()
             ]
         ),
     )
@@ -222,7 +222,7 @@ def _event(world: World, event: Event) -> str:
     asked = 0
     if event.process is not None:
         driver = world.processes[event.process].driver
-        asked = driver.definitions.asked if driver else 0
+        asked = driver.definitions.inquiries.asked if driver else 0
     shown = "" if event.kind == "turn" else [_argument(argument, asked) for argument in event.arguments]
     return f"{event.kind} {event.process} {shown} {event.lane}"
 

@@ -86,7 +86,7 @@ class AnnouncingFirst(CoordinatorDriver):
             if isinstance(command, EmitBatch):
                 self._admit(command.attempt, now)
             elif isinstance(command, EmitSuccess):
-                self._owed[command.attempt.txid] = command.attempt.attempt_id
+                self.owed.attempt_ids[command.attempt.txid] = command.attempt.attempt_id
             if not isinstance(command, StoreRecord):
                 self._announce(command)
         stores = [command for command in commands if isinstance(command, StoreRecord)]
@@ -100,7 +100,7 @@ class Forgetful(CoordinatorDriver):
     __slots__ = ()
 
     def start(self, now: float, wall: float) -> None:
-        self._owed.clear()
+        self.owed.attempt_ids.clear()
         super().start(now, wall)
 
 
@@ -199,8 +199,8 @@ class CountingAhead(CoordinatorDriver):
     __slots__ = ()
 
     def _delivered(self, txid: int) -> None:
-        self._owed.pop(txid, None)
-        self._success_upto = min([txid - 1 for txid in self._owed], default=self.machine.current_txid - 1)
+        self.owed.attempt_ids.pop(txid, None)
+        self.owed.upto = min([txid - 1 for txid in self.owed.attempt_ids], default=self.machine.current_txid - 1)
 
 
 class WaitingForInput(Admission):

@@ -65,7 +65,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 if TYPE_CHECKING:
     from tests.simulation.process import Process
 
-EMIT_SECS, JOB_SECS, COMMIT_SECS, LATE_SECS = 0.005, 0.1, 0.02, 6.0
+EMIT_SECONDS, JOB_SECONDS, COMMIT_SECONDS, LATE_SECONDS = 0.005, 0.1, 0.02, 6.0
 TASKS = 2
 NEVER = 10**15
 """In milliseconds."""
@@ -122,7 +122,7 @@ class Plane:
 
     def ask(self, spout: str, ask: Ask) -> None:
         """Answered on the spout's own thread."""
-        self.process.post("answer", EMIT_SECS, spout, ask, lane=f"coordinator {spout}")
+        self.process.post("answer", EMIT_SECONDS, spout, ask, lane=f"coordinator {spout}")
 
     def emit_batch(
         self,
@@ -192,15 +192,15 @@ class Plane:
             case Emit():
                 self._emit(instruction)
             case RunJob(job, members):
-                self.process.post("job", JOB_SECS, job, tuple(members))
+                self.process.post("job", JOB_SECONDS, job, tuple(members))
             case CancelJob(job):
                 self.cancelled.add(job)
             case CommitStep():
                 self._send_commit(instruction)
             case Abort() | Answer():
-                self.process.post("abort" if isinstance(instruction, Abort) else "read", EMIT_SECS, instruction)
+                self.process.post("abort" if isinstance(instruction, Abort) else "read", EMIT_SECONDS, instruction)
             case DeliverSuccess(attempt, number, spout):
-                self.process.post("success", EMIT_SECS, attempt, number, spout, lane=f"successes {spout}")
+                self.process.post("success", EMIT_SECONDS, attempt, number, spout, lane=f"successes {spout}")
             case Post() | CancelEmit():
                 pass  # posted in order; and an emission is short
             case _:
@@ -211,7 +211,7 @@ class Plane:
         if self.process.world.chance.happens("commit at once"):
             self.on_commit(step)
         else:
-            self.process.post("commit", COMMIT_SECS, step)
+            self.process.post("commit", COMMIT_SECONDS, step)
 
     # --- processing ---------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Plane:
         if emit.number is None:
             self.report(self._given(emit, (), ()))
         else:
-            self.process.post("emit", EMIT_SECS, emit, lane=f"emitter {emit.spout}")
+            self.process.post("emit", EMIT_SECONDS, emit, lane=f"emitter {emit.spout}")
 
     def on_emit(self, emit: Emit) -> None:
         """The emitter of one spout gives its rows."""

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tests.simulation.stores import Store
     from tests.simulation.world import World
 
-STANDBY_SECS = 0.5
-NOTHING_SECS = 0.5
-RESTART_SECS = 1.0
-BEHIND_SECS = 50.0
+STANDBY_SECONDS = 0.5
+NOTHING_SECONDS = 0.5
+RESTART_SECONDS = 1.0
+BEHIND_SECONDS = 50.0
 """Each life's clock is so much behind that of the life before, and those of other processes are elsewhere again."""
-MESSAGE_TIMEOUT_SECS = 4.0
-TURN_SECS = 0.001
+MESSAGE_TIMEOUT_SECONDS = 4.0
+TURN_SECONDS = 0.001
 
 
 class Killed(BaseException):
@@ -106,7 +106,7 @@ class Process:
     @property
     def wall(self) -> float:
         """The time of day, as this life of the process sees it."""
-        return self.world.now + 10**6 - BEHIND_SECS * self.life + self.number
+        return self.world.now + 10**6 - BEHIND_SECONDS * self.life + self.number
 
     @property
     def stores(self) -> dict[str, Store]:
@@ -132,7 +132,7 @@ class Process:
         """The end of this life, and after a while the next one. What it had sent to stores and servers is under way."""
         self.world.say(f"{self.name} ends: {why}")
         self.is_alive, self.driver = False, None
-        self.world.nemesis("start", RESTART_SECS, self.number, self.life)
+        self.world.nemesis("start", RESTART_SECONDS, self.number, self.life)
 
     def may_crash(self, where: str) -> None:
         """A crash point."""
@@ -166,7 +166,7 @@ class Process:
         """Into the driver's inbox."""
         self.inbox.append(message)
         if len(self.inbox) == 1:
-            self.post("turn", TURN_SECS, self.turns)
+            self.post("turn", TURN_SECONDS, self.turns)
 
     def run(self, kind: str, arguments: tuple[Any, ...]) -> None:
         """Carry out what was posted; a process that is killed while it does is dead afterwards."""
@@ -208,7 +208,7 @@ class Process:
                 self.world.rules, self.record_store, self._recoverables(), moved=self._moved, adopt=self._adopt
             )
         except (StillLed, StoreBusyException):
-            self.world.timer(self, "lead", STANDBY_SECS)
+            self.world.timer(self, "lead", STANDBY_SECONDS)
             return
         except TopologyError as error:
             self.world.say(f"{self.name}: {error}")
@@ -234,7 +234,7 @@ class Process:
             clock=LeaderClock(round(self.wall * 1000), self.world.now),
             draw_edge=self.draw_edge,
             max_spout_pending=self.world.max_spout_pending,
-            message_timeout=MESSAGE_TIMEOUT_SECS,
+            message_timeout=MESSAGE_TIMEOUT_SECONDS,
             idle_turn=0.5,
             store_intents=self.world.pins,
             group_max=self.world.group_max,
@@ -244,7 +244,7 @@ class Process:
         weaken(self.driver, self.world.rules)
         weaken_wishes(self.driver, self.world.rules)
         self.driver.start(self.world.now, self.wall)
-        self.post("turn", TURN_SECS, self.turns)
+        self.post("turn", TURN_SECONDS, self.turns)
 
     def _make_spouts(self, record: CoordinatorRecord) -> None:
         self.coordinators, self.emitters = {}, {}
@@ -292,7 +292,7 @@ class Process:
         if window_at == self.plane.next_window_at():  # else a commit has landed: what that leaves is for the next turn
             self.world.oracle.turn_taken(self, driver, began, window_at)
         if self.inbox:
-            self.post("turn", TURN_SECS, self.turns)
+            self.post("turn", TURN_SECONDS, self.turns)
         else:
             seconds = driver.next_turn_at(self.world.now) - self.world.now
             if self.world.real_time or seconds <= 0:  # the explorer knows no moment but now
@@ -302,7 +302,7 @@ class Process:
         """On the coordinator's thread; one that has nothing takes its time to say so, which makes peace cheap."""
         for answer in self.coordinators[spout].answers(ask):
             if isinstance(answer, NotReady) and self.world.real_time:
-                self.post("report", NOTHING_SECS, answer)
+                self.post("report", NOTHING_SECONDS, answer)
             else:
                 self.deliver(answer)
 

@@ -11,20 +11,20 @@ from attrs import define
 from coordinators.wishes import Action
 from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
-from tests.simulation.process import RESTART_SECS, Process
+from tests.simulation.process import RESTART_SECONDS, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import BATCH_ROWS, Source
 from tests.simulation.stores import Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import plan_wishes
 from tests.simulation.world import World
-from tests.simulation.zookeeper import SESSION_SECS
+from tests.simulation.zookeeper import SESSION_SECONDS
 
-FAULTY_SECS = 20.0
-LEADER_SECS = SESSION_SECS + RESTART_SECS + 5.0
+FAULTY_SECONDS = 20.0
+LEADER_SECONDS = SESSION_SECONDS + RESTART_SECONDS + 5.0
 """By then somebody leads: the session of the last leader, the time it takes to start a process again, and 5 s."""
 
-QUIET_SECS = 60.0
+QUIET_SECONDS = 60.0
 """Longer than a session, the longest back-off, a message timeout and a half, and all batches together."""
 
 
@@ -124,21 +124,21 @@ def plan_faults(world: World, dice: Dice) -> None:
     def moments(average: float) -> list[float]:
         if chance.random() < 0.5:
             return []
-        return [chance.random() * FAULTY_SECS for _ in range(1 + int(chance.expovariate(1 / average)))]
+        return [chance.random() * FAULTY_SECONDS for _ in range(1 + int(chance.expovariate(1 / average)))]
 
     for kind in ("kill", "pause", "cut"):
         for moment in moments(2.5):
-            seconds = [min(chance.choice([0.5, 2.0, 6.0, 10.0]), FAULTY_SECS - moment)] if kind != "kill" else []
+            seconds = [min(chance.choice([0.5, 2.0, 6.0, 10.0]), FAULTY_SECONDS - moment)] if kind != "kill" else []
             world.nemesis(kind, moment, chance.randrange(len(world.processes)), *seconds)
     if chance.random() < 0.1 and all(store.remembers for store in world.stores.values()):
-        moment = chance.random() * FAULTY_SECS
+        moment = chance.random() * FAULTY_SECONDS
         world.nemesis("back up", moment * chance.uniform(0.5, 1.0))
         world.nemesis("damage", moment, chance.choice(list(DAMAGES)[:4]))
     if world.leaves:
         versions = random.Random(f"{dice.seed} versions")
         for _ in range(4):
-            world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECS))
-    plan_wishes(world, dice.seed, FAULTY_SECS)
+            world.nemesis("roll out", versions.uniform(0.0, FAULTY_SECONDS))
+    plan_wishes(world, dice.seed, FAULTY_SECONDS)
     plan_reads(world, dice)
     plan_loss(world, dice)
     plan_growth(world, dice)
@@ -148,15 +148,15 @@ def plan_loss(world: World, dice: Dice) -> None:
     """Whether the server of a store loses commits, and when."""
     chance = random.Random(f"{dice.seed} loses")
     if chance.random() < 0.03:
-        world.nemesis("back up", chance.uniform(0.0, FAULTY_SECS / 2))
-        world.nemesis("damage", chance.uniform(FAULTY_SECS / 2, FAULTY_SECS), "a store loses commits")
+        world.nemesis("back up", chance.uniform(0.0, FAULTY_SECONDS / 2))
+        world.nemesis("damage", chance.uniform(FAULTY_SECONDS / 2, FAULTY_SECONDS), "a store loses commits")
 
 
 def plan_reads(world: World, dice: Dice) -> None:
     """When somebody asks for the states."""
     reads = random.Random(f"{dice.seed} reads")
     for _ in range(reads.choice([0, 0, 3, 12])):
-        world.nemesis("ask", reads.uniform(0.0, FAULTY_SECS), reads.randrange(len(world.processes)))
+        world.nemesis("ask", reads.uniform(0.0, FAULTY_SECONDS), reads.randrange(len(world.processes)))
 
 
 def plan_growth(world: World, dice: Dice) -> None:
@@ -164,7 +164,7 @@ def plan_growth(world: World, dice: Dice) -> None:
     chance = dice.random
     for name in world.sources:
         for _ in range(chance.randrange(12)):
-            world.nemesis("grow", chance.random() * FAULTY_SECS, name, 1 + chance.randrange(4))
+            world.nemesis("grow", chance.random() * FAULTY_SECONDS, name, 1 + chance.randrange(4))
 
 
 def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *, logs: bool = True) -> Outcome:
@@ -178,16 +178,16 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *
             process.start()
         plan_faults(world, dice)
         if damage:
-            world.nemesis("back up", FAULTY_SECS / 4)
-            world.nemesis("damage", FAULTY_SECS / 2, damage)
-        run_until(world, FAULTY_SECS)
+            world.nemesis("back up", FAULTY_SECONDS / 4)
+            world.nemesis("damage", FAULTY_SECONDS / 2, damage)
+        run_until(world, FAULTY_SECONDS)
         dice.quiet = True
         end_faults(world)
         if world.wished:
             world.on_wish(Action.RESUME)
-        run_until(world, world.now + LEADER_SECS)
+        run_until(world, world.now + LEADER_SECONDS)
         world.oracle.somebody_leads()
-        while world.now < FAULTY_SECS + QUIET_SECS and not world.oracle.is_done():
+        while world.now < FAULTY_SECONDS + QUIET_SECONDS and not world.oracle.is_done():
             run_until(world, world.now + 1.0)
         world.oracle.at_the_end()
     except AssertionError as found:  # a `Violation`, or what the product asserts by itself

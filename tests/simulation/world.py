@@ -14,14 +14,14 @@ from coordinators.zookeeper.znodes import Create, Step
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
 from tests.simulation.oracle import RECORD, Oracle
-from tests.simulation.plane import COMMIT_SECS, LATE_SECS
+from tests.simulation.plane import COMMIT_SECONDS, LATE_SECONDS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
 from tests.simulation.stores import Given, Run, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
-from tests.simulation.zookeeper import SESSION_SECS, Node, Server
+from tests.simulation.zookeeper import SESSION_SECONDS, Node, Server
 from trident_py.errors import StoreBusyException, TridentError
 
 
@@ -155,7 +155,7 @@ class World:
             if process.is_alive and not process.is_paused and not process.is_cut and session.ended is None:
                 self.server.sessions[session.id] = self.now
         for session_id, heard in list(self.server.sessions.items()):
-            if self.now - heard > SESSION_SECS:
+            if self.now - heard > SESSION_SECONDS:
                 self.say(f"session {session_id} expires")
                 self.server.end(session_id)
 
@@ -368,11 +368,11 @@ class World:
             self.on_effect(name, run, rows, sender)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
-                self.later("lock" if store.locks else "effect", LATE_SECS, None, name, run, rows, None)
+                self.later("lock" if store.locks else "effect", LATE_SECONDS, None, name, run, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
             process.post("committed", 0.5, name, ((),) * len(run), done)
         else:
-            pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
+            pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
             self.later("lock" if store.locks else "effect", pause, None, name, run, rows, sender)
 
     def on_lock(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
@@ -383,7 +383,7 @@ class World:
         except (TridentError, StoreBusyException) as refused:
             self._answer(name, run, sender, (), refused)
             return
-        pause = LATE_SECS if self.chance.happens("pause before commit") else COMMIT_SECS
+        pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
         self.later("effect", pause, None, name, run, rows, sender)
 
     def on_effect(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:

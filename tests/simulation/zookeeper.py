@@ -10,7 +10,8 @@ from attrs import define, evolve, field, frozen
 from coordinators.errors import CoordinationLost
 from coordinators.zookeeper.access import ZooKeeperAccess
 from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
-from coordinators.zookeeper.session import LEASE_OF_SESSION, Conflict, Unanswered
+from coordinators.zookeeper.lease import LEASE_OF_SESSION
+from coordinators.zookeeper.session import Conflict, Unanswered
 from coordinators.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SESSION_SECS = 3.0
-ROUND_SECS = 0.002
-RETRY_SECS = 0.05
+SESSION_SECONDS = 3.0
+ROUND_SECONDS = 0.002
+RETRY_SECONDS = 0.05
 ACCESS = ZooKeeperAccess(login="the:simulation")
 
 
@@ -114,7 +115,7 @@ class Session:
     process: Process
     id: int
     answered: float
-    seconds: float = SESSION_SECS
+    seconds: float = SESSION_SECONDS
     hosts: str = "simulated"
     chroot: str = ""
     who: str = "the simulation"
@@ -124,7 +125,7 @@ class Session:
     @classmethod
     def connect(cls, world: World, process: Process) -> Session:
         """A new session, unless ``process`` is cut off."""
-        world.wait(process, ROUND_SECS)
+        world.wait(process, ROUND_SECONDS)
         if process.is_cut:
             raise CoordinationLost(f"{process.name}: no ZooKeeper answered")
         return cls(world, process, world.server.open(world.now), world.now)
@@ -136,7 +137,7 @@ class Session:
             try:
                 return operation()
             except Unanswered as error:
-                self.world.wait(self.process, RETRY_SECS)
+                self.world.wait(self.process, RETRY_SECONDS)
                 if self.world.now >= until:
                     self.ended = f"no answer in time ({error})"
                     raise self._lost() from error
@@ -216,7 +217,7 @@ class Session:
         if self.ended is not None:
             raise self._lost()
         sent = self.world.now
-        self.world.wait(self.process, ROUND_SECS)
+        self.world.wait(self.process, ROUND_SECONDS)
         self.process.may_crash("waiting for ZooKeeper")
         if self.process.is_cut:
             raise Unanswered("cut off")

@@ -32,7 +32,7 @@ from rich.table import Table
 from coordinators.zookeeper.coordination import ZooKeeperCoordination
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from tests.servers.postgresql import NoServerError, PostgresServer
-from tests.soak.judgement import MINUTE_SECS, MINUTES_MIN, TOLD, Growth, Sample, growths
+from tests.soak.judgement import MINUTE_SECONDS, MINUTES_MIN, TOLD, Growth, Sample, growths
 from tests.soak.load import TOPOLOGY, Load
 from tests.soak.operator import Operator
 from tests.soak.probe import Probe
@@ -163,7 +163,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where every sample goes, and what was made of them")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.ERROR)
-    soaked = soak(arguments.minutes * MINUTE_SECS)
+    soaked = soak(arguments.minutes * MINUTE_SECONDS)
     grown = growths(soaked.samples, arguments.minutes)
     if arguments.json:
         told = {"minutes": arguments.minutes, **asdict(soaked)}

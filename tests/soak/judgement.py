@@ -8,7 +8,7 @@ from statistics import median
 
 from attrs import frozen
 
-MINUTE_SECS = 60.0
+MINUTE_SECONDS = 60.0
 MINUTES_MIN = 3
 """Two minutes are compared, and the first, in which everything is loaded, is neither of them."""
 
@@ -112,9 +112,9 @@ def growths(samples: Sequence[Sample], minutes: float) -> list[Growth]:
     Raises:
         ValueError: nothing was measured in one of them.
     """
-    until = minutes * MINUTE_SECS
-    second = [each for each in samples if MINUTE_SECS <= each.at < 2 * MINUTE_SECS]
-    last = [each for each in samples if until - MINUTE_SECS <= each.at < until]
+    until = minutes * MINUTE_SECONDS
+    second = [each for each in samples if MINUTE_SECONDS <= each.at < 2 * MINUTE_SECONDS]
+    last = [each for each in samples if until - MINUTE_SECONDS <= each.at < until]
     if not second or not last:
         raise ValueError(
             f"{len(second)} samples in minute 2 and {len(last)} in the last one of {minutes:g}: the machine is too slow"

@@ -50,7 +50,7 @@ LARGE_LINES = 5_000
 """More than is read on the driver."""
 
 ROTATE_BYTES = 1 << 20
-PATIENCE_SECS = 300.0
+PATIENCE_SECONDS = 300.0
 
 
 @define(eq=False)
@@ -194,13 +194,13 @@ class Load:
     def burst(self, query: TridentQuery) -> None:
         """Have many large batches processed at once; to be called first."""
         self._updates.allow(BURST)
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
 
     def round(self, query: TridentQuery) -> None:
         """Hand out small and large batches, ask something, and return when all is committed."""
         self._lines.write(SMALL_LINES)
         self._updates.allow(LARGE_EVERY)
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         self._lines.write(LARGE_LINES)
-        query.process_all_available(PATIENCE_SECS)
-        query.execute("sum", "1", PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
+        query.execute("sum", "1", PATIENCE_SECONDS)

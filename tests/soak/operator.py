@@ -10,12 +10,12 @@ from attrs import define, field
 
 from coordinators.coordination import Coordination
 from coordinators.wishes import Action, Rate, Wish
-from tests.soak.judgement import MINUTE_SECS
-from tests.soak.load import PATIENCE_SECS, Load
+from tests.soak.judgement import MINUTE_SECONDS
+from tests.soak.load import PATIENCE_SECONDS, Load
 from trident_py import TridentQuery
 
 SLOW = Rate(batches_per_second=20.0, pending=4)
-LOOK_AGAIN_SECS = 0.05
+LOOK_AGAIN_SECONDS = 0.05
 
 
 @define(eq=False)
@@ -34,7 +34,7 @@ class Operator:
 
     def round(self, load: Load, query: TridentQuery, seconds: float) -> None:
         """A round of ``load``, ``seconds`` after the beginning; the first of each minute slowly, and then a pause."""
-        if seconds < self.visits * MINUTE_SECS:
+        if seconds < self.visits * MINUTE_SECONDS:
             load.round(query)
             return
         self.visits += 1
@@ -44,12 +44,12 @@ class Operator:
         self._wish(Action.RESUME)
 
     def _wish(self, action: Action, rate: Rate | None = None) -> None:
-        wish, until = Wish(uuid4().hex, action, rate or Rate()), monotonic() + PATIENCE_SECS
+        wish, until = Wish(uuid4().hex, action, rate or Rate()), monotonic() + PATIENCE_SECONDS
         self.coordination.wish(self.topology, wish)
         while not self._is_carried_out(wish):
             if monotonic() > until:
                 raise TimeoutError(f"{action} is not carried out")
-            threading.Event().wait(LOOK_AGAIN_SECS)
+            threading.Event().wait(LOOK_AGAIN_SECONDS)
 
     def _is_carried_out(self, wish: Wish) -> bool:
         record = self.coordination.describe(self.topology).record

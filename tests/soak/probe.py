@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.soak.judgement import Sample
 
-CLEANING_SECS = 0.3
+CLEANING_SECONDS = 0.3
 CLEANINGS_MAX = 30
 """Spark removes in the background what belonged to objects that were collected."""
 
@@ -91,7 +91,7 @@ class Probe:
         """The JVM's objects, once collecting garbage gives back no more blocks."""
         never, before = threading.Event(), self.histogram()
         for _ in range(CLEANINGS_MAX):
-            never.wait(CLEANING_SECS)
+            never.wait(CLEANING_SECONDS)
             after = self.histogram()
             if after.instances(BLOCK) == before.instances(BLOCK):
                 break

@@ -38,7 +38,7 @@ COMMANDS = {
 """What each does; the module of its name does it, and `wish` what is wished of whoever leads."""
 
 WISHES = ("pause", "resume", "drain", "rate")
-ANSWER_SECS = 30.0
+ANSWER_SECONDS = 30.0
 """Longer than it takes until a leader that was killed is replaced, with the settings as they are."""
 
 STATUS_WORDS = (
@@ -166,8 +166,8 @@ def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="SECONDS",
         type=float,
-        default=ANSWER_SECS,
-        help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECS:g})",
+        default=ANSWER_SECONDS,
+        help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECONDS:g})",
     )
     if name == "rate":
         wish.add_argument("--batches-per-second", metavar="X", type=float, help="new batches; replays don't wait")

@@ -23,7 +23,7 @@ from trident_py.cli.usage import config_of
 from trident_py.coordination import coordination_of
 from trident_py.interfaces.config import TridentConfig
 
-ANSWER_SECS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0
 FREE_BYTES_MIN = 128 * 2**20
 """For the embedded ZooKeeper's log, of which it keeps several."""
 
@@ -187,7 +187,7 @@ def _answer(command: list[str]) -> str:
     """What a command says, on whatever stream; empty if it can't be run."""
     try:
         done = subprocess.run(  # noqa: S603  Java or Python, as this user's environment names them
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECS_MAX, check=False
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECONDS_MAX, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -14,7 +14,7 @@ NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 STANDARD_ERROR = 2
 READ_BYTES = 64 * 1024
-LAST_WORDS_SECS = 1.0
+LAST_WORDS_SECONDS = 1.0
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def filtered() -> Iterator[None]:
         yield
     except BaseException:
         os.dup2(before, STANDARD_ERROR)
-        passing.join(LAST_WORDS_SECS)  # of a JVM that could not start
+        passing.join(LAST_WORDS_SECONDS)  # of a JVM that could not start
         raise
     finally:
         os.dup2(before, STANDARD_ERROR)

@@ -12,7 +12,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.status import TopologyStatus
 from trident_py.query import counted
 
-RATE_SECS = 10.0
+RATE_SECONDS = 10.0
 FOLD_COLUMNS = 60
 """A terminal that is narrower has a line for each part."""
 
@@ -26,7 +26,7 @@ class RecentRate:
     def note(self, now: float, rows: int) -> None:
         """So many rows were committed until ``now``, in monotonic seconds."""
         self._samples.append((now, rows))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECS:
+        while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECONDS:
             self._samples.popleft()
 
     @property

@@ -23,11 +23,11 @@ from trident_py.errors import TridentError
 from trident_py.query import TridentQuery
 from trident_py.runtime import steps
 
-REFRESH_SECS = 0.2
-LINE_SECS = 5.0
+REFRESH_SECONDS = 0.2
+LINE_SECONDS = 5.0
 """Between two lines where the display is no terminal, at least."""
 
-QUIET_LINE_SECS = 60.0
+QUIET_LINE_SECONDS = 60.0
 """Until the next line where nothing has changed since the last."""
 
 
@@ -77,7 +77,7 @@ class Watch:
     _stopping: int = field(default=0, init=False)
     _rate: RecentRate = field(factory=RecentRate, init=False)
     _said: tuple[Any, ...] = field(default=(), init=False)  # what the last line was about
-    _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECS, init=False)
+    _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECONDS, init=False)
 
     @classmethod
     def starting(cls, start: Callable[[], TridentQuery], *, debug: bool) -> Watch:
@@ -103,7 +103,7 @@ class Watch:
         if once:
             threading.Thread(target=self._stop_when_idle, name="trident-once", daemon=True).start()
         with self._interruptible(), self._live():
-            while not self.query.await_termination(timeout=REFRESH_SECS):
+            while not self.query.await_termination(timeout=REFRESH_SECONDS):
                 self._rate.note(time.monotonic(), (self.query.last_progress or {}).get("total_input_rows", 0))
                 self._stop_as_asked()
                 self._print_now_and_then()
@@ -181,7 +181,7 @@ class Watch:
         return Live(
             console=self.console,
             get_renderable=lambda: Text(self.line(), overflow="fold"),
-            refresh_per_second=1 / REFRESH_SECS,
+            refresh_per_second=1 / REFRESH_SECONDS,
             transient=True,
         )
 
@@ -192,6 +192,6 @@ class Watch:
             return
         status, last = self.query.status, self.query.last_progress or {}
         now = (status.message, status.active, last.get("txid"))
-        if now != self._said or time.monotonic() >= self._next_line_at + QUIET_LINE_SECS - LINE_SECS:
-            self._said, self._next_line_at = now, time.monotonic() + LINE_SECS
+        if now != self._said or time.monotonic() >= self._next_line_at + QUIET_LINE_SECONDS - LINE_SECONDS:
+            self._said, self._next_line_at = now, time.monotonic() + LINE_SECONDS
             self.say(self.line())

@@ -17,7 +17,7 @@ from trident_py.cli.coordination import existing
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.query import counted
 
-LOOK_AGAIN_SECS = 0.2
+LOOK_AGAIN_SECONDS = 0.2
 
 
 @frozen
@@ -101,7 +101,7 @@ def _answer(coordination: Coordination, topology: str, wish: Wish, seconds: floa
         answer = Answer(wish, outcome, description)
         if answer.is_final or time.monotonic() >= until:
             return answer
-        time.sleep(LOOK_AGAIN_SECS)
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def _facts(answer: Answer) -> dict[str, Any]:

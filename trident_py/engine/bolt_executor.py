@@ -12,6 +12,7 @@ from trident_py.engine.stimuli import Emitted
 from trident_py.engine.work import BranchInput, Job, JobMember
 
 
+# large: one field for each thing that is still being done for an attempt; nothing is decided here
 @define(eq=False)
 class TridentBoltExecutor:
     """Which inputs each branch of an attempt has, what each has prepared, and what is still being done for it.

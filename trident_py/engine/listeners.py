@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 10_000
 """Events that wait for one listener; of more, the oldest are dropped."""
 
-DELIVER_SECS = 5.0
+DELIVER_SECONDS = 5.0
 """For listeners to take what waits for them when a topology ends."""
 
 
@@ -127,7 +127,7 @@ class Listeners:
 
     def close(self) -> None:
         """Return when all have heard everything, or after some seconds; nothing follows."""
-        until = time.monotonic() + DELIVER_SECS
+        until = time.monotonic() + DELIVER_SECONDS
         for other in self.others:
             other.close()
         for other in self.others:

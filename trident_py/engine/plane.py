@@ -71,6 +71,7 @@ from trident_py.engine.stimuli import (
 from trident_py.engine.work import Half, Job, Processed
 
 
+# large: one machine behind one door; what it keeps of each attempt, job and commit is in files of their own
 @define(kw_only=True, eq=False)
 class DataPlane:
     """Decides; never acts. One door: `handle`.

@@ -26,7 +26,7 @@ from trident_py.spark.counting import observed
 from trident_py.spark.frame_hash import counted, fingerprint_of
 
 REPORT = "_report"
-OBSERVED_WITHIN_SECS = 30.0
+OBSERVED_WITHIN_SECONDS = 30.0
 
 
 @frozen
@@ -179,7 +179,7 @@ class Reports:
 def _get(observation: Observation) -> dict[str, Any] | None:
     # `get` waits for ever if Spark lost the metrics; and it raises if the node was optimised away.
     try:
-        return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECS))
+        return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS))
     except (PySparkException, Py4JJavaError):
         return None
     except TimeoutError:

@@ -44,9 +44,10 @@ from trident_py.spark.failures import Diagnose, Place
 
 log = logging.getLogger(__name__)
 
-CANCEL_AGAIN_SECS = 0.5
+CANCEL_AGAIN_SECONDS = 0.5
 
 
+# large: the only one who has threads, so it knows all that runs on them
 @define(kw_only=True, eq=False)
 class Workers:
     """The threads, and whom they serve.
@@ -219,7 +220,7 @@ class Workers:
         # Again and again: a job that was on its way to Spark is not found by the first cancel.
         while not (running.ended.is_set() or self.given_up.is_set()):
             cancel()
-            running.ended.wait(CANCEL_AGAIN_SECS)
+            running.ended.wait(CANCEL_AGAIN_SECONDS)
 
     def _use_states(self, instruction: Instruction) -> None:
         match instruction:

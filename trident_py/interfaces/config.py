@@ -96,6 +96,7 @@ class RetryPolicy:
     backoff_max: float = field(default=30.0, converter=seconds, validator=_at_least(0))
 
 
+# large: one field for each setting
 @frozen(kw_only=True)
 class TridentConfig:
     """How to run a topology. Durations are seconds or `timedelta`.

@@ -280,16 +280,16 @@ class FencedState(MapState[T]):
 
 
 class GroupState(FencedState[T]):
-    """A fenced state that takes several transactions, which follow each other, in one atomic step: a run.
+    """A fenced state that takes several transactions, which follow each other, in one atomic step.
 
-    Each member's change is made under its own txid, so that the last one can still be undone by itself. A run is a
-    group of transactions that commit one behind the other, or a part of it. A member that comes again, from
+    They are a group of transactions that commit one behind the other, or a piece of such a group. Each member's change
+    is made under its own txid, so that the last one can still be undone by itself. A member that comes again, from
     ``group_first`` on, was committed before, and is skipped: only batches that are the same each time come in groups.
     """
 
     @abstractmethod
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open the transactions of ``run`` under lock and decide; returns those that are to be applied now, its rest.
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``members`` under lock and decide; returns those that are to be applied now, its rest.
 
         Where the first of them was applied by an older token, its changes are rolled back first.
 
@@ -304,17 +304,17 @@ class GroupState(FencedState[T]):
 
     @abstractmethod
     def commit_group(self) -> None:
-        """Make all changes and the token of the run's last transaction durable, in one atomic step."""
+        """Make all changes and the token of the last member durable, in one atomic step."""
 
     def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """A run of one."""
+        """Begin a group of one."""
         due = self.begin_group([tx])
         if due:
             self.begin_member(tx)
         return bool(due)
 
     def end_transaction(self, tx: SinkTransaction) -> None:
-        """The end of a run of one."""
+        """End a group of one."""
         self.commit_group()
 
 

@@ -17,7 +17,7 @@ from trident_py.spark.jobs import parallelism
 
 A = TypeVar("A")
 
-ALIVE_WITHIN_SECS = 10.0
+ALIVE_WITHIN_SECONDS = 10.0
 """A JVM that collects garbage answers later, and is not gone for that."""
 
 
@@ -82,7 +82,7 @@ class Life(Enum):
     """It has not answered in time, and may yet."""
 
 
-def life_of(session: SparkSession, seconds: float = ALIVE_WITHIN_SECS) -> Life:
+def life_of(session: SparkSession, seconds: float = ALIVE_WITHIN_SECONDS) -> Life:
     """Ask for what only the JVM or server itself can answer, and only while its context is not stopped."""
     try:
         answer_within(lambda: parallelism(session), seconds)

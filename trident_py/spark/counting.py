@@ -31,7 +31,7 @@ from trident_py.worker.failures import Classify, Stage, TaskFailed, by_user_code
 
 T = TypeVar("T")
 
-OBSERVED_WITHIN_SECS = 30.0
+OBSERVED_WITHIN_SECONDS = 30.0
 
 _EXCLUDED_RULES = "spark.sql.adaptive.optimizer.excludedRules"
 _DROPS_EMPTY_STAGES = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
@@ -80,7 +80,7 @@ def observed(observation: Observation) -> dict[str, Any] | None:
         RuntimeError: Spark doesn't tell.
     """
     try:
-        return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECS))
+        return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS))
     except (PySparkException, Py4JJavaError):
         return None
     except TimeoutError as error:

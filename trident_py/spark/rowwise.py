@@ -16,10 +16,12 @@ _NODE = re.compile(r"[\s:+-]*(?:\*\(\d+\) )?(\w+)")
 
 
 def is_rowwise(session: SparkSession, condition: Column | str, fields: StructType) -> bool:
-    """Whether a row of ``fields`` is kept for what is in it alone, whatever other rows there are, and always alike.
+    """Tell whether a row of ``fields`` is kept for what is in it alone, whatever others there are, and always alike.
 
-    Spark's own optimiser judges: it takes a filter through a union only where that is so. What Python functions and
-    subqueries look at, it can't tell; nor does a session other than the user's know functions that were registered.
+    Spark's own optimiser judges: it takes a filter through a union only where that is so. Spark shows its plan as text
+    alone, so its words are read. Where they are others, in another release, the answer is no: then transactions run in
+    jobs of their own, which is slower and as right. It is no as well for what Spark can't tell: what Python functions
+    and subqueries look at, and functions that were registered in another session.
     """
     rows = session.range(1).mapInArrow(_unseen, fields)
     view = f"_trident_{uuid4().hex}"

@@ -119,7 +119,7 @@ def _own_session(root: SparkSession) -> SparkSession:
     return session
 
 
-PROBE_SECS = 2.0
+PROBE_SECONDS = 2.0
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def watched(session: SparkSession, name: str, lost: Callable[[BaseException], ob
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(PROBE_SECS):
+        while not over.wait(PROBE_SECONDS):
             if life_of(session) is Life.GONE:
                 lost(spark_lost(f"topology {name!r}"))
                 return

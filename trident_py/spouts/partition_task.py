@@ -17,7 +17,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.spouts.arrow_collector import ArrowCollector
 
-ROWS_AT_ONCE = 2048
+CHUNK_ROWS = 2048
 """Rows that are kept as Python objects before they become Arrow's."""
 
 
@@ -151,7 +151,7 @@ class TaskCollector(ArrowCollector):
     def emit(self, row: Sequence[Any]) -> None:
         """Emit one row."""
         super().emit(row)
-        if len(self._rows) == ROWS_AT_ONCE:
+        if len(self._rows) == CHUNK_ROWS:
             self._flush()
 
     def report_error(self, error: BaseException) -> None:

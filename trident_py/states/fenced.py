@@ -60,26 +60,26 @@ class Fence:
             return None, None, None, self.group_first
         return self.token.txid, self.token.epoch, self.token.attempt_id, self.group_first
 
-    def after(self, run: Sequence[SinkTransaction]) -> Fence:
-        """Return the fence as it is after the commit of ``run``, with members that were committed before."""
-        self._check_after(run)
-        return evolve(self, token=run[-1].token, group_first=group_first(run))
+    def after(self, members: Sequence[SinkTransaction]) -> Fence:
+        """Return the fence as it is after the commit of ``members``, with members that were committed before."""
+        self._check_after(members)
+        return evolve(self, token=members[-1].token, group_first=group_first(members))
 
-    def due(self, run: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
-        """Those of ``run`` that are to be applied, and whether the first of them has to be rolled back before.
+    def due(self, members: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
+        """Those of ``members`` that are to be applied, and whether the first of them has to be rolled back before.
 
         Raises:
             FencedError, StateError: as `decide`.
         """
         due: list[SinkTransaction] = []
         fence, redo = self, False
-        for tx in run:
+        for tx in members:
             decision = fence.decide(tx, state)
             redo = redo or decision is Decision.REDO
             if decision is not Decision.SKIP:
                 due.append(tx)
                 fence = evolve(fence, token=tx.token)
-        self._check_due(run, due, redo=redo)
+        self._check_due(members, due, redo=redo)
         return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
@@ -167,23 +167,25 @@ class Fence:
                 topology=known.topology.name,
             )
 
-    def _check_due(self, run: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
-        """Assert that ``run`` has no gap, and that its last members are due: all but what was applied before."""
-        txids = [tx.txid for tx in run]
+    def _check_due(self, members: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
+        """Assert that ``members`` has no gap, and that its last members are due: all but what was applied before."""
+        txids = [tx.txid for tx in members]
         last = self.token.txid if self.token else None
-        assert txids == [*range(txids[0], txids[0] + len(txids))], self._bug(run, "there is a gap")
-        assert due == [*run][len(run) - len(due) :], self._bug(run, f"{len(due)} are due, and not the last ones")
-        assert not redo or due[0].txid == last, self._bug(run, "what is rolled back is not the last commit")
+        assert txids == [*range(txids[0], txids[0] + len(txids))], self._bug(members, "there is a gap")
+        assert due == [*members][len(members) - len(due) :], self._bug(
+            members, f"{len(due)} are due, and not the last ones"
+        )
+        assert not redo or due[0].txid == last, self._bug(members, "what is rolled back is not the last commit")
 
-    def _check_after(self, run: Sequence[SinkTransaction]) -> None:
-        """Assert that a commit of ``run`` goes on from here."""
-        token = run[-1].token
-        assert self.token is None or token > self.token, self._bug(run, "the token would go back")
-        assert token.epoch >= self.epoch, self._bug(run, "its leader was taken over")
-        assert group_first(run) <= run[0].txid, self._bug(run, "its group begins behind it")
+    def _check_after(self, members: Sequence[SinkTransaction]) -> None:
+        """Assert that a commit of ``members`` goes on from here."""
+        token = members[-1].token
+        assert self.token is None or token > self.token, self._bug(members, "the token would go back")
+        assert token.epoch >= self.epoch, self._bug(members, "its leader was taken over")
+        assert group_first(members) <= members[0].txid, self._bug(members, "its group begins behind it")
 
-    def _bug(self, run: Sequence[SinkTransaction], what: str) -> str:
-        return our_bug(f"{what}: a commit of {[str(tx.token) for tx in run]} at {self}")
+    def _bug(self, members: Sequence[SinkTransaction], what: str) -> str:
+        return our_bug(f"{what}: a commit of {[str(tx.token) for tx in members]} at {self}")
 
     def _where(self, tx: SinkTransaction, state: str) -> str:
         return f"topology {self.topology.name!r}, transaction {tx.txid}, attempt {tx.attempt}: {state}"
@@ -212,6 +214,6 @@ class Fence:
             )
 
 
-def group_first(run: Sequence[SinkTransaction]) -> int:
-    """The first transaction of the group of which ``run`` is a part: the steps before it may not be recorded yet."""
-    return run[0].group_first or run[0].txid
+def group_first(members: Sequence[SinkTransaction]) -> int:
+    """The first transaction of the group of which ``members`` are a part; steps before it may not be recorded yet."""
+    return members[0].group_first or members[0].txid

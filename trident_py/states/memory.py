@@ -32,16 +32,16 @@ _STATE = "the state in memory"
 
 @define
 class _Transaction(Generic[T]):
-    """An open transaction, the last one so far of a run.
+    """An open transaction, the last one so far of those that commit together.
 
     Attributes:
-        run: all of it.
+        members: all of those.
         base: where it does not start from the committed values: those before the attempt that it replaces, and what
-            the transactions before it in the run have made of them.
+            the transactions before it among them have made of these.
         changes: what it has made of the keys that it touched. None: there is no such key.
     """
 
-    run: Sequence[SinkTransaction]
+    members: Sequence[SinkTransaction]
     base: Mapping[str, _Entry[T] | None]
     changes: dict[str, _Entry[T] | None] = field(factory=dict)
     thread: int = field(factory=threading.get_ident)
@@ -75,14 +75,16 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
             self._open = None  # of a leader that was taken over
             return self._fence.token
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``run``; gives up a transaction that was left open."""
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open ``members``; gives up a transaction that was left open."""
         self.rollback()
         with self._lock:
             if self._fence is None:
-                raise StateError(f"attempt {run[0].attempt}: {_STATE} was not recovered", attempt=run[0].attempt)
-            due, redo = self._fence.due(run, _STATE)
-            self._open = _Transaction(run, self._before if redo else {}) if due else None
+                raise StateError(
+                    f"attempt {members[0].attempt}: {_STATE} was not recovered", attempt=members[0].attempt
+                )
+            due, redo = self._fence.due(members, _STATE)
+            self._open = _Transaction(members, self._before if redo else {}) if due else None
             return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
@@ -94,7 +96,7 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
         """Make the changes visible, all at once."""
         with self._lock:
             opened = self._in_transaction()
-            fence = self._fence and self._fence.after(opened.run)
+            fence = self._fence and self._fence.after(opened.members)
             self._before = {text: self._found(opened.base, text) for text in opened.changes}
             for text, entry in (*opened.base.items(), *opened.changes.items()):
                 if entry is None:

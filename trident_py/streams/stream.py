@@ -38,6 +38,7 @@ from trident_py.windows.window_store import LocalWindows
 from trident_py.windows.windows import Window
 
 
+# large: one method for each operation, so that they can be chained
 @frozen
 class Stream(RowStream):
     """Rows with named fields, batch by batch. Immutable: every operation gives another stream.

@@ -28,7 +28,7 @@ from attrs import define, field, frozen
 
 from trident_py.testing.stops import Line, Stop
 
-LOOK_SECS = 0.05
+LOOK_SECONDS = 0.05
 
 
 @frozen
@@ -132,7 +132,7 @@ class Child:
         """
         deadline, asleep = time.monotonic() + patience.stuck_secs, 0
         while time.monotonic() < deadline:
-            if self._connection.poll(LOOK_SECS):
+            if self._connection.poll(LOOK_SECONDS):
                 try:
                     found: Reply | Fresh = self._connection.recv()
                 except (EOFError, ConnectionResetError):

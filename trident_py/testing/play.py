@@ -12,7 +12,7 @@ from trident_py.testing.children import Answer, Child, Died, Nursery, Patience, 
 from trident_py.testing.report import Findings, Rule
 from trident_py.testing.stops import Line, Moment, Stop, Way
 
-STUCK_SECS, STUCK_AGAIN_SECS = 30.0, 5.0
+STUCK_SECONDS, STUCK_AGAIN_SECONDS = 30.0, 5.0
 """Without a new line of user code a call is stuck: the first time, and once one was."""
 
 STUCK_ENOUGH = 3
@@ -70,6 +70,7 @@ Stops = Mapping[int, tuple[Stop, ...]]
 """By the number of the call within an experiment."""
 
 
+# large: one field for each thing that an experiment keeps; each kind of experiment adds its own
 @define(eq=False)
 class Play:
     """One experiment after the other, on one store.
@@ -179,7 +180,7 @@ class Play:
     def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
         call = self.calls[number]
         looks = BLOCKED_LOOKS_IN_PREPARE if call.method == "prepare" else BLOCKED_LOOKS
-        reply = child.reply(Patience(STUCK_AGAIN_SECS if self.stuck else STUCK_SECS, looks), self._wake_blocking)
+        reply = child.reply(Patience(STUCK_AGAIN_SECONDS if self.stuck else STUCK_SECONDS, looks), self._wake_blocking)
         self.findings.reached.update((call.method, each.file, each.line) for each in child.seen)
         match reply:
             case Answer():

@@ -9,12 +9,10 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-ROWS_PER_ATTEMPT = 3
+ATTEMPT_ROWS = 3
 
 
-def sample_rows(
-    schema: t.StructType, txid: int, variant: int = 0, count: int = ROWS_PER_ATTEMPT
-) -> list[tuple[Any, ...]]:
+def sample_rows(schema: t.StructType, txid: int, variant: int = 0, count: int = ATTEMPT_ROWS) -> list[tuple[Any, ...]]:
     """The rows of transaction ``txid``; another variant has others, but for the last row, which all transactions have.
 
     The last one is there since rows may be equal: a store that takes it for a row that it has already loses it.

@@ -72,6 +72,7 @@ class Prepared:
     rows: Sequence[Row]
 
 
+# large: one field for each thing that an experiment with a sink keeps
 @define(eq=False)
 class SinkPlay(Play):
     """Experiments with a sink.

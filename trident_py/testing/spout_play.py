@@ -37,7 +37,7 @@ TRIES = 4
 BATCHES_MAX = 8
 """Of a source; the rows that follow are not looked at."""
 
-PATIENCE_SECS = 5.0
+PATIENCE_SECONDS = 5.0
 """For input that a spout says is on its way."""
 
 
@@ -82,7 +82,7 @@ class SpoutSubject(Subject):
     def define(self, txid: int, before: Json, current: Json, again: bool) -> tuple[Json, Mapping[str, Json]] | None:
         """The metadata of a batch and the positions that it moves; None: there is no input."""
         waits = threading.Event()
-        for _ in range(int(PATIENCE_SECS * 10)):
+        for _ in range(int(PATIENCE_SECONDS * 10)):
             answer = next(self._coordinator.answers(Ask(1, txid, before, current, again, txid)))
             if isinstance(answer, Defined):
                 return answer.metadata, answer.moved

@@ -18,7 +18,7 @@ from trident_py.errors import TopologyError
 MICROS = 1_000_000
 """Microseconds in a second. Times are ints, in microseconds since the epoch."""
 
-_SHORTEST_SECS = 0.001
+_SHORTEST_SECONDS = 0.001
 
 
 @frozen
@@ -103,8 +103,8 @@ def _seconds(value: float | timedelta) -> float:
 
 
 def _check_duration(_: object, attribute: Attribute[float], value: float) -> None:
-    if value < _SHORTEST_SECS:
-        raise TopologyError(f"the {attribute.name} of a window is {_SHORTEST_SECS} s or longer, not {value} s")
+    if value < _SHORTEST_SECONDS:
+        raise TopologyError(f"the {attribute.name} of a window is {_SHORTEST_SECONDS} s or longer, not {value} s")
 
 
 def _check_slide(window: SlidingCount | SlidingDuration, _: object, slide: float) -> None:

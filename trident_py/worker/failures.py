@@ -25,7 +25,7 @@ from coordinators.messages import FailureKind
 from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
 
-TEXT_MAX = 16 * 1024
+TEXT_CHARS_MAX = 16 * 1024
 """Characters of a failure's text that are kept."""
 
 Classify: TypeAlias = Callable[[BaseException], FailureKind]
@@ -64,10 +64,10 @@ class TaskFailure:
         if kind is FailureKind.FATAL and isinstance(error, TridentError):
             # A subclass of the user's is told as what it is one of: the driver need not have it.
             ours = next(each.__name__ for each in type(error).__mro__ if each.__name__ in errors.__all__)
-            text = str(error)[:TEXT_MAX]
+            text = str(error)[:TEXT_CHARS_MAX]
             return cls(kind=kind, text=text, txid=txid, error=ours, spout=error.spout, state=error.state)
         text = " ".join("".join(traceback.format_exception_only(error)).split("\n")).strip()
-        return cls(kind=kind, text=text[:TEXT_MAX], txid=txid)
+        return cls(kind=kind, text=text[:TEXT_CHARS_MAX], txid=txid)
 
     @property
     def cause(self) -> BaseException:

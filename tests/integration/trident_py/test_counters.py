@@ -34,7 +34,7 @@ from trident_py import (
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_SECS = 240
+PATIENCE_SECONDS = 240
 BATCHES = 6
 LARGE = 5000
 """More rows than share a job."""
@@ -49,7 +49,7 @@ def run(topology: TridentTopology, spark: SparkSession, **settings: Any) -> list
     """What each transaction counted; all together are the totals."""
     config = TridentConfig(retry=RetryPolicy(attempts=5, backoff=0.01), **settings)
     with topology.start(config, spark=spark, coordination=LocalCoordination()) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         found = [each["counts"] for each in query.recent_progress]
         names = {name for counts in found for name in counts}
         assert query.status.counts == {name: sum(counts.get(name, 0) for counts in found) for name in names}

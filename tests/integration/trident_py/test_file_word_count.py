@@ -9,7 +9,7 @@ from shutil import copyfile
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.trident_py.test_query import PATIENCE_SECS, word_count
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS, word_count
 from trident_py import FileSpout, MemoryMapState, SpoutError, TridentConfig
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -30,12 +30,12 @@ def test_files_that_grow_and_appear_while_it_runs_are_counted(
     config = TridentConfig(zookeeper=zookeeper, max_spout_pending=3)
     spout = FileSpout(tmp_path / "*.txt", max_bytes_per_batch=2000)
     with word_count("growing", spout, state).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert state.values() == counted(tmp_path)
         with (tmp_path / "1.txt").open("a") as file:
             file.write("one more line\r\nand another ü\n")
         (tmp_path / "0-new.txt").write_text("a new file\n")
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert state.values() == counted(tmp_path)
         assert query.last_progress is not None
         assert query.last_progress["total_input_rows"] == 603
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_utf8_ends_the_query_and_is_named_with_the_place(
         TridentConfig(zookeeper=zookeeper), spark=spark
     )
     with query, pytest.raises(SpoutError, match=r"a\.txt.*7"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert state.values() == {}
 
 
@@ -60,13 +60,13 @@ def test_rotated_files_are_counted_once(spark: SparkSession, zookeeper: str, tmp
     state = MemoryMapState.factory()
     config = TridentConfig(zookeeper=zookeeper)
     with word_count("rotated", FileSpout(tmp_path / "a.log*"), state).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         log.rename(tmp_path / "a.log.2")
         log.write_text("a new file\n")
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         copyfile(log, tmp_path / "a.log.1")
         log.write_text("cut and without an end yet")
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     lines = ["one line", "and another", "a new file", "cut and without an end yet"]
     assert state.values() == {(word,): count for word, count in Counter(" ".join(lines).split()).items()}
 
@@ -81,11 +81,11 @@ def test_a_file_that_goes_on_inside_a_line_that_was_taken_ends_the_query_and_is_
         TridentConfig(zookeeper=zookeeper), spark=spark
     )
     with query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         before = state.values()
         assert before == counted(tmp_path)
         with path.open("a") as file:
             file.write(" word\n")
         with pytest.raises(SpoutError, match=r"a\.txt.*put a line feed at byte 20"):
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert state.values() == before

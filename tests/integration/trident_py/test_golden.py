@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.golden import topologies
 from tests.golden.loading import restore_databases, restore_postgres, restore_zookeeper, restored_files
 from tests.golden.topologies import RECORDED_FILES, TOPOLOGIES, expected, file_lines
-from tests.integration.trident_py.test_query import PATIENCE_SECS
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from trident_py import TridentConfig, TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -31,7 +31,7 @@ def config(zookeeper: str, tmp_path: Path) -> TridentConfig:
 
 def run(topology: TridentTopology, config: TridentConfig, spark: SparkSession) -> None:
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
 
 
 def select(at: Path, query: str) -> list[Any]:

@@ -22,7 +22,7 @@ from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_SECS = 120
+PATIENCE_SECONDS = 120
 SCHEMA = schema_of("key string, n int")
 ROWS = [(f"key {n * n % 7}", None if n % 50 == 1 else n) for n in range(200)]
 BY_KEY = dict(ROWS)
@@ -77,7 +77,7 @@ def test_a_table_of_current_values_has_those_of_the_last_transaction(spark: Spar
     assert again.name
     rows.filter("n < 190").persistent_aggregate(SQLiteState(tmp_path / "o.db", table="o"), Last("n"), "n")
     with topology.start(TridentConfig(max_spout_pending=8), spark=spark, coordination=LocalCoordination()) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     found = {}
     for name, columns in (("n", "key, n"), ("m", "n"), ("o", "n")):
         with closing(sqlite3.connect(tmp_path / f"{name}.db")) as database:

@@ -32,7 +32,7 @@ from trident_py.interfaces.config import RetryPolicy
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 
 
 @define(eq=False)
@@ -92,7 +92,7 @@ def test_a_listener_hears_what_becomes_of_each_transaction_until_the_end(spark: 
     with pytest.raises(TridentError):
         spout.feed([(-1,)])
     with pytest.raises(PoisonBatchError):
-        query.await_termination(PATIENCE_SECS)
+        query.await_termination(PATIENCE_SECONDS)
     assert hearing.heard == [
         "leading",
         "emitted 1:0",

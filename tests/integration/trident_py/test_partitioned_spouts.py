@@ -13,7 +13,7 @@ import pytest
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from tests.integration.trident_py.test_query import PATIENCE_SECS
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from trident_py import (
     Count,
     FailedException,
@@ -169,7 +169,7 @@ def test_p7_p8_each_partition_goes_on_where_its_last_batch_ended_over_restarts(
 ) -> None:
     for upto in (2, 3):
         with books(root, spout(root, upto)).start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert counted(root.parent / "books.db") == {f"{shelf}{number}": 1 for shelf in "abc" for number in range(6)}
     assert emitted(root) == sorted(f"{txid} new {shelf} {2 * txid - 2}" for txid in (1, 2, 3) for shelf in "abc")
     assert query.last_progress
@@ -181,7 +181,7 @@ def test_b7_8_b8_3_a_replay_is_the_same_batch_or_goes_on_from_the_one_before(
     spout: Any, how: str, spark: SparkSession, config: TridentConfig, root: Path
 ) -> None:
     with books(root, spout(root, 4), failing_once(root, "b3")).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counted(root.parent / "books.db") == {f"{shelf}{number}": 1 for shelf in "abc" for number in range(8)}
     assert f"2 {how} b 2" in emitted(root)
 
@@ -193,10 +193,10 @@ def test_b7_2_b7_6_partitions_appear_and_vanish_and_one_that_returns_goes_on_whe
     changes: list[Callable[[], Any]] = [(root / "d").mkdir, (root / "a" / "gone").touch, (root / "a" / "gone").unlink]
     for upto, change in enumerate(changes, 1):
         with books(root, spout(root, upto)).start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
         change()
     with books(root, spout(root, 4)).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     found = counted(root.parent / "books.db")
     assert set(found.values()) == {1}
     assert {shelf: sum(book[0] == shelf for book in found) for shelf in "abcd"} == {"a": 6, "b": 8, "c": 8, "d": 6}
@@ -216,7 +216,7 @@ def test_s8_a_replay_of_an_exact_batch_with_other_rows_ends_the_topology_and_nam
 
     query = books(root, Wrong(root, 2), failing_once(root, "b1")).start(config, spark=spark)
     with query, pytest.raises(SpoutError, match=r"'library', spout 'books', transaction 1: .*read 3 rows .*had|read 6"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counted(root.parent / "books.db") == {}
 
 
@@ -244,7 +244,7 @@ def test_p13_what_an_emitter_returns_wrongly_is_an_error_that_names_the_spout(
 
     query = books(root, Wrong(root, 1)).start(config, spark=spark)
     with query, pytest.raises(Exception, match=f"'library', spout 'books', attempt 1:0: .*{complaint}"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
 
 
 def test_the_example_of_a_partitioned_source_sums_each_order_once_over_restarts(
@@ -259,5 +259,5 @@ def test_the_example_of_a_partitioned_source_sums_each_order_once_over_restarts(
             database.executemany("INSERT INTO orders (item, amount) VALUES ('book', ?)", [(each,) for each in amounts])
             database.commit()
         with example.topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert example.rows("sold.db", "SELECT item, amount FROM sold") == [("book", sum(range(2500)) + sum(range(10)))]

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.messages import FailureKind
-from tests.integration.trident_py.test_query import PATIENCE_SECS, WORDS, fixed, word_count
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
@@ -138,7 +138,7 @@ def test_words_of_files_are_counted_once_over_restarts(
             expected += Counter(path.read_text().split())
         spout = FileSpout(tmp_path / "*.txt", max_bytes_per_batch=1500)
         with word_count("files", spout, PostgresState(postgres, table="counts")).start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
         assert counts(postgres) == expected
         assert tables(postgres) == BOOKS
 
@@ -153,7 +153,7 @@ def test_aggregators_that_sql_does_not_know_count_too(
     words = lines.flat_map(lambda row: [(word,) for word in row.value.split()], "word string")
     words.group_by("word").persistent_aggregate(PostgresState(postgres, table="counts"), aggregator, "count bigint")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts(postgres) == WORDS
 
 
@@ -172,7 +172,7 @@ def test_a_failed_first_attempt_of_a_batch_leaves_nothing(
     words = topology.new_stream("lines", fixed()).flat_map(split_but_fail_once, "word string")
     words.group_by("word").persistent_aggregate(PostgresState(postgres, table="counts"), Count(), "count")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert (tmp_path / "failed").exists()
     assert counts(postgres) == WORDS
     assert tables(postgres) == BOOKS
@@ -207,7 +207,7 @@ def test_a_commit_that_happened_and_is_replayed_counts_once(
 ) -> None:
     factory = ForgetfulState(postgres, table="counts")
     with word_count("redo", fixed(), factory).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert factory.commits[:3] == ["1:0", "2:0", "2:1"]
     assert counts(postgres) == WORDS
     assert tables(postgres) == BOOKS
@@ -222,7 +222,7 @@ def test_new_values_go_on_from_a_state_in_postgresql(spark: SparkSession, config
     state = words.group_by("word").persistent_aggregate(PostgresState(postgres, table="counts"), Count(), "count")
     state.new_values_stream().peek(lambda row: seen.append(tuple(row)))
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts(postgres) == WORDS == dict(seen)
 
 

@@ -54,7 +54,7 @@ from trident_py.engine.task_reports import Reports
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 LINES = [("the quick brown fox",), ("jumps over the lazy dog",), ("",), ("the end",), ("fox and dog",)]
 WORDS = Counter(word for (line,) in LINES for word in line.split())
 
@@ -91,12 +91,12 @@ def test_a_word_count_into_sqlite_goes_on_where_it_was(
     with word_count("words", FixedBatchSpout("value string", 1, *LINES[:3]), factory).start(
         config, spark=spark
     ) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert query.last_progress is not None
         assert query.last_progress["txid"] == 3
     assert counts(tmp_path / "counts.db") == Counter(word for (line,) in LINES[:3] for word in line.split())
     with word_count("words", fixed(), factory).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert [entry["txid"] for entry in query.recent_progress] == [4, 5]
     assert counts(tmp_path / "counts.db") == WORDS
 
@@ -106,7 +106,7 @@ def test_a_state_that_is_gone_stops_the_start_by_name(
 ) -> None:
     path = tmp_path / "counts.db"
     with word_count("words", fixed(5), SQLiteState(path, table="counts")).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     for file in tmp_path.iterdir():
         file.unlink()
     with pytest.raises(StateError, match=r"'words': state .* is gone.*trident reset words"):
@@ -118,7 +118,7 @@ def test_a_second_start_is_refused_by_name(spark: SparkSession, zookeeper: str, 
     with word_count("words", fixed(), MemoryMapState.factory()).start(config, spark=spark) as query:
         with pytest.raises(FencedError, match="words"):
             word_count("words", fixed(), MemoryMapState.factory()).start(config, spark=spark)
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
 
 
 def test_a_killed_zookeeper_ends_the_query_by_name_and_the_next_start_goes_on(
@@ -128,14 +128,14 @@ def test_a_killed_zookeeper_ends_the_query_by_name_and_the_next_start_goes_on(
     spout = FeederBatchSpout("value string")
     factory = SQLiteState(tmp_path / "counts.db", table="counts")
     query = word_count("orphan", spout, factory).start(config, spark=spark)
-    spout.feed(LINES[:2], timeout=PATIENCE_SECS)
+    spout.feed(LINES[:2], timeout=PATIENCE_SECONDS)
     with EmbeddedZooKeeper.running(tmp_path / "zookeeper") as server:
         os.kill(server.pid, signal.SIGKILL)
         with pytest.raises(CoordinationLost, match="'orphan': ZooKeeper"):
-            query.await_termination(PATIENCE_SECS)
+            query.await_termination(PATIENCE_SECONDS)
     spout = FeederBatchSpout("value string")
     with word_count("orphan", spout, factory).start(config, spark=spark):
-        spout.feed(LINES[2:], timeout=PATIENCE_SECS)
+        spout.feed(LINES[2:], timeout=PATIENCE_SECONDS)
     assert counts(tmp_path / "counts.db") == WORDS
 
 
@@ -150,7 +150,7 @@ def test_several_spouts_streams_and_states_share_transactions(spark: SparkSessio
     numbers.persistent_aggregate(total, Count(), "total")
     words.group_by("word").persistent_aggregate(found, Count(), "count")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert query.status["current_txid"] == 5
     assert sums.values() == {("a",): 12, ("b",): 9}
     assert total.values() == {(): 7}
@@ -203,7 +203,7 @@ def test_user_written_aggregators_and_what_follows_the_new_values(spark: SparkSe
         CollectedFactory(), Collecting(), ["loud"]
     )
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert longest.values() == {(): "quick"}
     assert letters.values() == {(): "".join(sorted(word[0] for word in WORDS.elements()))}
     assert seen == [[("QUICK",)], [("QUICK",)], [("QUICK",)]]
@@ -261,7 +261,7 @@ def test_a_stream_with_nothing_attached_is_processed_and_its_commit_acks_itself(
     topology.new_stream("lines", fixed(5)).peek(note)
     topology.new_stream("bare", fixed(5))
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert query.status["current_txid"] == 2
     assert sorted(Path(log).read_text().splitlines()) == sorted(line for (line,) in LINES)
 
@@ -273,7 +273,7 @@ def test_a_committer_spout_commits_once_per_committed_attempt_before_success(
     topology = TridentTopology("committer")
     topology.new_stream("numbers", spout)
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     for txid in range(1, 5):
         mine = [call for call in spout.calls if f" {txid}:" in call]
         assert mine == [f"emit {txid}:0", f"commit {txid}:0", f"success {txid}:0"]
@@ -302,7 +302,7 @@ def test_one_missing_report_times_the_attempt_out_and_it_is_replayed(
     config = TridentConfig(zookeeper=zookeeper, message_timeout=3)
     spout = FileSpout(str(tmp_path / "input" / "*.txt"))
     with word_count("dropped", spout, state).start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert len(dropped) == 1
         assert query.recent_progress[0]["attempt_id"] == 1
     assert state.values() == {(word,): count for word, count in WORDS.items()}
@@ -324,10 +324,10 @@ def test_a_user_function_that_raises_makes_a_poison_batch_that_names_it(spark: S
             PoisonBatchError,
             match=r"'poison': transaction 2 failed 2 times, last as 2:1: ValueError: can't stand 'jumps",
         ):
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
         assert isinstance(query.exception(), PoisonBatchError)
         with pytest.raises(PoisonBatchError):
-            query.await_termination(PATIENCE_SECS)
+            query.await_termination(PATIENCE_SECONDS)
     assert state.values() == {(word,): 1 for word in LINES[0][0].split()}
 
 
@@ -347,7 +347,7 @@ def test_a_failed_exception_in_a_task_fails_the_attempt_and_the_replay_counts_on
     words = topology.new_stream("lines", fixed()).flat_map(fail_once, "word string")
     words.group_by("word").persistent_aggregate(state, Count(), "count")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert {entry["attempt_id"] for entry in query.recent_progress} >= {0, 1}
     assert state.values() == {(word,): count for word, count in WORDS.items()}
 
@@ -374,7 +374,7 @@ def test_a_spout_that_emits_the_wrong_shape_ends_the_query_at_once_by_name(
     complaint = rf"'wrong', spout 'lines', attempt 1:0, definition None.*{complaint}"
     query = topology.start(TridentConfig(zookeeper=zookeeper), spark=spark)
     with query, pytest.raises(SpoutError, match=complaint):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
 
 
 class FickleSpout(ITridentSpout[int]):
@@ -423,7 +423,7 @@ def test_an_opaque_spout_that_emits_other_rows_in_a_replay_counts_the_last_ones(
     stream.group_by("word").persistent_aggregate(state, Count(), "count")
     stream.partition_persist(failing, failing, ["word"])
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert state.values() == {("of 1:1",): 1, ("of 2:1",): 1}  # 1:0 was committed there, and rolled back
 
 
@@ -432,9 +432,9 @@ def test_pause_holds_new_batches_and_process_all_available_says_so(spark: SparkS
     with word_count("paused", fixed(), state).start(config, spark=spark) as query:
         query.pause()
         with pytest.raises(TridentError, match="paused"):
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
         query.resume()
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert state.values() == {(word,): count for word, count in WORDS.items()}
     with pytest.raises(TridentError, match="was stopped"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)

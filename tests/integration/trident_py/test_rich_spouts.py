@@ -27,7 +27,7 @@ from trident_py import (
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 MESSAGES = 60
 
 
@@ -90,7 +90,7 @@ def test_t5_b9_after_a_kill_every_message_is_there_and_only_those_are_twice_whos
     program = [sys.executable, __file__, zookeeper, str(tmp_path)]
     root = str(Path(__file__).parents[3])
     killed = subprocess.run(
-        program, check=False, timeout=PATIENCE_SECS, env={**os.environ, "PYTHONPATH": root}, capture_output=True
+        program, check=False, timeout=PATIENCE_SECONDS, env={**os.environ, "PYTHONPATH": root}, capture_output=True
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     left = {each.name for each in (tmp_path / "mailbox").iterdir()}
@@ -98,11 +98,11 @@ def test_t5_b9_after_a_kill_every_message_is_there_and_only_those_are_twice_whos
     assert len(left) == MESSAGES - 24
     assert set(messages) - left <= committed, "what is acked is committed"
     with counting(tmp_path).start(config(zookeeper), spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts(tmp_path) == {message: 1 + (message in left & committed) for message in messages}
     assert not list((tmp_path / "mailbox").iterdir())
 
 
 if __name__ == "__main__":
     with counting(Path(sys.argv[2]), kill_at=25).start(config(sys.argv[1])) as running:
-        running.process_all_available(PATIENCE_SECS)
+        running.process_all_available(PATIENCE_SECONDS)

@@ -15,7 +15,7 @@ from trident_py.spark import probe
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-WITHIN_SECS = 300
+WITHIN_SECONDS = 300
 PROGRAM = """
 import sys, threading
 from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_
         [sys.executable, tmp_path / "program.py", tmp_path / "state"],
         capture_output=True,
         text=True,
-        timeout=WITHIN_SECS,
+        timeout=WITHIN_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

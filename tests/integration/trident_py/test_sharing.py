@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType
 
-from tests.integration.trident_py.test_query import PATIENCE_SECS, Numbered, counts, split, word_count
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS, Numbered, counts, split, word_count
 from trident_py import (
     CombinerAggregator,
     Count,
@@ -72,7 +72,7 @@ def test_many_small_transactions_need_few_jobs_and_few_writes(
     words = words.each("value", Words(tmp_path / "tasks"), "word string").project("word")
     words.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="counts"), Count(), "count")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         progress = query.recent_progress
         assert [entry["txid"] for entry in progress] == list(range(1, 61))
         assert {entry["attempt_id"] for entry in progress} == {0}
@@ -100,7 +100,7 @@ def test_the_one_that_fails_fails_alone(spark: SparkSession, config: TridentConf
     words.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="counts"), Count(), "count")
     complaint = r"transaction 5 failed 2 times.*can't read bad, in transaction 2"
     with topology.start(config, spark=spark) as query, pytest.raises(PoisonBatchError, match=complaint):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
 
 
@@ -132,7 +132,7 @@ def test_where_nobody_knows_which_one_fails_it_is_found(
     words.group_by("word").persistent_aggregate(state, Shouted(), "count bigint", in_fields=["word"])
     complaint = r"transaction 5 failed 2 times.*can't take 'bad'"
     with topology.start(config, spark=spark) as query, pytest.raises(PoisonBatchError, match=complaint):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
 
 
@@ -201,7 +201,7 @@ def test_small_and_large_batches_each_keep_their_rows_and_their_place(
         "batch"
     ).persistent_aggregate(largest, Most(), "most bigint", in_fields=["most"])
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     sizes = {txid: rows_of_batch(txid).num_rows for txid in range(1, upto + 1)}
     assert seen.seen == [(size, {txid} if size else set()) for txid, size in sizes.items()]
     assert by_batch.values() == {(txid,): size for txid, size in sizes.items() if size}
@@ -217,7 +217,7 @@ def test_it_goes_on_behind_a_run_and_counts_nothing_twice(
         with word_count("runs", FixedBatchSpout("value string", 1, *LINES[:upto]), factory).start(
             config, spark=spark
         ) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert counts(tmp_path / "c.db") == WORDS
 
 
@@ -262,5 +262,5 @@ def test_a_condition_that_looks_at_other_rows_sees_those_of_its_batch_only(
     numbers = numbers.filter(F.monotonically_increasing_id() == 0)
     numbers.group_by("number").persistent_aggregate(kept, Count(), "rows")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert sorted(kept.values()) == [(number,) for number in range(0, 20, 2)]

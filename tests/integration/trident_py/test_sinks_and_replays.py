@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.trident_py.test_query import PATIENCE_SECS, CommitterSpout, FailingOnce, Numbered
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS, CommitterSpout, FailingOnce, Numbered
 from trident_py import (
     CommitToken,
     Count,
@@ -69,7 +69,7 @@ def test_a_user_written_sink_gets_each_batch_once_in_order_over_restarts(
         topology = TridentTopology("sink")
         topology.new_stream("numbers", CommitterSpout(upto)).write_to(sink)
         with topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert sink.rows == [(10,), (20,), (30,), (40,)]
     assert sink.log == ["recover sink", "recover sink"]
 
@@ -103,7 +103,7 @@ def test_several_states_see_the_same_rows_of_a_spout_that_draws_them_anew(
     numbers.group_by("number").persistent_aggregate(drawn, Count(), "count")
     numbers.persistent_aggregate(largest, Max("number"), "largest")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert len(drawn.values()) == 10
     assert largest.values()[()] == max(number for (number,) in drawn.values())
 
@@ -160,9 +160,9 @@ def test_a_replay_of_an_exact_spout_is_the_same_rows_in_any_order_or_an_error_th
     query = topology.start(config, spark=spark)
     if complaint is None:
         with query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
         assert counts.values() == {(): 2 * len(first)}
         return
     where = r"'unfaithful', spout 'numbers', transaction (\d): attempt \1:1"
     with query, pytest.raises(SpoutError, match=f"{where} {complaint}"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)

@@ -20,7 +20,7 @@ from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_SECS = 120
+PATIENCE_SECONDS = 120
 WORDS = schema_of("word string")
 ROWS = [("a",), ("bb",), ("ccc",), ("a",)]
 
@@ -81,7 +81,7 @@ def test_each_of_many_transactions_under_way_is_seen_apart(spark: SparkSession, 
     counted.group_by("n").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="sizes"), Count(), "batches")
     config = TridentConfig(max_spout_pending=8)
     with topology.start(config, spark=spark, coordination=LocalCoordination()) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     with closing(sqlite3.connect(tmp_path / "c.db")) as database:
         assert database.execute("SELECT n, batches FROM sizes").fetchall() == [(3, 8)]
 
@@ -93,6 +93,6 @@ def test_a_large_batch_that_is_joined_with_itself_is_reported_once(spark: SparkS
     joined = lines.sql("SELECT count(*) AS n FROM stream a JOIN stream b ON a.position = b.position")
     joined.persistent_aggregate(SQLiteState(tmp_path / "c.db", table="sizes"), Sum("n"), "n")
     with topology.start(TridentConfig(), spark=spark, coordination=LocalCoordination()) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     with closing(sqlite3.connect(tmp_path / "c.db")) as database:
         assert database.execute("SELECT n FROM sizes").fetchall() == [(200_000,)]

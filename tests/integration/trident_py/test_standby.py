@@ -20,7 +20,7 @@ from trident_py import Count, FeederBatchSpout, SQLiteState, TridentConfig, Trid
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 
 
 def word_count(spout: Any, path: Path) -> TridentTopology:
@@ -60,7 +60,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECS", 0.1)
+    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECONDS", 0.1)
     path, spout, tried = tmp_path / "counts.db", FeederBatchSpout("word string"), threading.Event()
     handler = Announcing(tried)
     logging.getLogger("trident_py.runtime").addHandler(handler)
@@ -70,7 +70,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
         query = word_count(spout, path).start(
             TridentConfig(zookeeper=zookeeper, session_timeout=5), spark=spark, standby=True
         )
-        assert tried.wait(PATIENCE_SECS)
+        assert tried.wait(PATIENCE_SECONDS)
         assert query.status["message"] == "taking over"
         zombie.execute("ROLLBACK")
     logging.getLogger("trident_py.runtime").removeHandler(handler)
@@ -82,7 +82,7 @@ def test_a_standby_waits_for_a_store_that_is_locked(
 def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECS", 0.1)
+    monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECONDS", 0.1)
     path, spout, tried, lost = tmp_path / "counts.db", Counted("word string"), threading.Event(), threading.Event()
     handlers = {"trident_py.runtime": Announcing(tried), "coordinators.zookeeper.leadership": Announcing(lost)}
     for name, handler in handlers.items():
@@ -93,16 +93,16 @@ def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
         query = word_count(spout, path).start(
             TridentConfig(state_dir=tmp_path, session_timeout=2), spark=spark, standby=True
         )
-        assert tried.wait(PATIENCE_SECS)
+        assert tried.wait(PATIENCE_SECONDS)
         with EmbeddedZooKeeper.running(tmp_path / "zookeeper") as server:
             os.kill(server.pid, signal.SIGKILL)
             lost.clear()
-            assert lost.wait(PATIENCE_SECS)
+            assert lost.wait(PATIENCE_SECONDS)
         zombie.execute("ROLLBACK")
     for name, handler in handlers.items():
         logging.getLogger(name).removeHandler(handler)
     with EmbeddedZooKeeper.running(tmp_path / "zookeeper"):
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     spout.feed([("one",)])
     assert query.status["epoch"] == 2
     query.stop()
@@ -137,7 +137,7 @@ def test_a_standby_that_is_stopped_never_leads(spark: SparkSession, zookeeper: s
         word_count(FeederBatchSpout("word string"), tmp_path / "counts.db").start(config, spark=spark, standby=standby)
         for standby in (False, True)
     )
-    first.process_all_available(PATIENCE_SECS)
+    first.process_all_available(PATIENCE_SECONDS)
     assert "standing by" in second.status["message"] or second.status["message"] == "taking over"
     second.stop()
     assert not second.status["is_active"]

@@ -46,7 +46,7 @@ from trident_py.states import IBackingMap, JSONOpaqueSerializer
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_st13_st16_the_example_of_a_custom_state_counts_once_over_restarts(
     for number, line in enumerate(["to be or not to be\n", "be\n"]):
         (tmp_path / "logs" / f"{number}.txt").write_text(line)
         with example.topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     assert counts() == {
         "to": OpaqueValue(1, 2),
         "be": OpaqueValue(2, 3, 2),
@@ -179,7 +179,7 @@ def test_s15_state_query_asks_once_a_batch_and_spark_goes_on_with_the_rows(
         SQLiteState(tmp_path / "lengths.db", table="lengths"), Count(), "count"
     )
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert [entry["attempt_id"] for entry in query.recent_progress] == [0, 0]
     with closing(sqlite3.connect(tmp_path / "lengths.db")) as database:
         assert dict(database.execute("SELECT length, count FROM lengths")) == {2: 3, 3: 1}
@@ -195,7 +195,7 @@ def test_s15_a_batch_sees_what_earlier_transactions_have_committed(spark: SparkS
         seen, Sum("before"), "sum"
     )
     with topology.start(TridentConfig(zookeeper=zookeeper, max_spout_pending=1), spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     assert counts.values() == {("a",): 3, ("b",): 1}
     assert seen.values() == {("a",): 0 + 1 + 2, ("b",): 0}
 
@@ -241,10 +241,10 @@ def test_t7_drpc_requests_see_all_states_at_one_transaction_while_batches_run(
     asked = topology.new_drpc_stream("both").state_query(total, "args", SnapshotGet(), "total bigint")
     asked.state_query(counts, "args", MapGet(), "count bigint").project("total", "count")
     with topology.start(config, spark=spark) as query, ThreadPoolExecutor(1) as feeding:
-        fed = [feeding.submit(spout.feed, [("a",)], timeout=PATIENCE_SECS) for _ in range(5)]
+        fed = [feeding.submit(spout.feed, [("a",)], timeout=PATIENCE_SECONDS) for _ in range(5)]
         answers = []
         while not fed[-1].done():
-            answers.append(query.execute("both", "a", timeout=PATIENCE_SECS))
+            answers.append(query.execute("both", "a", timeout=PATIENCE_SECONDS))
         answers.append(query.execute("both", "a"))
         assert all(total == count for [[total, count]] in answers)
         assert len({total for [[total, _]] in answers}) > 2
@@ -267,7 +267,7 @@ def test_t7_drpc_requests_group_aggregate_and_fail_without_harm_to_the_topology(
         lambda frame: frame.selectExpr("cast(raise_error('not so') as string) as n"), "n string"
     )
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         assert query.execute("all", "") == [["a", 2]]
         for function, args, complaint in (
             ("explode", "a", r"'answers', function 'explode': KeyError: 'no such thing'; in state_query"),

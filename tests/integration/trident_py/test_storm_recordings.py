@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SCENARIOS = sorted(path.stem for path in RECORDINGS.glob("*.json"))
-PATIENCE_SECS = 120
+PATIENCE_SECONDS = 120
 
 
 @define(eq=False)
@@ -172,7 +172,7 @@ class RecordingState(State):
         rule = self.recorder.rule("state.commit", txid)
         if rule and rule["times"]:
             rule["times"] -= 1
-            assert self.recorder.event(rule["until"]).wait(PATIENCE_SECS)
+            assert self.recorder.event(rule["until"]).wait(PATIENCE_SECONDS)
             self.recorder.record("state.commit!FailedException", txid)
             raise FailedException(f"scripted failure of the commit of {txid}")
 
@@ -279,12 +279,12 @@ def test_components_see_the_calls_that_storms_saw(
     if scenario["resubmitOn"]:
         first = Recorder(tmp_path, json.loads(json.dumps(scenario)))
         query = run(first, zookeeper, spark)
-        assert first.event(scenario["resubmitOn"]).wait(PATIENCE_SECS)
+        assert first.event(scenario["resubmitOn"]).wait(PATIENCE_SECONDS)
         query.stop(drain=False)
         compare(first, recorded(name, 1), {})
         (tmp_path / "bolt.log").unlink()
         runs, scenario["rules"] = 2, []
     recorder = Recorder(tmp_path, scenario)
     with run(recorder, zookeeper, spark) as query:
-        query.process_all_available(timeout=PATIENCE_SECS)
+        query.process_all_available(timeout=PATIENCE_SECONDS)
     compare(recorder, recorded(name, runs), {"6:0": "6:1"} if runs == 2 else {})

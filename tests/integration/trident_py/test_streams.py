@@ -39,7 +39,7 @@ from trident_py.topology import TridentTopology
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 
 WORDS = "word string, n int"
 WORD = st.none() | st.sampled_from(["a", "b", "", "ü", "日本 x", "\U0001f600", "twice"])
@@ -587,9 +587,9 @@ def test_t18_the_example_joins_two_spouts_in_one_transaction(
         (tmp_path / name / "one.txt").write_text(lines)
     topology = runpy.run_path(str(ROOT / "examples" / "joining.py"))["topology"]
     with topology.start(TridentConfig(zookeeper=zookeeper), spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
         (tmp_path / "orders" / "two.txt").write_text("b 3\nc 4\n")
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     with closing(sqlite3.connect(tmp_path / "pages.db")) as database:
         found = database.execute("SELECT page, views, revenue FROM views JOIN revenue USING (page) ORDER BY page")
         assert found.fetchall() == [("a", 2, 1.75), ("b", 1, 3.0), ("c", 0, 6.0), ("ü", 1, 0.0)]

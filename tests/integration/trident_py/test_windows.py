@@ -40,7 +40,7 @@ from trident_py import (
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECS = 180
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_storm_1628_storm_3280_rows_are_in_a_window_once_over_failing_attempts_a
         sums.persistent_aggregate(SQLiteState(tmp_path / "sums.db", table="sums"), Sum("sum"), "sum")
         fired.partition_persist(failing, failing, ["id", "ns"])
         with topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     expected = [(end // 2, list(range(max(0, end - 5), end))) for end in range(2, 21, 2)]
     assert failing.failed == failing.fails
     assert [row for _, rows in sorted(failing.rows.items()) for row in rows] == expected
@@ -149,9 +149,9 @@ def test_w3_windows_by_time_close_without_input_and_have_each_row_once(
         fired.partition_persist(told, told, ["n"])
         with topology.start(evolve(config, max_spout_pending=1), spark=spark):
             for word in words:
-                spout.feed([(word,)], PATIENCE_SECS)
-            assert words == "aabb" or told.all_fired.wait(PATIENCE_SECS)
-            spout.feed([], PATIENCE_SECS)
+                spout.feed([(word,)], PATIENCE_SECONDS)
+            assert words == "aabb" or told.all_fired.wait(PATIENCE_SECONDS)
+            spout.feed([], PATIENCE_SECONDS)
     counts = dict(select(tmp_path / "counts.db", "SELECT word, count FROM counts"))
     assert counts == {"a": 3, "b": 2, "c": 2}
     assert sum(told.rows.values()) == 7
@@ -198,7 +198,7 @@ def test_windows_behind_partition_by_in_a_store_of_their_own_and_windows_of_wind
     )
     amounts.aggregate(Sum("sum"), "sum").persistent_aggregate(PostgresState(postgres, table="sums"), Sum("sum"), "sum")
     with topology.start(config, spark=spark) as query:
-        query.process_all_available(PATIENCE_SECS)
+        query.process_all_available(PATIENCE_SECONDS)
     found = sorted(row for given in seen.rows.values() for row in given)
     assert found == [([rows[first][1:], rows[second][1:]],) for first, second in ((0, 4), (1, 3), (2, 5))]
     assert rows_of_table(postgres, "SELECT sum FROM sums") == [(Decimal(4 + 3 + 5),)]
@@ -216,7 +216,7 @@ def test_s25_the_example_tells_what_is_trending_over_restarts(
     ):
         (tmp_path / "posts" / f"{name}.txt").write_text("\n".join(lines) + "\n")
         with topology.start(config, spark=spark) as query:
-            query.process_all_available(PATIENCE_SECS)
+            query.process_all_available(PATIENCE_SECONDS)
     # Of 7 + 23 hashtags the window had 10, 20 and 30.
     found = select(tmp_path / "trending.db", "SELECT rank, hashtag FROM trending ORDER BY rank")
     assert found == [(1, "#x"), (2, "#trident"), (3, "#spark"), (4, "#storm"), (5, None)]

@@ -205,13 +205,13 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
 def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:
     world = ObservedSplits().start()
     world.retry_within_lease(PauseRequested())
-    assert (world.status.is_paused, world.status.is_draining, world.status.message) == (True, False, "paused")
+    assert (world.status.is_paused, world.status.is_stopping, world.status.message) == (True, False, "paused")
     world.late = "the commit of transaction 1 has taken 31 s so far"
     world.turn()
     assert world.status.message == world.late
     world.late = ""
     world.turn(StopRequested(drain=True))
-    assert (world.status.is_paused, world.status.is_draining) == (False, True)
+    assert (world.status.is_paused, world.status.is_stopping) == (False, True)
 
 
 def test_the_status_tells_that_this_machines_clock_is_not_believed() -> None:

@@ -15,7 +15,7 @@ from coordinators.fingerprint import Fingerprint
 from coordinators.numbers import SpoutNumbers
 from coordinators.record import (
     INLINE_BYTES_MAX,
-    INLINE_BYTES_TOTAL,
+    INLINE_TOTAL_BYTES_MAX,
     CommitIntent,
     CoordinatorRecord,
     EncodedRecord,
@@ -178,7 +178,7 @@ def test_a_shard_that_did_not_change_keeps_its_text() -> None:
 def test_the_head_stays_small_however_many_definitions_it_has() -> None:
     metadata = {txid: {"lines": "x" * (INLINE_BYTES_MAX - 100)} for txid in range(1, 257)}
     encoded = encode(CoordinatorRecord(1, metadata=metadata))
-    assert len(encoded.head) < 2 * INLINE_BYTES_TOTAL
+    assert len(encoded.head) < 2 * INLINE_TOTAL_BYTES_MAX
     assert len(encoded.blobs) == 256
     assert _decoded(encoded).metadata == metadata
 

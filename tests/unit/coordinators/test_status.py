@@ -57,7 +57,7 @@ def test_it_is_frozen() -> None:
         (IDLE, "waiting for data"),
         (evolve(IDLE, transactions=(SEVEN,)), "processing"),
         (evolve(IDLE, is_paused=True), "paused"),
-        (evolve(IDLE, is_draining=True), "stopping: committing what is being processed"),
+        (evolve(IDLE, is_stopping=True), "stopping: committing what is being processed"),
         (evolve(IDLE, late="the commit has taken 31 s so far", is_paused=True), "the commit has taken 31 s so far"),
         (evolve(IDLE, is_active=False), "stopped"),
         (evolve(IDLE, is_active=False, left_behind=["'x' in f"]), "stopped; left behind: thread 'x' in f"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinators.transaction_time import LeaderClock, TransactionTimes
 from tests.unit.coordinators.world import World
 
-DAY_SECS = 24 * 3600
+DAY_SECONDS = 24 * 3600
 NOON_MS = 1_760_000_000_000
 
 
@@ -33,8 +33,8 @@ def test_a_time_once_fixed_stays() -> None:
 
 def test_while_rows_are_held_time_goes_on_at_the_monotonic_rate_whatever_the_clock_does() -> None:
     times = led(NOON_MS)
-    assert fixed(times, 1, 100.25, NOON_MS + DAY_SECS * 1000, is_held=True) == NOON_MS + 250
-    assert fixed(times, 2, 101, NOON_MS - DAY_SECS * 1000, is_held=True) == NOON_MS + 1000
+    assert fixed(times, 1, 100.25, NOON_MS + DAY_SECONDS * 1000, is_held=True) == NOON_MS + 250
+    assert fixed(times, 2, 101, NOON_MS - DAY_SECONDS * 1000, is_held=True) == NOON_MS + 1000
 
 
 def test_moments_far_shorter_than_a_millisecond_add_up() -> None:
@@ -51,11 +51,11 @@ def test_where_no_rows_are_held_time_is_set_to_the_clock_forward_and_back() -> N
 
 
 def test_a_takeover_goes_on_from_a_time_that_is_ahead_and_says_by_how_much() -> None:
-    ahead = NOON_MS + DAY_SECS * 1000
+    ahead = NOON_MS + DAY_SECONDS * 1000
     times = led(NOON_MS, {7: ahead})
-    assert times.ahead == DAY_SECS * 1000
+    assert times.ahead == DAY_SECONDS * 1000
     assert fixed(times, 8, 101, NOON_MS + 1000, is_held=True) == ahead + 1000
-    assert times.ahead == DAY_SECS * 1000
+    assert times.ahead == DAY_SECONDS * 1000
     assert fixed(times, 9, 102, NOON_MS + 2000, is_held=False) == NOON_MS + 2000
     assert times.ahead == 0
 
@@ -72,14 +72,14 @@ def test_a_clock_up_to_a_minute_ahead_of_zookeepers_is_taken() -> None:
 
 
 def test_of_a_clock_that_is_further_ahead_zookeepers_counts() -> None:
-    wall_ms = NOON_MS + DAY_SECS * 1000
+    wall_ms = NOON_MS + DAY_SECONDS * 1000
     times = led(wall_ms, zookeeper_ms=NOON_MS)
     assert fixed(times, 1, 105, wall_ms + 5000, is_held=False) == NOON_MS + 5000
-    assert times.clock.ahead_of_zookeeper(105, wall_ms / 1000 + 5) == DAY_SECS * 1000
+    assert times.clock.ahead_of_zookeeper(105, wall_ms / 1000 + 5) == DAY_SECONDS * 1000
 
 
 def test_a_start_warns_of_clocks_that_are_ahead() -> None:
-    times = TransactionTimes(LeaderClock(NOON_MS, 100), {7: NOON_MS + DAY_SECS * 1000})
+    times = TransactionTimes(LeaderClock(NOON_MS, 100), {7: NOON_MS + DAY_SECONDS * 1000})
     beyond, ahead = times.start(100, NOON_MS / 1000 + 3600)
     assert "clock is 3,600 s ahead of ZooKeeper's" in beyond
     assert "transactions is 86,400 s ahead of the clock" in ahead
@@ -87,7 +87,7 @@ def test_a_start_warns_of_clocks_that_are_ahead() -> None:
 
 
 def test_a_clock_behind_zookeepers_is_taken() -> None:
-    times = led(NOON_MS, zookeeper_ms=NOON_MS + DAY_SECS * 1000)
+    times = led(NOON_MS, zookeeper_ms=NOON_MS + DAY_SECONDS * 1000)
     assert fixed(times, 1, 100, NOON_MS, is_held=True) == NOON_MS
 
 

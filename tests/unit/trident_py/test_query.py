@@ -21,7 +21,7 @@ from trident_py.engine.listeners import Listeners
 from trident_py.engine.requests import Requests
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 
-WITHIN_SECS = 60
+WITHIN_SECONDS = 60
 PLACE = "zoo:2181/trident"
 
 
@@ -40,7 +40,7 @@ def running(name: str, closing: Event, requests: Requests | None = None) -> Trid
     world.start()
 
     def close(_: BaseException | None) -> None:
-        closing.wait(WITHIN_SECS)
+        closing.wait(WITHIN_SECONDS)
 
     loop = DriverLoop(name, inbox, close, world.driver)
     loop.start()
@@ -109,7 +109,7 @@ def test_a_resume_says_if_an_operator_holds_the_topology_back_all_the_same(closi
     assert query.status.is_paused
     assert query.status.message == "paused, as an operator wishes; `trident resume test` lifts that"
     with pytest.raises(TridentError, match="is paused, as an operator wishes; `trident resume test` first"):
-        query.process_all_available(WITHIN_SECS)
+        query.process_all_available(WITHIN_SECONDS)
     operated(query, Action.RESUME)
     while query.status.is_paused:
         query._loop.ended.wait(0.001)
@@ -137,5 +137,5 @@ def test_who_waits_is_told_when_the_topology_has_ended_and_not_before(closing: E
         assert not waiting.done()
         closing.set()
         with pytest.raises(TridentError, match="enough"):
-            waiting.result(WITHIN_SECS)
+            waiting.result(WITHIN_SECONDS)
         assert not query.is_active

@@ -25,7 +25,7 @@ FILE_BYTES = 128 << 20
 """How much goes into one file, about; as large as what Spark reads in one task."""
 
 COMPACTED = "_compacted"
-OBSERVED_WITHIN_SECS = 30.0
+OBSERVED_WITHIN_SECONDS = 30.0
 
 
 @frozen(kw_only=True)
@@ -136,7 +136,7 @@ def _write(taken: Transactions, session: SparkSession, draft: Path) -> None:
     files = ceil(taken.size / FILE_BYTES) or 1
     merged = frame.repartition(*layout.partition_by) if layout.partition_by else frame.coalesce(files)
     layout.write(merged, draft)
-    found = answer_within(lambda: seen.get, OBSERVED_WITHIN_SECS)["rows"]
+    found = answer_within(lambda: seen.get, OBSERVED_WITHIN_SECONDS)["rows"]
     if found != taken.rows:
         raise SinkError(
             f"{taken.rows} rows were committed in {str(taken.path)!r} and {found} are read there: {layout.format} "

@@ -21,7 +21,7 @@ from trident_py.sinks.files.local_path import local_path
 from trident_py.sinks.files.token import FileToken
 from trident_py.spark.asking import answer_within
 
-OBSERVED_WITHIN_SECS = 30.0
+OBSERVED_WITHIN_SECONDS = 30.0
 _TASK = re.compile(r"part-([0-9]+)-")
 """How Spark begins the name of a file: with the number of the task that has written it."""
 
@@ -117,4 +117,4 @@ def written(draft: Path, tasks: Collection[int]) -> list[Path]:
 
 
 def _told(observation: Observation, name: str) -> Any:
-    return answer_within(lambda: observation.get, OBSERVED_WITHIN_SECS)[name]
+    return answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS)[name]

@@ -12,7 +12,7 @@ from trident_py.spouts.files.lines import last_line_end, line_end
 from trident_py.spouts.files.splits import Split, parse_origin
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
-STILL_SECS = 2.0
+STILL_SECONDS = 2.0
 """How long a file must not change until its last line is taken without a line feed, or it is taken as compressed."""
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
@@ -26,16 +26,17 @@ class Sight:
     stamp: Stamp
     since: float
 
-    def note(self, stamp: Stamp, now: float) -> None:
-        """It looks like this now."""
-        if stamp != self.stamp:
-            self.stamp, self.since = stamp, now
+    @classmethod
+    def again(cls, before: Sight | None, stamp: Stamp, now: float) -> Sight:
+        """Return how a file looks that has ``stamp`` now and looked like ``before``, if it was seen."""
+        return before if before and before.stamp == stamp else cls(stamp, now)
 
     def is_still(self, now: float) -> bool:
         """Whether nobody wrote to it for a while."""
-        return now - self.since >= STILL_SECS
+        return now - self.since >= STILL_SECONDS
 
 
+# large: one field for each thing by which a file is known again
 @define(eq=False)
 class FileCursor:
     """How far a file was given to batches.

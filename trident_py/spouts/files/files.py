@@ -39,7 +39,7 @@ PIECE_BYTES_MIN = 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """Up to here the driver reads a batch itself: then it can share a Spark job with others, as tails of logs do."""
 
-REST_RATIO, REST_SECS_MAX = 4, 0.25
+REST_RATIO, REST_SECONDS_MAX = 4, 0.25
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
@@ -171,7 +171,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         self._files.look(self._clock())
         self._unread = self._files.unread()
         ended = time.monotonic()
-        self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - started))
+        self._rest_until = ended + min(REST_SECONDS_MAX, REST_RATIO * (ended - started))
 
     def _planned(self) -> list[StoredSplit]:
         planned: list[StoredSplit] = []

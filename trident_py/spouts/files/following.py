@@ -12,8 +12,8 @@ from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.beginnings import Beginnings
 from trident_py.spouts.files.content import file_errors, is_compressed, open_content
-from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
-from trident_py.spouts.files.identity import HASHED_BYTES, Stamp, hint_of, stamp_of
+from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor, Sight
+from trident_py.spouts.files.identity import HASHED_BYTES, hint_of, stamp_of
 from trident_py.spouts.files.paths import PathPattern, status_of
 from trident_py.spouts.files.splits import Split
 from trident_py.spouts.files.suspects import Suspects
@@ -60,7 +60,8 @@ class FollowedFiles:
             cursor = self._cursors.pop(path, None) or self._gone.pop(path, None)
             if cursor and cursor.seen:  # of an empty file nothing is known
                 self._wanted.append(cursor)
-        self._sights = {path: self._sight(path, stamp_of(status), now) for path, status in strangers.items()}
+        seen = self._sights
+        self._sights = {path: Sight.again(seen.get(path), stamp_of(status), now) for path, status in strangers.items()}
         kept = self._find_wanted(found, strangers, now)
         self._welcome([path for path in sorted(strangers) if path not in kept and path in found], now)
         self._sights = {path: sight for path, sight in self._sights.items() if path not in self._cursors}
@@ -156,11 +157,6 @@ class FollowedFiles:
     def _is_ours(self, cursor: FileCursor) -> bool:
         """Whether a file that the pattern doesn't match was renamed to that; else a changed pattern has left it out."""
         return cursor.sight is not None or (cursor.origin != "" and self.pattern.matches(cursor.origin))
-
-    def _sight(self, path: str, stamp: Stamp, now: float) -> Sight:
-        sight = self._sights.get(path) or Sight(stamp, now)
-        sight.note(stamp, now)
-        return sight
 
     def _find_wanted(self, found: Statuses, strangers: Statuses, now: float) -> set[str]:
         """Find those that may be elsewhere, and take what they are out of ``strangers``; those to be left alone yet."""
@@ -302,7 +298,7 @@ def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) ->
         case Whereabouts.TAKEN_TWICE:
             return cursor.error(
                 f"was cut or replaced, and {name!r}, which has the same lines, was read as a file of its own after it "
-                f"had not changed for {STILL_SECS:.0f} s: if it is a copy, its lines were read twice; make copies "
+                f"had not changed for {STILL_SECONDS:.0f} s: if it is a copy, its lines were read twice; make copies "
                 f"outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
             )
         case _:

@@ -28,7 +28,7 @@ from trident_py.states.sql.commit_row import StateHeader, TableStep
 CHUNK_KEYS = 5_000
 """How many values one command reads or stages."""
 
-STAGED_SECS = 3_600
+STAGED_SECONDS = 3_600
 """When the server forgets what was staged by a leader that died before the next one swept it."""
 
 NOTHING = ""
@@ -65,6 +65,7 @@ class Names:
         return f"{{{self.prefix}}}:_incarnation_{incarnation}"
 
 
+# large: one field for each thing that one state keeps between the calls of a transaction
 class RedisMapState(GroupState[Any], ITupleCollection):
     """Values by key in one hash. A commit puts all that has changed, with a new header, in the place of the old header.
 
@@ -164,7 +165,7 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         for name, values in staged.items():
             for some in _chunks(list(values.items())):
                 client.hset(name, mapping=dict(some))
-            client.expire(name, STAGED_SECS)
+            client.expire(name, STAGED_SECONDS)
 
     def _replaced(self, expected: str, header: str, values: str, *, incarnation: int = 0) -> str | None:
         """Put ``header`` in the place of the one that is expected; None: done, else the one that is there."""

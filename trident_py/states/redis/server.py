@@ -15,10 +15,10 @@ from redis.retry import Retry
 from coordinators.secret import Secret
 from trident_py.errors import StateError, StoreBusyException
 
-TIMEOUT_SECS = 30.0
+TIMEOUT_SECONDS = 30.0
 """How long an answer may take; a commit of 100 000 keys takes three seconds."""
 
-CONNECT_SECS = 5.0
+CONNECT_SECONDS = 5.0
 
 COMMIT = """
 -- KEYS: header, values, those before them, staged values, staged ones before them, values set aside, their number.
@@ -80,14 +80,14 @@ class Server:
         except ValueError as error:
             raise StateError(f"a Redis URL is redis://[user:password@]host:port/db, not this: {error}") from error
 
-    def client(self, timeout: float = TIMEOUT_SECS) -> Redis:
+    def client(self, timeout: float = TIMEOUT_SECONDS) -> Redis:
         """A client; it connects when it is used, and never sends anything twice by itself."""
         return Redis.from_url(
             self.url.reveal(),
             decode_responses=True,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
-            socket_connect_timeout=CONNECT_SECS,
+            socket_connect_timeout=CONNECT_SECONDS,
             client_name="trident",
         )
 
@@ -95,7 +95,7 @@ class Server:
     def guarantee(self) -> str:
         """How often a row counts in what is kept there."""
         try:
-            with closing(self.client(CONNECT_SECS)) as client:
+            with closing(self.client(CONNECT_SECONDS)) as client:
                 found: dict[Any, Any] = client.config_get("append*")
         except RedisError:  # it is away, or doesn't let us ask
             return _UNKNOWN
@@ -109,7 +109,7 @@ class Server:
             StateError: it can't, or lets nobody in.
             StoreBusyException: it is away, perhaps for a moment.
         """
-        with explained(where), closing(self.client(CONNECT_SECS)) as client:
+        with explained(where), closing(self.client(CONNECT_SECONDS)) as client:
             told: dict[str, Any] = client.info()
         policy = told.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":

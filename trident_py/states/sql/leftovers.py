@@ -12,7 +12,7 @@ from trident_py.states.sql.table import Table
 
 log = logging.getLogger(__name__)
 
-DROP_SECS = 0.2
+DROP_SECONDS = 0.2
 """A cancelled task may go on writing for a while; its table can be dropped later."""
 
 
@@ -34,7 +34,7 @@ class Leftovers:
         where = f"table {table.name!r} of {database.shown}"
         for name in sorted(self.names):
             try:
-                with database.explained(where), link.transaction(DROP_SECS, durable=False) as connection:
+                with database.explained(where), link.transaction(DROP_SECONDS, durable=False) as connection:
                     connection.execute(table.staged(name).drop)
             except (FailedException, StateError) as error:
                 log.info("%s stays for now: %s", name, error)

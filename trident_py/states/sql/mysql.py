@@ -21,7 +21,7 @@ from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
-from trident_py.states.sql.sessions import TAKEOVER_SECS, Errors, Session, SessionDatabase, code_of
+from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Errors, Session, SessionDatabase, code_of
 from trident_py.states.sql.table import HEADERS, Headers, placed
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ class MySQLDatabase(SessionDatabase):
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
         """Each change of a table commits by itself, so a lock of the session keeps others out."""
         lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
-        with link.transaction(TAKEOVER_SECS) as connection:
+        with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute(Headers(MYSQL, schema).create)
-            if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECS]).fetchone() != (1,):
+            if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
                 raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
             _end_older(connection, schema, table, leader)
             connection.execute("START TRANSACTION")

@@ -22,13 +22,13 @@ from trident_py.states.sql.dialect import Link as AnyLink
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
-LOCK_SECS = 10
+LOCK_SECONDS = 10
 """How long a commit waits for a lock that somebody else holds."""
 
-TAKEOVER_SECS = 60
+TAKEOVER_SECONDS = 60
 """How long a takeover waits for a transaction that it could not end."""
 
-IDLE_SECS = 30
+IDLE_SECONDS = 30
 """After this long in the middle of a transaction of our own statements a process counts as paused: the server ends it.
 
 Not where user code works between two statements, which may take as long as it wants: see `Link.begin`."""
@@ -44,9 +44,9 @@ _CONNECTING = {
 
 _SESSION = {
     "default_transaction_isolation": "read committed",  # who waited for a lock sees what it waited for
-    "lock_timeout": f"{LOCK_SECS}s",
+    "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": f"{IDLE_SECS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
     "search_path": "pg_catalog",
     # Checksums are made of rows as text, in the worker's session and in the driver's:
     "TimeZone": "UTC",
@@ -245,7 +245,7 @@ class Link(AnyLink):
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Any:
         """A new transaction, which waits for locks so long."""
-        settings = [f"SET LOCAL lock_timeout = {int((LOCK_SECS if lock_secs is None else lock_secs) * 1000)}"]
+        settings = [f"SET LOCAL lock_timeout = {int((LOCK_SECONDS if lock_secs is None else lock_secs) * 1000)}"]
         return self._begun(*settings, *([] if durable else ["SET LOCAL synchronous_commit = off"]))
 
     def begin(self) -> Any:

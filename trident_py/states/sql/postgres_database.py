@@ -16,7 +16,7 @@ from trident_py.errors import StateError
 from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
 from trident_py.states.sql.dialect import Link as AnyLink
-from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECS, Link, Session, Target, explained, starting
+from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECONDS, Link, Session, Target, explained, starting
 from trident_py.states.sql.table import HEADERS, Headers
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -163,7 +163,7 @@ class PostgresDatabase(Database):
     def schema(self, link: AnyLink, where: str) -> str:
         """The first of the search path that exists."""
         self.target.check()
-        with link.transaction(TAKEOVER_SECS) as connection:
+        with link.transaction(TAKEOVER_SECONDS) as connection:
             ((encoding,),) = connection.execute("SELECT current_setting('server_encoding')").fetchall()
         schema = link.session.schema if isinstance(link.session, Session) else None
         if schema is None:
@@ -177,14 +177,14 @@ class PostgresDatabase(Database):
         """Everything happens in one transaction."""
         self._end_older(link, leader.epoch)
         headers = Headers(POSTGRESQL, schema)
-        with link.transaction(TAKEOVER_SECS) as connection:
+        with link.transaction(TAKEOVER_SECONDS) as connection:
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
             connection.execute(headers.create)
             has_runs = connection.execute(_HAS_COLUMN, [schema, HEADERS, "run_first"]).fetchone()
             if not has_runs:  # asked first, since widening waits for everybody who uses the headers
                 connection.execute(headers.widen)
-        with link.transaction(TAKEOVER_SECS) as connection:
+        with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection
 

@@ -14,10 +14,10 @@ from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.states.sql.dialect import AnswerLostError, Database, Leader, Link
 from trident_py.states.sql.urls import DatabaseUrl
 
-LOCK_SECS = 10
+LOCK_SECONDS = 10
 """How long a commit waits for a lock that somebody else holds."""
 
-TAKEOVER_SECS = 60
+TAKEOVER_SECONDS = 60
 """How long a takeover waits for a transaction that it could not end."""
 
 
@@ -62,11 +62,11 @@ class SessionLink(Link):
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
         """A new transaction, which waits for locks so many seconds, one at least."""
-        return self._begun(LOCK_SECS if lock_secs is None else max(1, int(lock_secs)))
+        return self._begun(LOCK_SECONDS if lock_secs is None else max(1, int(lock_secs)))
 
     def begin(self) -> Session:
         """A new transaction."""
-        return self._begun(LOCK_SECS)
+        return self._begun(LOCK_SECONDS)
 
     def _begun(self, lock_secs: int) -> Session:
         self.rollback()

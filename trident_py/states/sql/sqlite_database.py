@@ -38,7 +38,7 @@ _CHECKS = {
     "TEXT": "typeof({0}) IN ('text', 'null')",
     "BLOB": "typeof({0}) IN ('blob', 'null')",
 }
-BUSY_SECS = 10.0
+BUSY_SECONDS = 10.0
 """How long a commit waits for another process that writes to the same database."""
 
 _CACHE_KIB = 32 * 1024
@@ -181,9 +181,9 @@ class SQLiteLink(Link):
     def _opened(self) -> sqlite3.Connection:
         if self._is_reader:
             uri = f"{self._path.as_uri()}?mode=ro"
-            return sqlite3.connect(uri, uri=True, timeout=BUSY_SECS, isolation_level=None, check_same_thread=False)
+            return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         ensure_usable(self._path, self._where)
-        connection = sqlite3.connect(self._path, timeout=BUSY_SECS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise StateError(f"{self._where}: its file system doesn't allow WAL mode; put it on a local disk")

@@ -38,7 +38,7 @@ from trident_py.rows.schema import schema_of
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed
 
-WITHIN_SECS = 60
+WITHIN_SECONDS = 60
 JOB_EDGE = 7
 
 
@@ -102,7 +102,7 @@ class Driven:
                 done.set_exception(error)
 
         self._inbox.put(run)
-        return done.result(WITHIN_SECS)
+        return done.result(WITHIN_SECONDS)
 
     def emit(
         self, txid: int, metadata: Mapping[str, Any], attempt_id: int = 0, *, is_empty: bool = False
@@ -120,7 +120,7 @@ class Driven:
 
     def next(self) -> Message:
         """What the driver is told next."""
-        return self.told.get(timeout=WITHIN_SECS)
+        return self.told.get(timeout=WITHIN_SECONDS)
 
     def acked(self, stream: StreamId, count: int) -> None:
         """Return when so many edges of a stream were acked."""
@@ -200,7 +200,7 @@ def driven(
         plane=DataPlane(shape=shape_of(executors, branches, participants, shareable)),
         workers=workers,
         post=lambda message: made[0].post(message),
-        shutdown=shutdown or Shutdown(patience=WITHIN_SECS),
+        shutdown=shutdown or Shutdown(patience=WITHIN_SECONDS),
     )
     made.append(Driven(streams))
     turning = Thread(target=made[0].run, daemon=True)
@@ -209,5 +209,5 @@ def driven(
         yield made[0]
     finally:
         made[0]._inbox.put(None)
-        turning.join(WITHIN_SECS)
+        turning.join(WITHIN_SECONDS)
         made[0].close()

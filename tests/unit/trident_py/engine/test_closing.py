@@ -16,7 +16,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
 from coordinators.store import TopologyIdentity
-from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, processed, spout_of
+from tests.unit.trident_py.engine.driving import WITHIN_SECONDS, Driven, driven, processed, spout_of
 from trident_py.engine.stimuli import StepCommitted, StepFailed
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import StateError
@@ -38,7 +38,7 @@ class Stuck(StateUpdater[State]):
 
     def update_state(self, state: State, tuples: Any, collector: TridentCollector) -> None:
         self.begun.set()
-        assert self.let_go.wait(WITHIN_SECS)
+        assert self.let_go.wait(WITHIN_SECONDS)
         if isinstance(state, MemoryMapState):
             state.multi_put([["a"]], [1])
 
@@ -84,7 +84,7 @@ class World:
         attempt = self.driven.emit(1, {"s": 0})
         self.driven.acked(StreamId.BATCH, 2)
         self.driven.commit(attempt)
-        assert self.stuck.begun.wait(WITHIN_SECS)
+        assert self.stuck.begun.wait(WITHIN_SECONDS)
 
     def close(self) -> None:
         self.driven.turn(self.driven.close)
@@ -92,7 +92,7 @@ class World:
 
     def ended(self) -> StepFailed:
         """What has become of the commit."""
-        while not isinstance(stimulus := self.driven.streams._reports.get(timeout=WITHIN_SECS), StepFailed):
+        while not isinstance(stimulus := self.driven.streams._reports.get(timeout=WITHIN_SECONDS), StepFailed):
             assert not isinstance(stimulus, StepCommitted)
         return stimulus
 
@@ -133,7 +133,7 @@ def test_an_emitter_that_does_not_return_is_left_behind_by_name(
 ) -> None:
     world = world_of(Unfenced(), Numbers(stuck))
     world.driven.emit(1, {"s": 0})
-    assert stuck.begun.wait(WITHIN_SECS)
+    assert stuck.begun.wait(WITHIN_SECONDS)
     with caplog.at_level(logging.ERROR):
         world.close()
     assert "gives up leadership and waits no longer for thread 'trident-s-emitter' in update_state" in caplog.text
@@ -167,7 +167,7 @@ def test_leadership_is_kept_while_a_state_without_fence_commits(
             world.shutdown.wait(force=False)
         assert not closing.done()
         world.stuck.let_go.set()
-        closing.result(WITHIN_SECS)
+        closing.result(WITHIN_SECONDS)
     assert state.told == ["begin 1", "commit 1"]
     assert world.shutdown.left_behind == []
     assert world.shutdown.held_by == ""
@@ -182,7 +182,7 @@ def test_a_forced_end_gives_it_up_and_the_state_is_not_told_to_commit(world_of: 
         with pytest.raises(Exception, match="goes on leading"):
             world.shutdown.wait(force=False)
         world.shutdown.wait(force=True)
-        closing.result(WITHIN_SECS)
+        closing.result(WITHIN_SECONDS)
     assert len(world.shutdown.left_behind) == 1
     world.stuck.let_go.set()
     assert "'mine' was left behind" in str(world.ended().why.cause)

@@ -13,7 +13,7 @@ from coordinators.listener import CommittedEvent, EmittedEvent, EndedEvent, Topo
 from trident_py.engine.listeners import Listeners, ListenerThread, listening
 from trident_py.errors import ConfigError
 
-PATIENCE_SECS = 60
+PATIENCE_SECONDS = 60
 
 
 def committed(txid: int) -> CommittedEvent:
@@ -33,7 +33,7 @@ class Hearing(TridentListener):
 
     def on_committed(self, event: CommittedEvent) -> None:
         self.begun.set()
-        assert self.may.wait(PATIENCE_SECS)
+        assert self.may.wait(PATIENCE_SECONDS)
         assert current_thread() is not main_thread()
         self.heard.append(event)
 
@@ -85,7 +85,7 @@ def test_of_more_than_may_wait_the_oldest_are_dropped_and_counted(caplog: pytest
     slow = ListenerThread("wc", hearing, waiting_max=2)
     listeners = Listeners(others=[slow])
     listeners.tell(committed(1))
-    assert hearing.begun.wait(PATIENCE_SECS)
+    assert hearing.begun.wait(PATIENCE_SECONDS)
     for event in (committed(2), committed(3), committed(4), ENDED):
         listeners.tell(event)
     hearing.may.set()
@@ -100,11 +100,11 @@ def test_of_more_than_may_wait_the_oldest_are_dropped_and_counted(caplog: pytest
 def test_the_end_waits_a_limited_time_for_one_that_does_not_return(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("trident_py.engine.listeners.DELIVER_SECS", 0.01)
+    monkeypatch.setattr("trident_py.engine.listeners.DELIVER_SECONDS", 0.01)
     hearing = Hearing()
     listeners = listening("wc", [hearing])
     listeners.tell(committed(1))
-    assert hearing.begun.wait(PATIENCE_SECS)
+    assert hearing.begun.wait(PATIENCE_SECONDS)
     listeners.tell(ENDED)
     listeners.close()
     assert "is waited for no longer; 1 events wait for it" in caplog.text

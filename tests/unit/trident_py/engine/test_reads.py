@@ -15,7 +15,7 @@ from coordinators.messages import Acked, Failed
 from coordinators.protocol import StreamId
 from coordinators.record import CommitIntent, CoordinatorRecord
 from coordinators.shutdown import Shutdown
-from tests.unit.trident_py.engine.driving import WITHIN_SECS, Driven, driven, spout_of
+from tests.unit.trident_py.engine.driving import WITHIN_SECONDS, Driven, driven, spout_of
 from trident_py.engine.assembly import partial_commit_of
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.reads import StateReads, States
@@ -114,7 +114,7 @@ def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_do
         reads.now(lambda _: None)
         assert not waiting.done()
         commit(world, 7)
-        assert waiting.result(WITHIN_SECS) == "answer"
+        assert waiting.result(WITHIN_SECONDS) == "answer"
 
 
 def test_t7_who_takes_longer_than_it_should_is_named() -> None:
@@ -124,12 +124,12 @@ def test_t7_who_takes_longer_than_it_should_is_named() -> None:
 
     def read(_: States) -> None:
         reading.set()
-        done.wait(WITHIN_SECS)
+        done.wait(WITHIN_SECONDS)
 
     with driven(thread=thread) as world, ThreadPoolExecutor(1) as caller:
         reads = world.streams.workers.reads
         caller.submit(reads.consistent, read, None, "function 'count'")
-        assert reading.wait(WITHIN_SECS)
+        assert reading.wait(WITHIN_SECONDS)
         now[0] = 130.0
         assert thread.late() == thread.warning() == ""
         now[0] = 131.0
@@ -149,7 +149,7 @@ def test_t7_who_waits_when_the_topology_stops_is_told(world: Driven, reads: Stat
         waiting = caller.submit(reads.consistent, lambda _: "answer", None)
         world.turn(world.close)
         with pytest.raises(TridentError, match="'t' was stopped"):
-            waiting.result(WITHIN_SECS)
+            waiting.result(WITHIN_SECONDS)
     with pytest.raises(TridentError, match="'t' was stopped"):
         reads.now(lambda _: 1)
 
@@ -159,18 +159,18 @@ def test_t7_who_waits_for_a_read_that_does_not_return_is_told_when_the_topology_
 
     def stuck(_: object) -> None:
         begun.set()
-        end.wait(WITHIN_SECS)
+        end.wait(WITHIN_SECONDS)
 
     shutdown = Shutdown(patience=0.01)
     with driven(shutdown=shutdown) as world, ThreadPoolExecutor(2) as callers:
         reads = world.streams.workers.reads
         reading = callers.submit(reads.now, stuck)
-        assert begun.wait(WITHIN_SECS)
+        assert begun.wait(WITHIN_SECONDS)
         behind = callers.submit(reads.consistent, lambda _: "answer", None)
         world.turn(world.close)
         for waiting in (reading, behind):
             with pytest.raises(TridentError, match="'t' was stopped"):
-                waiting.result(WITHIN_SECS)
+                waiting.result(WITHIN_SECONDS)
         assert len(shutdown.left_behind) == 1
         end.set()
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Acked, Failed, FailureKind
-from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECS, Driven, driven, processed, spout_of
+from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECONDS, Driven, driven, processed, spout_of
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
@@ -55,7 +55,7 @@ class Jobs:
     def __call__(self, job: Job, members: Sequence[JobMember]) -> list[Processed]:
         assert job.is_shared, "all batches are small"
         if not self.ran:
-            self.gate.get(timeout=WITHIN_SECS)  # so that those behind it gather
+            self.gate.get(timeout=WITHIN_SECONDS)  # so that those behind it gather
         self.ran.append([attempt.txid for attempt in job.attempts])
         assert len(self.ran) <= 2000, "an endless loop"
         with task_failures_told():

@@ -11,7 +11,7 @@ import pytest
 
 from trident_py.engine.threads import Threads
 
-WITHIN_SECS = 60
+WITHIN_SECONDS = 60
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def let_go() -> Iterator[threading.Event]:
 
 
 def until() -> float:
-    return time.monotonic() + WITHIN_SECS
+    return time.monotonic() + WITHIN_SECONDS
 
 
 def test_calls_of_one_thread_are_made_in_order_and_none_is_lost() -> None:
@@ -37,7 +37,7 @@ def test_calls_of_one_thread_are_made_in_order_and_none_is_lost() -> None:
 
 
 def test_as_many_calls_run_side_by_side_as_there_may_be_threads() -> None:
-    together = threading.Barrier(4, timeout=WITHIN_SECS)
+    together = threading.Barrier(4, timeout=WITHIN_SECONDS)
     threads = Threads("four", 4)
     for _ in range(3):
         threads.submit(together.wait)
@@ -54,7 +54,7 @@ def test_a_thread_that_does_not_return_is_named_with_the_place_where_it_is(let_g
         let_go.wait()
 
     threads.submit(user_code)
-    assert begun.wait(WITHIN_SECS)
+    assert begun.wait(WITHIN_SECONDS)
     threads.close()
     assert not threads.wait(0)
     [busy] = threads.busy()

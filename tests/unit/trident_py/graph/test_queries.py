@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from coordinators.messages import Diagnosis
-from tests.unit.trident_py.engine.driving import driven
-from trident_py.engine.reads import StateReads
-from trident_py.engine.requests import Requests
-from trident_py.errors import RequestError, TopologyError, TridentError
+from trident_py.errors import TopologyError
 from trident_py.graph.queries import StateQuery, requests
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import TopologyKey
 from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, ReadOnlyState, StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
-from trident_py.spark.asking import Life
-from trident_py.spark.failures import Place, diagnosed
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.backing import IBackingMap
-from trident_py.states.maps import OpaqueMap, SnapshottableMap
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.values import OpaqueValue
 from trident_py.topology import TridentTopology
 
 
@@ -71,28 +58,6 @@ def test_s15_state_query_appends_what_the_query_emits_and_b4_keeps_rows_without_
 def test_s15_a_query_must_give_a_result_for_each_row() -> None:
     with pytest.raises(ValueError, match=r"Short\.batch_retrieve gave 0 results for 1 rows"):
         asked(Short(), Lengths(), [(1, "a")], "x int")
-
-
-def test_b5_snapshot_get_gives_the_one_value_and_b6_tuple_collection_get_all() -> None:
-    state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
-    state.recover(TopologyKey("wordcount", "8d1f", 1), 1)
-    assert asked(SnapshotGet(), state, [(1, "a")], "total int") == [(1, "a", None)]
-    state._committed = {"[]": ([], 7)}
-    assert asked(SnapshotGet(), state, [(1, "a"), (2, "b")], "total int") == [(1, "a", 7), (2, "b", 7)]
-    state._committed = {'["x"]': (["x"], 1), '["y"]': (["y"], 2)}
-    assert asked(TupleCollectionGet(), state, [(1, "a")], "key string, count int") == [
-        (1, "a", "x", 1),
-        (1, "a", "y", 2),
-    ]
-    only: SnapshottableMap[int] = SnapshottableMap(OpaqueMap(_Sevens()), ["k"])
-    assert asked(SnapshotGet(), only, [(1, "a")], "total int") == [(1, "a", 7)]
-
-
-class _Sevens(IBackingMap[OpaqueValue[int]]):
-    def multi_get(self, keys: Any) -> list[OpaqueValue[int]]:
-        return [OpaqueValue(1, 7)] * len(keys)
-
-    def multi_put(self, keys: Any, values: Any) -> None: ...
 
 
 def test_s15_mistakes_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
@@ -190,48 +155,3 @@ def test_t7_the_stream_declared_last_answers_and_only_queries_wait_for_states(to
     ]
     assert titles == [["new_drpc_stream", "flat_map"], ["state_query"], ["project", "filter"]]
     assert plan(topology._graph).branches == ()
-
-
-def diagnosed_alive(error: BaseException, place: Place, doing: str) -> Diagnosis:
-    return diagnosed(error, place, doing, lambda: Life.ALIVE)
-
-
-def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_step_that_it_is_in(
-    topology: TridentTopology,
-) -> None:
-    given_up, later = threading.Event(), list[Any]()
-
-    class Slow(Lengths):
-        def multi_get(self, keys: Sequence[Any]) -> list[int | None]:
-            given_up.wait()
-            return super().multi_get(keys)
-
-    state = topology.new_static_state(LengthsFactory())
-    words = topology.new_drpc_stream("lengths").state_query(state, "args", MapGet(), "n int").peek(later.append)
-    words.state_query(state, "args", MapGet(), "again int")
-    asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
-    with driven(states={state.name: Slow()}) as running:
-        reads = running.streams.workers.reads
-        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
-        with pytest.raises(TimeoutError):
-            asking.execute("lengths", "to be", 0.01)
-        given_up.set()
-        assert reads.now(lambda _: "committed") == "committed"
-    assert later == []
-
-
-def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(topology: TridentTopology) -> None:
-    words = topology.new_drpc_stream("upper").flat_map(lambda row: [(w.upper(),) for w in row.args.split()], "w string")
-    words.map(lambda row: (row.w, 60 // (len(row.w) - 1)), "w string, n int")
-    asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
-    with pytest.raises(TridentError, match="the topology stands by"):
-        asking.execute("upper", "a", None)
-    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
-    assert asking.execute("upper", "to be", None) == [["TO", 60], ["BE", 60]]
-    assert asking.execute("upper", "", None) == []
-    with pytest.raises(RequestError, match=r"function 'upper': ZeroDivisionError: .*; in map\(.* at Row\(w='A'\)"):
-        asking.execute("upper", "a", None)
-    with pytest.raises(RequestError, match="has no function 'lower'; there are: 'upper'"):
-        asking.execute("lower", "a", None)
-    with pytest.raises(RequestError, match=r"args is a string, not 7 \(int\)"):
-        asking.execute("upper", 7, None)  # type: ignore[arg-type]

@@ -7,10 +7,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
-from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.graph.commit_rows import CommitWay, NodeRows
 from trident_py.graph.graph import Graph
-from trident_py.graph.output import CommitStream, OutputPlace
+from trident_py.graph.output import CommitStream
 from trident_py.graph.outputs import AggregateState, UpdatedState, WrittenSink
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -18,7 +17,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout, Replay
 from trident_py.interfaces.states import StateUpdater
-from trident_py.operations.builtin import Count, Sum
+from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
 from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import Branch, Plan, plan
@@ -100,11 +99,6 @@ def made(stream: CommitStream, values: list[Any]) -> list[list[Any]]:
     return [[tuple(row) for row in rows_of(rows.table(end))] for end in stream.ends]
 
 
-def participant(place: OutputPlace | None) -> Any:
-    assert place is not None
-    return place.participant(CONTEXT)
-
-
 def fields(text: str) -> StructType:
     return schema_of(text)
 
@@ -138,100 +132,6 @@ def test_spouts_are_planned_in_order_and_a_batch_spout_is_adapted(declared: Decl
     assert (lines.tx_id, lines.schema, lines.spout.replay) == ("lines", fields("word string, n int"), Replay.EXACT)
     assert (ticks.tx_id, ticks.schema, ticks.spout.replay) == ("ticks", fields("n int"), Replay.OPAQUE)
     assert isinstance(ticks.spout, ITridentSpout)
-
-
-def test_a_combiner_is_given_keys_and_a_partial_value(declared: Declared) -> None:
-    factory = memory()
-    declared.words.group_by("word").persistent_aggregate(factory, Sum("n"), "total")
-    declared.words.persistent_aggregate(memory(), Longest(), "longest string")
-    grouped, whole = (branch.output for branch in declared.plan.branches)
-    assert grouped is not None
-    assert whole is not None
-    assert (grouped.output.factory, grouped.new_values) == (factory, None)
-    assert grouped.fields == fields("word string, total bigint")
-    assert whole.fields == fields("longest string")
-    assert [(each.keys, each.inputs) for each in map(participant, (grouped, whole))] == [(1, []), (0, [])]
-
-
-def test_a_reducer_is_given_keys_and_what_it_sees_of_every_row(declared: Declared) -> None:
-    declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int", in_fields="n")
-    declared.words.group_by("word").persistent_aggregate(memory(), Total(), "total int")
-    declared.words.persistent_aggregate(memory(), Total(), "total int")
-    places = [branch.output for branch in declared.plan.branches]
-    assert [place and place.fields for place in places] == [
-        fields("word string, n int"), fields("_key_word string, word string, n int"), fields("word string, n int"),
-    ]  # fmt: skip
-    assert [(each.keys, each.inputs) for each in map(participant, places)] == [
-        (1, ["n"]), (1, ["word", "n"]), (0, ["word", "n"]),
-    ]  # fmt: skip
-
-
-def test_an_updater_is_given_its_fields_and_a_sink_all(declared: Declared) -> None:
-    declared.words.partition_persist(memory(), Append(), ["n", "word"], "size int")
-    sink = Nowhere()
-    declared.words.write_to(sink)
-    persist, write = (branch.output for branch in declared.plan.branches)
-    assert persist is not None
-    assert persist.fields == fields("n int, word string")
-    assert participant(persist).outputs == ["size"]
-    assert write is not None
-    assert write.fields == fields("word string, n int")
-    assert participant(write).sink is sink
-
-
-def test_new_values_go_through_their_operations_into_the_next_state(declared: Declared) -> None:
-    state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
-    often = state.new_values_stream().filter(lambda row: row.count > 1)
-    often.map(lambda row: (row.word * row.count,), "text string").partition_persist(memory(), Append(), "text")
-    (branch,) = declared.plan.branches
-    stream = commit_stream(branch)
-    assert made(stream, [("a", 1), ("b", 2)]) == [[("bb",)]]
-    (place,) = stream.outputs.values()
-    assert (place.output.name, place.fields) == ("lines-state-2", fields("text string"))
-
-
-def test_new_values_are_worked_on_once_where_the_stream_forks(declared: Declared) -> None:
-    seen: list[Any] = []
-    state = declared.words.partition_persist(memory(), Append(), "word", "word string, size int")
-    forked = state.new_values_stream().peek(seen.append)
-    forked.partition_persist(memory(), Append(), ["size"], "again int").new_values_stream().peek(seen.append)
-    forked.project("word")
-    (branch,) = declared.plan.branches
-    stream = commit_stream(branch)
-    assert made(stream, [("a", 1), ("b", 2)]) == [[(1,), (2,)], [("a",), ("b",)]]
-    assert seen == [("a", 1), ("b", 2)]
-    (persisted,) = stream.outputs.values()
-    assert persisted.new_values is not None
-    assert made(persisted.new_values, [(3,)]) == [[(3,)]]
-    assert seen == [("a", 1), ("b", 2), (3,)]
-
-
-def test_several_streams_of_new_values_are_ways_of_one(declared: Declared) -> None:
-    state = declared.words.group_by("word").persistent_aggregate(memory(), Count(), "count")
-    state.new_values_stream().project("word")
-    state.new_values_stream().project("count")
-    assert made(commit_stream(declared.plan.branches[0]), [("a", 1)]) == [[("a",)], [(1,)]]
-
-
-def test_new_values_are_aggregated_on_the_driver_over_the_whole_batch(declared: Declared) -> None:
-    state = declared.words.partition_persist(memory(), Append(), "word", "word string, n int")
-    values = state.new_values_stream().filter(lambda row: row.n >= 0)
-    values.aggregate(Count(), "count").map(lambda row: (-row.count,), "minus bigint")
-    values.group_by("word").aggregate(Sum("n"), "sum")
-    values.group_by("word").persistent_aggregate(memory(), Sum("n"), "sum")
-    values.group_by("word").persistent_aggregate(memory(), Total(), "total int")
-    values.persistent_aggregate(memory(), Longest(), "longest string").new_values_stream().project("longest")
-    stream = commit_stream(declared.plan.branches[0])
-    rows = [("a", -1), *[(word, n) for n in range(3000) for word in ("a", "bb")]]
-    total = 3000 * 2999 // 2
-    sums = [("a", total), ("bb", total)]
-    counted, summed, kept, _, longest = made(stream, rows)
-    assert (counted, summed, kept, longest) == ([(-6000,)], sums, sums, [("bb",)])
-    assert made(stream, []) == [[(0,)], [], [], [], [("",)]]
-    assert made(stream, [("a", 1), ("b", 2)])[3] == [("a", "a", 1), ("b", "b", 2)]
-    _, reduced, longest_place = stream.outputs.values()
-    assert reduced.fields == fields("_key_word string, word string, n int")
-    assert longest_place.new_values is not None
 
 
 def test_only_what_needs_spark_behind_new_values_runs_there(declared: Declared) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from trident_py.spark.asking import AskingThreads, answer_within
 
-WITHIN_SECS = 60.0
+WITHIN_SECONDS = 60.0
 
 
 def test_a_question_without_an_answer_keeps_no_other_waiting() -> None:
@@ -17,24 +17,24 @@ def test_a_question_without_an_answer_keeps_no_other_waiting() -> None:
     for _ in range(100):
         with pytest.raises(TimeoutError):
             asking.answer(answered.wait, 0)
-    assert asking.answer(lambda: "alive", WITHIN_SECS) == "alive"
+    assert asking.answer(lambda: "alive", WITHIN_SECONDS) == "alive"
     answered.set()
 
 
 def test_a_thread_asks_again_and_again() -> None:
     asking = AskingThreads()
-    first = asking.answer(threading.current_thread, WITHIN_SECS)
+    first = asking.answer(threading.current_thread, WITHIN_SECONDS)
     assert first.daemon
-    again = [asking.answer(threading.current_thread, WITHIN_SECS) for _ in range(20)]
+    again = [asking.answer(threading.current_thread, WITHIN_SECONDS) for _ in range(20)]
     assert len({first, *again}) < len(again)
 
 
 def test_a_forked_process_asks_threads_of_its_own() -> None:
-    assert answer_within(lambda: 1, WITHIN_SECS) == 1
+    assert answer_within(lambda: 1, WITHIN_SECONDS) == 1
     child = os.fork()
     if child == 0:
         try:
-            os._exit(answer_within(lambda: 7, WITHIN_SECS))
+            os._exit(answer_within(lambda: 7, WITHIN_SECONDS))
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
@@ -43,6 +43,6 @@ def test_a_forked_process_asks_threads_of_its_own() -> None:
 def test_whoever_asks_gets_what_was_raised() -> None:
     asking = AskingThreads()
     with pytest.raises(ZeroDivisionError):
-        asking.answer(lambda: 1 // 0, WITHIN_SECS)
+        asking.answer(lambda: 1 // 0, WITHIN_SECONDS)
     with pytest.raises(SystemExit):
-        asking.answer(lambda: exit(1), WITHIN_SECS)
+        asking.answer(lambda: exit(1), WITHIN_SECONDS)

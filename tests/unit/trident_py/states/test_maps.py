@@ -244,34 +244,6 @@ def test_st16_a_key_that_vanishes_from_the_replay_is_taken_back_while_the_proces
 # --- the cache --------------------------------------------------------------------------------------------------------
 
 
-def test_st20_a_cache_asks_for_unknown_keys_only_and_knows_what_is_not_there() -> None:
-    store = Store({("a",): 1})
-    cached: CachedMap[int] = CachedMap(store, 2)
-    assert cached.multi_get([["a"], ["b"], ["a"]]) == [1, None, 1]
-    assert cached.multi_get([["b"], ["a"]]) == [None, 1]
-    assert store.calls == ["get 2"]
-    cached.multi_put([["c"]], [3])  # b was used longest ago
-    assert cached.multi_get([["a"], ["c"]]) == [1, 3]
-    assert store.calls == ["get 2", "put 1"]
-    assert cached.multi_get([["b"]]) == [None]
-    assert store.calls[2:] == ["get 1"]
-
-
-def test_st20_a_cache_forgets_what_a_failed_put_may_have_written() -> None:
-    store = Store({("a",): 1, ("b",): 2}, breaks_after=1)
-    cached: CachedMap[int] = CachedMap(store, 9)
-    cached.multi_get([["a"], ["b"]])
-    with pytest.raises(FailedException):
-        cached.multi_put([["a"], ["b"]], [10, 20])
-    assert cached.multi_get([["a"], ["b"]]) == [10, 2]
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5])
-def test_st20_a_cache_has_room_for_a_key_at_least(size: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        CachedMap(Store(), size)
-
-
 # --- factories --------------------------------------------------------------------------------------------------------
 
 

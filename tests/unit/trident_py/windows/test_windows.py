@@ -107,23 +107,23 @@ def test_w2_a_sliding_duration_fires_every_boundary_that_has_passed_in_order() -
     assert [trigger // MICROS for trigger, _ in fed.fired] == [102, 104, 106, 108, 110]
 
 
-YEAR_SECS = 365 * 24 * 3600
+YEAR_SECONDS = 365 * 24 * 3600
 
 
 def test_where_the_time_goes_back_a_window_with_rows_keeps_its_own_which_goes_on() -> None:
     fed = Fed(TumblingDuration(10))
     fed.feed(1, 1005)
-    assert fed.feed(1, 1005 + YEAR_SECS) == [[0]]
+    assert fed.feed(1, 1005 + YEAR_SECONDS) == [[0]]
     assert fed.feed(1, 1006) == []
     assert fed.feed(0, 1015) == []
     assert fed.feed(0, 1016) == [[1, 2]]
-    assert fed.fired[-1][0] == (1010 + YEAR_SECS) * MICROS
+    assert fed.fired[-1][0] == (1010 + YEAR_SECONDS) * MICROS
 
 
 def test_a_window_without_rows_takes_the_time_that_it_is_given() -> None:
     fed = Fed(TumblingDuration(10))
-    fed.feed(1, 1005 + YEAR_SECS)
-    assert fed.feed(0, 1015 + YEAR_SECS) == [[0]]
+    fed.feed(1, 1005 + YEAR_SECONDS)
+    assert fed.feed(0, 1015 + YEAR_SECONDS) == [[0]]
     fed.feed(1, 1008)
     assert fed.feed(0, 1010) == [[1]]
     assert fed.fired[-1][0] == 1010 * MICROS
@@ -133,7 +133,7 @@ def test_windows_fire_all_week_after_one_batch_with_a_clock_that_was_a_year_ahea
     fed, minute = Fed(TumblingDuration(60)), 60
     for number in range(10):
         fed.feed(1, number * minute)
-    fed.feed(1, 10 * minute + YEAR_SECS)
+    fed.feed(1, 10 * minute + YEAR_SECONDS)
     before = len(fed.fired)
     for number in range(11, 11 + 7 * 24 * 60):
         fed.feed(1, number * minute)

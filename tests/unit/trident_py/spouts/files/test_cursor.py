@@ -8,12 +8,12 @@ from coordinators.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files import cursor
 from trident_py.spouts.files.content import open_content
-from trident_py.spouts.files.cursor import STILL_SECS, FileCursor, Sight
+from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor, Sight
 from trident_py.spouts.files.identity import stamp_of
 from trident_py.spouts.files.splits import Split
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
-YOUNG, OLD = 0.0, STILL_SECS
+YOUNG, OLD = 0.0, STILL_SECONDS
 """For how long a file has not changed, in seconds."""
 
 
@@ -69,7 +69,7 @@ def test_a_line_longer_than_the_budget_is_taken_whole(file: Path) -> None:
 def test_a_last_line_without_its_end_waits_until_the_file_has_not_changed_for_a_while(file: Path) -> None:
     file.write_bytes(b"one\ntwo")
     assert next_end(looked_at(file), YOUNG) == 4
-    assert next_end(looked_at(file), STILL_SECS - 0.1) == 4
+    assert next_end(looked_at(file), STILL_SECONDS - 0.1) == 4
     assert next_end(looked_at(file), OLD) == 7
     assert next_end(looked_at(file, 4), YOUNG) is None
     assert next_end(looked_at(file, [4, 7]), OLD) == 7

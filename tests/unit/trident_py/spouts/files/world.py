@@ -10,7 +10,7 @@ from typing import Any
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted
-from trident_py.spouts.files.cursor import STILL_SECS
+from trident_py.spouts.files.cursor import STILL_SECONDS
 from trident_py.spouts.files.files import BATCH_BYTES_MAX, FileCoordinator, FileSpout
 from trident_py.spouts.files.paths import PathPattern
 
@@ -37,7 +37,7 @@ class World:
         self.coordinator.restore(cursors)
         self.emitter: Any = FileSpout(self.glob, **self.options).get_emitter("lines", CONF, CONTEXT)
 
-    def pass_time(self, seconds: float = STILL_SECS) -> None:
+    def pass_time(self, seconds: float = STILL_SECONDS) -> None:
         """Only the clock moves."""
         self.now += seconds
 

@@ -339,7 +339,7 @@ def test_a_file_that_vanishes_while_in_use_is_missed(path: Path, replaced: bool)
 def test_another_process_that_keeps_the_lock_fails_the_attempt_and_not_the_state(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_database, "BUSY_SECS", 0.05)
+    monkeypatch.setattr(sqlite_database, "BUSY_SECONDS", 0.05)
     with opened(path) as state, closing(sqlite3.connect(path, isolation_level=None)) as other:
         state.recover(TOPOLOGY, 1)
         other.execute("BEGIN IMMEDIATE")

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
+from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.errors import TopologyError
-from trident_py.graph.partitioning import Partitioning, Repartition
 from trident_py.interfaces.operations import Assembly
 from trident_py.operations.assemblies import FirstN
 from trident_py.operations.builtin import Count, Equals, Max, Negate, Sum
-from trident_py.planner.plan import plan
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
@@ -51,18 +49,6 @@ def test_each_operation_knows_the_fields_behind_it(words: Stream) -> None:
     assert fields(words.group_by("word").partition_aggregate(Total(), "total int")) == "word string, total int"
     assert fields(words.apply(Busy())) == fields(words.apply(Busy().apply)) == "word string, count bigint"
     assert words.transform(lambda frame: frame).apply(FirstN(3, "any")).schema is None
-
-
-def test_s14_a_chain_has_the_group_fields_and_then_all_results(words: Stream) -> None:
-    chain = words.chained_agg().aggregate(Count(), "count").aggregate(Sum("n"), "total")
-    assert fields(chain.chain_end()) == "count bigint, total bigint"
-    grouped = words.group_by("word").chained_agg().partition_aggregate(Sorted(), "size int, words array<string>")
-    longer = grouped.partition_aggregate(Longest(), "longest string", in_fields="word")
-    assert fields(longer.chain_end()) == "word string, size int, words array<string>, longest string"
-    assert fields(grouped.chain_end()) == "word string, size int, words array<string>"
-    assert not hasattr(words.chained_agg(), "chain_end")
-    assert not hasattr(chain, "partition_aggregate")
-    assert not hasattr(grouped, "aggregate")
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -143,22 +129,6 @@ def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, topology: 
         declare(words)
 
 
-def test_a_chain_behind_unknown_fields_still_knows_its_own(words: Stream) -> None:
-    chain = words.transform(lambda frame: frame).group_by("any").chained_agg().aggregate(Sum("x"), "total")
-    assert chain.chain_end().schema is None
-    with pytest.raises(TopologyError, match="a field 'total'; each needs a name of its own"):
-        chain.aggregate(Count(), "total")
-
-
-@pytest.mark.parametrize("arguments", [(0, "n"), (-1, "n"), ("3", "n"), (True, "n"), (3, 4)])
-def test_b3_first_n_takes_a_number_and_a_field(arguments: Any) -> None:
-    with pytest.raises(TopologyError, match="FirstN"):
-        FirstN(*arguments)
-    assert list(map(repr, [FirstN(3), FirstN(2, "n"), FirstN(1, "n", reverse=True)])) == [
-        "FirstN(3)", "FirstN(2, 'n')", "FirstN(1, 'n', reverse=True)",
-    ]  # fmt: skip
-
-
 def test_new_values_take_all_of_them(words: Stream) -> None:
     state = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
     values = state.new_values_stream()
@@ -175,29 +145,6 @@ def test_new_values_take_all_of_them(words: Stream) -> None:
 
 
 # --- which repartitioning a hint is for -------------------------------------------------------------------------------
-
-
-def partitions(topology: TridentTopology) -> list[tuple[Partitioning, int | None]]:
-    """The repartitionings on the way of the only branch, the last one first."""
-    (branch,) = plan(topology._graph).branches
-    operations = [node.operation for node in branch.end.ancestry]
-    return [(each.kind, each.partitions) for each in operations if isinstance(each, Repartition)]
-
-
-def test_s2_a_hint_is_for_the_repartitioning_before_it(topology: TridentTopology, words: Stream) -> None:
-    both = words.shuffle().filter(bool).parallelism_hint(4).project("word").parallelism_hint(3).partition_by("word")
-    both.transform(lambda frame: frame, "word string").parallelism_hint(2).filter("word != ''").peek(print)
-    assert partitions(topology) == [(Partitioning.BY_FIELDS, 2), (Partitioning.SHUFFLE, 4)]
-
-
-def test_s2_a_hint_with_no_repartitioning_before_it_makes_one(topology: TridentTopology, words: Stream) -> None:
-    words.filter(bool).parallelism_hint(4).aggregate(Total(), "n int").peek(print).parallelism_hint(2)
-    assert partitions(topology) == [(Partitioning.SHUFFLE, 2), (Partitioning.SHUFFLE, 4)]
-
-
-def test_without_a_hint_nothing_is_changed(topology: TridentTopology, words: Stream) -> None:
-    words.global_().partition_aggregate(Count(), "count")
-    assert partitions(topology) == [(Partitioning.GLOBAL, None)]
 
 
 def test_the_plan_shows_them(topology: TridentTopology, words: Stream) -> None:

@@ -1,0 +1,44 @@
+"""The queries that come with the product, and what they give for rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trident_py.graph.queries import StateQuery
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.sinks import TopologyKey
+from trident_py.interfaces.states import QueryFunction
+from trident_py.operations.queries import SnapshotGet, TupleCollectionGet
+from trident_py.rows.schema import schema_of
+from trident_py.states.backing import IBackingMap
+from trident_py.states.maps import OpaqueMap, SnapshottableMap
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.values import OpaqueValue
+
+
+def asked(function: QueryFunction[Any, Any], state: Any, rows: list[Any], out: str) -> list[tuple[Any, ...]]:
+    query = StateQuery(title="state_query", state="s", function=function, in_fields=("word",), out=schema_of(out))
+    return [tuple(row) for row in query.answered(state, rows, schema_of("n int, word string"))]
+
+
+def test_b5_snapshot_get_gives_the_one_value_and_b6_tuple_collection_get_all() -> None:
+    state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
+    state.recover(TopologyKey("wordcount", "8d1f", 1), 1)
+    assert asked(SnapshotGet(), state, [(1, "a")], "total int") == [(1, "a", None)]
+    state._committed = {"[]": ([], 7)}
+    assert asked(SnapshotGet(), state, [(1, "a"), (2, "b")], "total int") == [(1, "a", 7), (2, "b", 7)]
+    state._committed = {'["x"]': (["x"], 1), '["y"]': (["y"], 2)}
+    assert asked(TupleCollectionGet(), state, [(1, "a")], "key string, count int") == [
+        (1, "a", "x", 1),
+        (1, "a", "y", 2),
+    ]
+    only: SnapshottableMap[int] = SnapshottableMap(OpaqueMap(_Sevens()), ["k"])
+    assert asked(SnapshotGet(), only, [(1, "a")], "total int") == [(1, "a", 7)]
+
+
+class _Sevens(IBackingMap[OpaqueValue[int]]):
+    def multi_get(self, keys: Any) -> list[OpaqueValue[int]]:
+        return [OpaqueValue(1, 7)] * len(keys)
+
+    def multi_put(self, keys: Any, values: Any) -> None: ...

@@ -1,0 +1,71 @@
+"""Participants in commits: sinks, loose ends, and what the others have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.store import TopologyIdentity
+from trident_py.errors import FencedError, SinkError
+from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
+from trident_py.participants.participant import Leaf, SinkParticipant, earliest
+from trident_py.worker.counters import CountScope, count_scope, counter
+
+TOPOLOGY = TopologyIdentity("t", "uuid", 1)
+
+
+@define
+class Sink(TransactionalSink[str]):
+    told: list[Any] = field(factory=list)
+    error: Exception | None = None
+
+    def recover(self, topology: Any, epoch: int) -> None:
+        if self.error:
+            raise self.error
+
+    def prepare(self, tx: SinkTransaction, frame: Any) -> str:
+        return f"staged {tx.txid}"
+
+    def commit(self, tx: SinkTransaction, receipt: str) -> None:
+        counter("commits").add(1)
+        self.told.append(("commit", tx.txid, receipt))
+
+    def abort(self, tx: SinkTransaction, receipt: str | None) -> None:
+        self.told.append(("abort", tx.txid, receipt))
+
+
+def transaction(txid: int) -> SinkTransaction:
+    return SinkTransaction(TransactionKey("uuid", 1, txid), TransactionAttempt(txid, 0), 1)
+
+
+def test_a_sink_is_told_of_each_transaction_of_a_group_in_order_and_counts_for_each() -> None:
+    sink = Sink()
+    participant = SinkParticipant("out", sink)
+    group: Any = [(transaction(txid), participant.prepare(transaction(txid), None, None)) for txid in (7, 8)]  # type: ignore[arg-type]
+    with count_scope(CountScope(8)) as scope:
+        participant.commit_group(group)
+    participant.abort(transaction(9), None)
+    assert sink.told == [("commit", 7, "staged 7"), ("commit", 8, "staged 8"), ("abort", 9, None)]
+    assert {txid for txid, _ in scope.counts} == {7, 8}
+
+
+def test_what_a_sink_raises_at_a_takeover_names_it_and_our_own_errors_stay_as_they_are() -> None:
+    with pytest.raises(SinkError, match="sink 'out' could not recover, OSError: no such disk") as raised:
+        SinkParticipant("out", Sink(error=OSError("no such disk"))).recover(TOPOLOGY, 1)
+    assert (raised.value.topology, raised.value.state) == ("t", "out")
+    with pytest.raises(FencedError):
+        SinkParticipant("out", Sink(error=FencedError("a newer leader"))).recover(TOPOLOGY, 1)
+
+
+def test_a_loose_end_commits_nothing() -> None:
+    leaf = Leaf("lines")
+    assert not leaf.commits
+    assert leaf.recover(TOPOLOGY, 1) is None
+
+
+def test_the_earliest_moment_is_the_first_that_there_is() -> None:
+    assert earliest([None, 7, None, 5]) == 5
+    assert earliest([None]) is earliest([]) is None

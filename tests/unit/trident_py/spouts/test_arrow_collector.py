@@ -1,0 +1,72 @@
+"""What a spout emits becomes Arrow data of the declared fields, or an error that names the row."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from trident_py.errors import SpoutError
+from trident_py.rows.schema import schema_of
+from trident_py.spouts.arrow_collector import SHOWN_CHARS_MAX, ArrowCollector, shortened
+
+
+def collector() -> ArrowCollector:
+    class Raising(ArrowCollector):
+        def report_error(self, error: BaseException) -> None:
+            raise error
+
+    return Raising("spout 'lines'", schema_of("n int, word string"))
+
+
+def rows_of(collector: ArrowCollector) -> list[tuple[Any, ...]]:
+    collector._flush()
+    return [tuple(row.values()) for part in collector._parts for row in part.to_pylist()]
+
+
+def test_rows_and_arrow_data_keep_the_order_in_which_they_were_emitted() -> None:
+    made = collector()
+    made.emit((1, "a"))
+    made.emit_arrow(pa.record_batch({"word": ["b"], "n": pa.array([2], pa.int64())}))
+    made.emit([3, None])
+    assert rows_of(made) == [(1, "a"), (2, "b"), (3, None)]
+
+
+@pytest.mark.parametrize("row", ["ab", {"n": 1, "word": "a"}, 7])
+def test_what_is_no_row_is_shown(row: Any) -> None:
+    with pytest.raises(SpoutError, match=r"spout 'lines': emitted .*; emit a tuple, list or Row"):
+        collector().emit(row)
+
+
+def test_too_few_values_are_counted() -> None:
+    with pytest.raises(SpoutError, match=r"emitted 1 values, .* for the 2 fields"):
+        collector().emit((1,))
+
+
+def test_a_value_of_another_type_is_named_by_its_row_counted_over_the_batch() -> None:
+    made = collector()
+    made.emit_arrow(pa.table({"n": pa.array([1, 2], pa.int32()), "word": ["a", "b"]}))
+    made.emit((3, "c"))
+    made.emit((date(2026, 1, 1), "d"))
+    with pytest.raises(SpoutError, match="row 4 of the batch"):
+        made._flush()
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (pa.table({"n": [1]}), "the fields"),
+        (pa.table({"n": ["x"], "word": ["a"]}), "not of the declared types"),
+        (pa.table({"n": pa.array([2**40]), "word": ["a"]}), "not of the declared types"),
+    ],
+)
+def test_arrow_data_of_other_fields_or_of_values_that_would_be_lost_is_refused(data: pa.Table, what: str) -> None:
+    with pytest.raises(SpoutError, match=what):
+        collector().emit_arrow(data)
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    assert len(shortened("x" * 10_000)) == SHOWN_CHARS_MAX + 1
+    assert shortened("x") == "'x'"

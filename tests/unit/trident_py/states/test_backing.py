@@ -1,0 +1,64 @@
+"""Backing maps around backing maps: one that remembers, and one that asks for few keys at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from trident_py.errors import FailedException
+from trident_py.interfaces.states import Key
+from trident_py.states.backing import CachedMap, IBackingMap
+
+
+@define
+class Store(IBackingMap[Any]):
+    """A store in a dict, which can break in the middle of a put."""
+
+    entries: dict[tuple[Any, ...], Any] = field(factory=dict)
+    calls: list[str] = field(factory=list)
+    breaks_after: int | None = None
+
+    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
+        assert all(type(key) is list for key in keys)
+        self.calls.append(f"get {len(keys)}")
+        return [self.entries.get(tuple(key)) for key in keys]
+
+    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        assert all(type(key) is list for key in keys)
+        assert len({tuple(key) for key in keys}) == len(keys)
+        self.calls.append(f"put {len(keys)}")
+        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if number == self.breaks_after:
+                raise FailedException("the store is gone")
+            self.entries[tuple(key)] = value
+
+
+def test_st20_a_cache_asks_for_unknown_keys_only_and_knows_what_is_not_there() -> None:
+    store = Store({("a",): 1})
+    cached: CachedMap[int] = CachedMap(store, 2)
+    assert cached.multi_get([["a"], ["b"], ["a"]]) == [1, None, 1]
+    assert cached.multi_get([["b"], ["a"]]) == [None, 1]
+    assert store.calls == ["get 2"]
+    cached.multi_put([["c"]], [3])  # b was used longest ago
+    assert cached.multi_get([["a"], ["c"]]) == [1, 3]
+    assert store.calls == ["get 2", "put 1"]
+    assert cached.multi_get([["b"]]) == [None]
+    assert store.calls[2:] == ["get 1"]
+
+
+def test_st20_a_cache_forgets_what_a_failed_put_may_have_written() -> None:
+    store = Store({("a",): 1, ("b",): 2}, breaks_after=1)
+    cached: CachedMap[int] = CachedMap(store, 9)
+    cached.multi_get([["a"], ["b"]])
+    with pytest.raises(FailedException):
+        cached.multi_put([["a"], ["b"]], [10, 20])
+    assert cached.multi_get([["a"], ["b"]]) == [10, 2]
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5])
+def test_st20_a_cache_has_room_for_a_key_at_least(size: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        CachedMap(Store(), size)

@@ -1,0 +1,206 @@
+"""The rows of windows, kept in a state: what is written, and that every value comes back."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from coordinators.attempt import TransactionAttempt
+from trident_py.graph.aggregation import AnyAggregator
+from trident_py.graph.windowing import WindowState, window_state
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import Aggregator
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
+from trident_py.interfaces.states import FencedState, StateFactory
+from trident_py.operations.builtin import Count, Sum
+from trident_py.participants.states import UpdateCollector
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import schema_of
+from trident_py.states.backing import IBackingMap
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.windows import window_store
+from trident_py.windows.window_store import LocalWindows
+from trident_py.windows.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window
+
+TOPOLOGY = TopologyKey("windows", "8d1f", 1)
+
+
+def directory() -> IBackingMap[Any]:
+    raise AssertionError("nothing is started here")
+
+
+class All(Aggregator[list[Any]]):
+    """Emits the window's id and its rows."""
+
+    def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
+        return [batch_id]
+
+    def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:
+        value.append(tuple(row))
+
+    def complete(self, value: list[Any], collector: TridentCollector) -> None:
+        collector.emit((value[0], value[1:]))
+
+
+def declared(
+    window: Window,
+    aggregator: AnyAggregator | None = None,
+    out: str = "id bigint, rows array<string>",
+    *,
+    in_fields: str | Sequence[str] = "n",
+    keys: tuple[str, ...] = (),
+    factory: StateFactory | None = None,
+) -> WindowState:
+    factory = factory or LocalWindows("windows", "-".join(["some", *keys]))
+    return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out)
+
+
+@define
+class Driver:
+    """Commits batches into a window's state, as the engine does, at a time of ours."""
+
+    state: FencedState[Any]
+    operation: WindowState
+    source: StructType
+    now: float = 0
+    epoch: int = 1
+    txid: int = 0
+
+    def commit(self, rows: Sequence[Any], *, attempt: int = 0, again: bool = False) -> list[Any]:
+        """One transaction; ``again``: the last one once more."""
+        self.txid += not again
+        tx = self.transaction(attempt)
+        assert self.state.begin_transaction(tx)
+        emitted = self.change(rows)
+        self.state.end_transaction(tx)
+        return emitted
+
+    def fail(self, rows: Sequence[Any], *, attempt: int = 0) -> None:
+        """An attempt that is given up in mid-commit."""
+        self.txid += 1
+        assert self.state.begin_transaction(self.transaction(attempt))
+        self.change(rows)
+        self.state.rollback()
+        self.txid -= 1
+
+    def change(self, rows: Sequence[Any]) -> list[Any]:
+        updater = self.operation.updater(self.source)
+        kept = self.operation.fields(self.source)
+        positions = [self.source.names.index(name) for name in kept.names]
+        make = row_class(tuple(kept.names))._make
+        collector = UpdateCollector("here", self.operation.output([self.source]).names)
+        made = [make([row[at] for at in positions]) for row in rows]
+        updater.feed(self.state, made, round(self.now * 1000), collector)
+        return collector.rows
+
+    def transaction(self, attempt: int) -> SinkTransaction:
+        key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, self.txid)
+        return SinkTransaction(key, TransactionAttempt(self.txid, attempt), self.epoch)
+
+    def size(self) -> int:
+        """How many values are stored."""
+        return len(self.state.get_tuples()) if isinstance(self.state, MemoryMapState) else 0
+
+
+@contextmanager
+def driven(operation: WindowState, schema: str, directory: Path | None = None, epoch: int = 1) -> Iterator[Driver]:
+    """A driver over SQLite in ``directory``, else over memory."""
+    source = schema_of(schema)
+    conf = TridentConfig(state_dir=directory) if directory else TridentConfig()
+    state: Any = MemoryMapState() if directory is None else operation.typed(source).make_state(conf, Metrics(), 0, 1)
+    state.recover(TOPOLOGY, epoch)
+    driver = Driver(state, operation, source, epoch=epoch)
+    try:
+        yield driver
+    finally:
+        state.close()
+
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    "boolean": [True],
+    "tinyint": [-128],
+    "bigint": [2**62],
+    "double": [0.1, float("inf")],
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789")],
+    "string": ["wörd", ""],
+    "binary": [b"\x00\n\xff"],
+    "date": [date(1582, 10, 4)],
+    "timestamp": [datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)],
+    "timestamp_ntz": [datetime(1969, 7, 20, 20, 17, 40)],  # noqa: DTZ001
+    "array<int>": [[1, None], []],
+    "map<string, int>": [{"a": 1, "b": None}],
+    "struct<a: int, b: array<timestamp>>": [(1, [datetime(2026, 1, 1, tzinfo=UTC)])],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_of_every_type_come_back_as_they_were(kind: str, tmp_path: Path) -> None:
+    with driven(declared(TumblingCount(4)), f"n {kind}", tmp_path) as driver:
+        first, last = VALUES[kind][0], VALUES[kind][-1]
+        assert driver.commit([(first,), (None,), (last,)]) == []
+        assert driver.commit([(first,)]) == [(1, [(first,), (None,), (last,), (first,)])]
+    with driven(declared(TumblingCount(3), keys=("key",)), f"key int, n {kind}", tmp_path, epoch=2) as driver:
+        assert driver.commit([(1, first), (2, None), (1, last), (2, first)]) == []
+        assert driver.commit([(2, last), (1, None)]) == [
+            (2, 1, [(None,), (first,), (last,)]),
+            (1, 1, [(first,), (last,), (None,)]),
+        ]
+
+
+def test_a_long_window_is_written_once_and_its_slots_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_store, "SEAL_BYTES", 100)
+    with driven(declared(SlidingCount(1000, 50), Sum("n"), "sum"), "n bigint") as driver:
+        sizes, sums = [], []
+        for batch in range(100):
+            sums += driver.commit([(30 * batch + n,) for n in range(30)])
+            sizes.append(driver.size())
+        assert sums == [(sum(range(max(0, end - 1000), end)),) for end in range(50, 3001, 50)]
+        assert max(sizes) <= 1000 // 13 + 5
+        assert sizes[-1] == max(sizes) == sizes[50]
+
+
+def test_windows_that_fire_at_once_are_made_one_by_one() -> None:
+    """Together they have a million rows, of which there are two thousand."""
+    with driven(declared(SlidingCount(1000, 1), Count(), "count"), "n bigint") as driver:
+        driver.commit([(n,) for n in range(1000)])
+        tracemalloc.start()
+        try:
+            assert driver.commit([(n,) for n in range(1000)]) == [(1000,)] * 1000
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+windows = st.sampled_from(
+    [TumblingCount(3), SlidingCount(7, 2), SlidingCount(4, 3), TumblingDuration(3), SlidingDuration(5, 2)]
+)
+
+
+def test_what_waits_takes_no_more_room_than_its_rows() -> None:
+    """Also where it is a part of a large batch."""
+    with driven(declared(TumblingCount(2), keys=("key",), in_fields="word"), "key int, word string") as driver:
+        driver.commit([(key, "w" * 100) for key in range(1000)])
+        assert isinstance(driver.state, MemoryMapState)
+        assert max(len(value) for *_, value in driver.state.get_tuples()) < 700
+
+
+def test_each_name_has_a_table_of_its_own() -> None:
+    names = ["words-window", "words.window", "Words-Window", "wörter", "x" * 200, "x" * 201]
+    tables = {LocalWindows("t", name).table for name in names}
+    assert len(tables) == len(names)
+    for table in tables:
+        assert SQLiteState("a.db", table=table).table.startswith("w_")
