@@ -97,6 +97,7 @@ class Link(ABC):
         """Close the connection; what it had begun is given up."""
 
 
+# large: one field for each thing that a database says in its own way
 @frozen(kw_only=True)
 class Dialect:
     """The SQL of a database.

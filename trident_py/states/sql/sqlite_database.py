@@ -41,7 +41,7 @@ _CHECKS = {
 BUSY_SECONDS = 10.0
 """How long a commit waits for another process that writes to the same database."""
 
-_CACHE_KIB = 32 * 1024
+_CACHE_BYTES = 32 * 1024 * 1024
 _STATEMENT_ROWS = (1_000, 100, 10, 1)
 """A third faster than one by one; and each statement lets go of Python's lock once, and waits 5 ms for it where another
 thread is busy: 43 000 keys then took 0.5 s, and minutes one by one."""
@@ -188,7 +188,7 @@ class SQLiteLink(Link):
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise StateError(f"{self._where}: its file system doesn't allow WAL mode; put it on a local disk")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}")
             connection.execute("PRAGMA legacy_alter_table = ON")  # so that a user's views stay with the table's name
         except BaseException:
             connection.close()
