@@ -98,7 +98,7 @@ class Acker:
         self._buckets: deque[dict[Hashable, _Ledger]] = deque({} for _ in range(BUCKETS))
 
     def init(self, root: Hashable, edges: Iterable[int]) -> Outcome | None:
-        """``root`` was emitted, with one edge to each consumer; to none: done at once.
+        """Begin with ``root``, which was emitted with one edge to each consumer; to none: it is done at once.
 
         Raises:
             ValueError: ``root`` was opened before, or an edge is out of range.
@@ -112,7 +112,7 @@ class Acker:
         return self._decide(root, ledger)
 
     def ack(self, root: Hashable, took: int, made: Iterable[int] = (), *, reporter: Hashable = None) -> Outcome | None:
-        """The edge ``took`` was handled, and ``made`` are the edges that this led to.
+        """Take note that the edge ``took`` was handled, and led to the edges ``made``.
 
         Args:
             root: what the edge follows from.
@@ -145,7 +145,7 @@ class Acker:
             self._renewed(root)
 
     def rotate(self) -> list[Expired]:
-        """One period is over: what was not renewed for the last `BUCKETS` of these calls is dropped.
+        """End one period: drop what was not renewed for the last `BUCKETS` of these calls.
 
         Returns:
             One entry for each open ledger that was dropped; what was never opened goes without a word.
@@ -155,11 +155,11 @@ class Acker:
         return [Expired(root, ledger.outstanding) for root, ledger in expired.items() if ledger.initialised]
 
     def forget(self, root: Hashable) -> None:
-        """Nobody wants to know about ``root`` any more; nothing is reported for it."""
+        """Forget ``root``: nobody wants to know about it any more, and nothing is reported for it."""
         self._removed(root)
 
     def is_pending(self, root: Hashable) -> bool:
-        """Whether ``root`` was opened and is neither done, failed, expired nor forgotten."""
+        """Tell whether ``root`` was opened and is neither done, failed, expired nor forgotten."""
         return any(root in bucket and bucket[root].initialised for bucket in self._buckets)
 
     def _renewed(self, root: Hashable) -> _Ledger:

@@ -41,7 +41,7 @@ class Admission:
     _empty: int | None = field(default=None, init=False)  # the transaction that starts now without a definition
 
     def ready(self, now: float, window_at: int | None) -> list[int]:
-        """The transactions that may be admitted now, lowest first; all of them will be, unless there is a pause.
+        """Return the transactions that may be admitted now, lowest first; all of them will be, unless there is a pause.
 
         ``window_at`` is when the next window by time ends, as `BatchStreams.next_window_at` says; it holds until the
         next call, since whatever changes it is followed by a turn.
@@ -57,7 +57,7 @@ class Admission:
         return ready if self._empty is None else [*ready, self._empty]
 
     def _defined(self, idle: range, now: float) -> Iterator[int]:
-        """The first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
+        """Give the first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
         one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
@@ -67,7 +67,7 @@ class Admission:
             yield txid
 
     def admit(self, txid: int, now: float, wall: float) -> None:
-        """An attempt of ``txid`` starts; its first one binds it to a number, or to none, and fixes its time."""
+        """Start an attempt of ``txid``; its first one binds it to a number, or to none, and fixes its time."""
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
         self.times.fix(txid, now, wall, is_held=is_held)
         if txid == self._empty:
@@ -81,7 +81,7 @@ class Admission:
         self.definitions.admit(number)
 
     def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
-        """Whom to ask for definitions now."""
+        """Give whom to ask for definitions now."""
         frontier = self.definitions.frontier
         if not self._may_define(frontier) or now < self._number_held_until(frontier):
             return
@@ -91,7 +91,7 @@ class Admission:
             yield spout, evolve(ask, numbers=self.numbers, max_batch=self.machine.standing.rate.max_batch)
 
     def moments(self) -> Iterator[float]:
-        """When something may start, or has to be asked for, by the monotonic clock."""
+        """Give when something may start, or has to be asked for, by the monotonic clock."""
         for txid in self._idle[:1]:
             number = self.numbers.of(txid)
             if number is None:
@@ -105,11 +105,11 @@ class Admission:
             yield max(ask_at, self._number_held_until(frontier))
 
     def first_number(self, txid: int) -> int:
-        """The number of ``txid``, or of the first transaction behind it that has one."""
+        """Return the number of ``txid``, or of the first transaction behind it that has one."""
         return self.numbers.upto(txid - 1) + 1
 
     def metadata(self, txid: int) -> dict[str, Json]:
-        """What ``txid`` consists of, by spout; of an empty one nothing."""
+        """Return what ``txid`` consists of, by spout; of an empty one nothing."""
         number = self.numbers.of(txid)
         return {} if number is None else self.definitions.metadata(number)
 
@@ -130,7 +130,7 @@ class Admission:
         return txid not in self.machine.attempt_ids
 
     def _waits_for_window(self, txid: int, window_at: int) -> bool:
-        """Whether ``txid`` starts empty when the window ends: no transaction on its way lets it fire."""
+        """Tell whether ``txid`` starts empty when the window ends: no transaction on its way lets it fire."""
         is_given_up = self.failures.held_until(txid) == math.inf
         is_covered = self.times.is_covered(window_at, self.machine.current_txid)
         return self._is_unbound(txid) and not is_given_up and not is_covered
@@ -139,6 +139,9 @@ class Admission:
         return self.numbers.txid(number) <= self._definable_upto
 
     def _number_held_until(self, number: int) -> float:
-        """The moment before which ``number`` is neither asked for nor emitted; the interval holds new batches only."""
+        """Return the moment before which ``number`` is neither asked for nor emitted.
+
+        The interval holds new batches only.
+        """
         next_batch_at = self._last_batch_at + self._interval if self.definitions.is_new(number) else 0.0
         return max(self.failures.held_until(self.numbers.txid(number)), next_batch_at)

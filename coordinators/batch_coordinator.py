@@ -41,14 +41,14 @@ class BatchCoordinator(ABC, Generic[M]):
 
     @abstractmethod
     def is_ready(self, txid: int) -> bool:
-        """Whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long.
+        """Tell whether there is something to define ``txid`` with. Asked again, soon, after False; must not block long.
 
         In a new process the first question comes before `initialize_transaction` has told where the last batch ended.
         Say True until it has: a batch may be empty.
         """
 
     def has_pending_input(self) -> bool:
-        """Whether some input is known that was not ready when `is_ready` said False, and soon will be of itself.
+        """Tell whether some input is known that was not ready when `is_ready` said False, and soon will be of itself.
 
         As a line whose writer may not be done. Asked right after that; whoever waits for all input waits for it.
         """
@@ -63,10 +63,10 @@ class BatchCoordinator(ABC, Generic[M]):
         """
 
     def success(self, txid: int) -> None:
-        """``txid`` is committed for good. Called at least once, in txid order."""
+        """Hear that ``txid`` is committed for good. Called at least once, in txid order."""
 
     def close(self) -> None:
-        """The topology stops; nothing is called afterwards."""
+        """Close: the topology stops. Nothing is called afterwards."""
 
 
 class CursorCoordinator(BatchCoordinator[M]):
@@ -81,4 +81,4 @@ class CursorCoordinator(BatchCoordinator[M]):
 
     @abstractmethod
     def moved(self, metadata: M) -> Mapping[str, Json]:
-        """The cursors that the batch defined as ``metadata`` moves, and where to; a pure function."""
+        """Return the cursors that the batch defined as ``metadata`` moves, and where to; a pure function."""

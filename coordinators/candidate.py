@@ -51,7 +51,6 @@ class Candidate:
     _withdrawn: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """The clock runs from here."""
         self._until = float("inf") if self.patience is None else monotonic() + self.patience
 
     def withdraw(self) -> None:

@@ -14,7 +14,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def canonical_json(value: object) -> str:
-    """The one JSON text of ``value``: sorted keys, no spaces.
+    """Return the one JSON text of ``value``: sorted keys, no spaces.
 
     Raises:
         MetadataError: JSON can't hold it, or would give back something else (a tuple, a key that isn't a string, NaN);
@@ -28,19 +28,19 @@ def canonical_json(value: object) -> str:
 
 
 def json_copy(value: Json) -> Json:
-    """What JSON gives back for ``value``: a copy that its receiver may change."""
+    """Return what JSON gives back for ``value``: a copy that its receiver may change."""
     copied: Json = json.loads(json.dumps(value))
     return copied
 
 
 def content_hash(text: str | bytes) -> str:
-    """A short fingerprint that tells two texts apart and finds damage; no protection against forgery."""
+    """Make a short fingerprint that tells two texts apart and finds damage; no protection against forgery."""
     raw = text.encode() if isinstance(text, str) else text
     return f"{crc32(raw):08x}"
 
 
 def content_digest(text: str) -> str:
-    """What names ``text`` among all that were ever stored beside it: 80 bits of its SHA-256, in hexadecimal."""
+    """Return what names ``text`` among all that were ever stored beside it: 80 bits of its SHA-256, in hexadecimal."""
     return sha256(text.encode()).hexdigest()[:20]
 
 

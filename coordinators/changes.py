@@ -56,7 +56,7 @@ class Comparison:
 def adopted(
     topology: str, record: CoordinatorRecord, torn: Torn | None, declarations: Declarations
 ) -> CoordinatorRecord:
-    """``record`` with what is declared now in it, for a takeover; what has changed is logged.
+    """Return ``record`` with what is declared now in it, for a takeover; what has changed is logged.
 
     Raises:
         TopologyError: something has changed that is neither harmless nor accepted.
@@ -69,7 +69,10 @@ def adopted(
 
 
 def compared(record: CoordinatorRecord, declarations: Declarations, torn: Torn | None = None) -> Comparison:
-    """What has changed between what ``record`` knows and ``declarations``; ``torn``: what only some states have."""
+    """Return what has changed between what ``record`` knows and ``declarations``.
+
+    ``torn``: what only some states have.
+    """
     findings = Findings(record, declarations.accept)
     known = _known(findings)
     if torn is not None:
@@ -88,7 +91,7 @@ def compared(record: CoordinatorRecord, declarations: Declarations, torn: Torn |
 
 
 def _known(findings: Findings) -> Declared:
-    """What the record says was declared; without declarations in it, names are all that is known."""
+    """Return what the record says was declared; without declarations in it, names are all that is known."""
     record = findings.record
     if record.declared is not None:
         return Declared.of(record.declared)
@@ -108,7 +111,7 @@ def _known(findings: Findings) -> Declared:
 def _remembered(
     before: Mapping[str, StoredDeclaration], now: Mapping[str, Declaration], left: Mapping[str, int]
 ) -> dict[str, StoredDeclaration]:
-    """What the record is to say: what is declared now, and what was before, with when it was left out."""
+    """Return what the record is to say: what is declared now, and what was before, with when it was left out."""
     return {
         **{name: evolve(each, until=left.get(name, each.until)) for name, each in before.items()},
         **{name: StoredDeclaration.of(each) for name, each in now.items()},

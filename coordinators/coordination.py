@@ -84,11 +84,11 @@ class Coordination(Protocol):
         ...
 
     def topologies(self) -> list[str]:
-        """The names of all topologies that were ever started here, sorted."""
+        """Return the names of all topologies that were ever started here, sorted."""
         ...
 
     def describe(self, topology: str) -> TopologyDescription:
-        """What is stored about ``topology``, also while it runs.
+        """Return what is stored about ``topology``, also while it runs.
 
         Raises:
             ConfigError: there is no such topology; names those that there are.

@@ -29,5 +29,5 @@ CountsOf: TypeAlias = Callable[[TransactionAttempt], Counts]
 
 
 def no_counts(_: TransactionAttempt) -> Counts:
-    """Nobody counts."""
+    """Count nothing."""
     return Counts()

@@ -34,12 +34,12 @@ class CursorShard:
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Json]) -> CursorShard:
-        """A shard of at least one cursor."""
+        """Make a shard of at least one cursor."""
         return cls(name, min(values), values, canonical_json(dict(values)))
 
     @classmethod
     def parse(cls, name: str, text: str) -> CursorShard:
-        """The shard that was stored as ``text``."""
+        """Return the shard that was stored as ``text``."""
         values = json.loads(text)
         return cls(name, min(values), values, text)
 
@@ -51,7 +51,7 @@ class Cursors:
     shards: tuple[CursorShard, ...] = ()
 
     def updated(self, changes: Mapping[str, Json]) -> Cursors:
-        """These cursors with ``changes`` applied; untouched shards are the same objects."""
+        """Return these cursors with ``changes`` applied; untouched shards are the same objects."""
         if not changes:
             return self
         bounds = [shard.first_key for shard in self.shards[1:]]
@@ -73,13 +73,13 @@ class Cursors:
         return Cursors(tuple(shards))
 
     def items(self) -> Iterator[tuple[str, Json]]:
-        """Every cursor, by key."""
+        """Give every cursor, by key."""
         for shard in self.shards:
             yield from shard.values.items()
 
 
 def _split(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """``values`` in sorted pieces small enough for a shard; halves, so that the next keys find room."""
+    """Give ``values`` in sorted pieces small enough for a shard; halves, so that the next keys find room."""
     if len(values) == 1 or len(canonical_json(dict(values)).encode()) <= SHARD_BYTES_MAX:
         yield dict(sorted(values.items()))
         return

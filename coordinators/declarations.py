@@ -61,7 +61,7 @@ class StoredDeclaration:
 
     @classmethod
     def of(cls, declared: Declaration) -> StoredDeclaration:
-        """What is to be stored of ``declared``."""
+        """Return what is to be stored of ``declared``."""
         return cls(
             name=declared.name,
             kind=declared.kind,
@@ -98,7 +98,7 @@ class Declared:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Declared:
-        """From `CoordinatorRecord.declared`."""
+        """Read it from `CoordinatorRecord.declared`."""
         spouts, outputs = (
             {name: StoredDeclaration(name=name, **each) for name, each in stored[part].items()}
             for part in ("spouts", "outputs")
@@ -147,17 +147,17 @@ class Declarations:
 
 
 def is_same(before: Json, now: Json) -> bool:
-    """Whether two facts are equal; of classes, whether one is derived from the other."""
+    """Tell whether two facts are equal; of classes, whether one is derived from the other."""
     if isinstance(before, list) and isinstance(now, list) and before and now:
         return before[0] in now or now[0] in before
     return before == now
 
 
 def shown(fact: Json) -> str:
-    """A fact as messages show it."""
+    """Show a fact as messages do."""
     return str(_own(fact))
 
 
 def _own(fact: Json) -> Json:
-    """The fact without the classes that a class is derived from."""
+    """Return the fact without the classes that a class is derived from."""
     return fact[0] if isinstance(fact, list) and fact else fact

@@ -86,7 +86,7 @@ class Definition:
         return sum(part.bytes for part in self.parts.values())
 
     def stands_for(self, spouts: Collection[str]) -> bool:
-        """Whether none of ``spouts`` has to be asked."""
+        """Tell whether none of ``spouts`` has to be asked."""
         return all(spout in self.parts and self.parts[spout].stands for spout in spouts)
 
     def reopen(self, exact: Collection[str]) -> None:

@@ -49,7 +49,7 @@ class Definitions:
 
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
-        """What ``record`` knows."""
+        """Make the definitions that ``record`` knows."""
         frontier = record.numbers.upto(record.current_txid - 1) + 1
         return cls(
             spouts,
@@ -63,15 +63,15 @@ class Definitions:
         )
 
     def is_new(self, number: int) -> bool:
-        """Whether no attempt of ``number`` was ever made."""
+        """Tell whether no attempt of ``number`` was ever made."""
         return number not in self.known or self.known[number].is_new
 
     def is_defined(self, number: int) -> bool:
-        """Whether an attempt of ``number`` may start now, as far as the spouts are concerned."""
+        """Tell whether an attempt of ``number`` may start now, as far as the spouts are concerned."""
         return number in self.known and self.known[number].stage is Stage.DEFINED
 
     def metadata(self, number: int) -> dict[str, Json]:
-        """What ``number`` consists of, by spout."""
+        """Return what ``number`` consists of, by spout."""
         return self.known[number].metadata
 
     # --- what is durable ----------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Definitions:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
-        """Whom to ask at this moment, for the frontier and those behind it; each spout has at most one open ask."""
+        """Give whom to ask now, for the frontier and those behind it; each spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
         for spout in self.inquiries.due(now, definite=definite):
             if spout in self._answered:
@@ -116,7 +116,7 @@ class Definitions:
         )
 
     def _to_repeat(self, spout: str, upto: int) -> Iterator[Json]:
-        """What ``spout`` has said of the frontier and those right behind it, and has to say again."""
+        """Give what ``spout`` has said of the frontier and those right behind it, and has to say again."""
         for number in range(self.frontier, upto + 1):
             part = self._parts(number).get(spout)
             if part is None or part.stands:
@@ -128,7 +128,7 @@ class Definitions:
         return {spout for spout, part in self._parts(self.frontier).items() if part.stands}
 
     def next_ask_at(self) -> float | None:
-        """When a spout that was not ready is due to be asked again; None if all asks are open or answered."""
+        """Return when a spout that was not ready is due to be asked again; None if all asks are open or answered."""
         return self.inquiries.next_at(set(self.spouts) - self._answered)
 
     def refused_since(self, ask: int) -> bool:
@@ -136,7 +136,7 @@ class Definitions:
         return not self._answered.intersection(self.spouts) and self.inquiries.refused_since(ask)
 
     def take_defined(self, message: Defined) -> None:
-        """A spout has answered; the transaction is defined when all have."""
+        """Take a spout's answer; the transaction is defined when all have answered."""
         inquiry, number, spout = self.inquiries.by_spout[message.spout], message.txid, message.spout
         is_awaited = inquiry.is_awaited(message.ask)
         if not message.more:
@@ -161,13 +161,13 @@ class Definitions:
             self._seek(self.frontier + 1)
 
     def take_not_ready(self, message: NotReady, now: float) -> None:
-        """A spout has nothing yet; it is asked again a little later."""
+        """Take note that a spout has nothing yet; it is asked again a little later."""
         inquiry = self.inquiries.by_spout[message.spout]
         if inquiry.close(message.ask) and message.txid == self.frontier:
             inquiry.poll_later(message, now)
 
     def take_failure(self, message: DefinitionFailed, retry_at: float) -> None:
-        """A spout's coordinator raised; it is asked again at ``retry_at``."""
+        """Take note that a spout's coordinator raised; it is asked again at ``retry_at``."""
         inquiry = self.inquiries.by_spout[message.spout]
         if inquiry.close(message.ask) and message.txid == self.frontier:
             inquiry.back_off(retry_at)
@@ -182,7 +182,7 @@ class Definitions:
     # --- attempts -----------------------------------------------------------------------------------------------------
 
     def startable(self, now: float, held_until: Callable[[int], float], *, one_new: bool) -> Iterator[int]:
-        """The transactions that may be admitted now, in order: as many new ones as fit into one write, at least one.
+        """Give what may be admitted now, in order: as many new transactions as fit into one write, at least one.
 
         Args:
             now: as ``held_until`` has it.
@@ -201,7 +201,7 @@ class Definitions:
             yield number
 
     def admit(self, number: int) -> None:
-        """An attempt of ``number`` starts with its definition; the next attempt must be asked for again."""
+        """Start an attempt of ``number`` with its definition; the next attempt must be asked for again."""
         definition = self.known[number]
         assert definition.stage is Stage.DEFINED, f"an attempt of {number} starts without a definition: {definition}"
         definition.stage = Stage.ATTEMPTED
@@ -212,7 +212,7 @@ class Definitions:
         self._check(number)
 
     def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
-        """The live attempt of a transaction was emitted: now it is known what it consists of, or what its rows are.
+        """Take what the emission of the live attempt has shown: what the transaction consists of, or what its rows are.
 
         Raises:
             SpoutError: the rows are others than before, and the spout has promised the same.
@@ -227,7 +227,7 @@ class Definitions:
         self._check(number)
 
     def go_back(self, number: int) -> None:
-        """``number`` and every later one must be defined again, with what is known about them.
+        """Have ``number`` and every later one defined again, with what is known about them.
 
         What an exact spout defined for a transaction that was never attempted stands as it is.
         """
@@ -239,7 +239,7 @@ class Definitions:
         self._check_all()
 
     def close_before(self, number: int) -> None:
-        """The transactions below ``number`` are committed: what their emission moved has moved for good."""
+        """Close the transactions below ``number``: what their emission moved has moved for good."""
         for closed in sorted(known for known in self.known if known < number):
             definition = self.known[closed]
             assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"

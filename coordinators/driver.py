@@ -122,7 +122,6 @@ class CoordinatorDriver:
     admission: Admission = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Take up where the record is."""
         record = self.record
         self.machine = MasterBatchCoordinator(
             max_spout_pending=self.max_spout_pending,
@@ -189,7 +188,7 @@ class CoordinatorDriver:
         self.store.heartbeat()
 
     def next_turn_at(self, now: float) -> float:
-        """The latest moment for the next turn, should no notice come before."""
+        """Return the latest moment for the next turn, should no notice come before."""
         if self._followups or self.wishes.is_due:
             return now
         moments = self.admission.moments()

@@ -76,7 +76,7 @@ class TridentError(Exception):
 
 @contextmanager
 def located(**about: Unpack[About]) -> Iterator[None]:
-    """What goes wrong inside is about this, as far as the errors don't know better."""
+    """Say of what goes wrong inside that it is about this, as far as the errors don't know better."""
     try:
         yield
     except TridentError as error:
@@ -120,5 +120,5 @@ class StateError(TridentError):
 
 
 def our_bug(what: str) -> str:
-    """The message of an assertion: what is broken, and whose turn it is."""
+    """Return the message of an assertion: what is broken, and whose turn it is."""
     return f"a defect of trident_py, please report it: {what}"

@@ -40,7 +40,7 @@ class Failures:
         self.retries.restore({txid: evolve(failure, spout=None) for txid, failure in of_batches.items()})
 
     def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
-        """A live attempt has failed.
+        """Take note that a live attempt has failed.
 
         Raises:
             FencedError: somebody else leads.
@@ -68,7 +68,7 @@ class Failures:
             log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, cause)
 
     def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
-        """A coordinator has raised; returns when it is asked again."""
+        """Take note that a coordinator has raised; returns when it is asked again."""
         attempt = TransactionAttempt(failed.txid, DEFINITION)
         if not isinstance(failed.cause, TridentError):
             return self._wait(failed.spout, attempt, failed.cause, now, wall)
@@ -77,37 +77,37 @@ class Failures:
         return math.inf
 
     def answered(self, spout: str, now: float) -> None:
-        """The coordinator of ``spout`` has answered."""
+        """Take note that the coordinator of ``spout`` has answered."""
         wait = self.patience.answered(spout)
         if wait is not None:
             log.warning("topology %s: spout %r answers again, after %.0f s", self.topology, spout, now - wait.began)
 
     def held_until(self, txid: int) -> float:
-        """The moment before which ``txid`` is neither defined nor emitted; infinite where it is given up."""
+        """Return the moment before which ``txid`` is neither defined nor emitted; infinite where it is given up."""
         if txid in self._verdicts:
             return math.inf
         return max(self.retries.held_until(txid), self.patience.held_until(txid))
 
     def read(self, txid: int) -> None:
-        """The batch of ``txid`` was processed."""
+        """Take note that the batch of ``txid`` was processed."""
         self.patience.read(txid)
 
     def forget(self, txid: int) -> None:
-        """``txid`` is committed."""
+        """Forget ``txid``, which is committed."""
         self.retries.forget(txid)
         self.patience.read(txid)
 
     def make_room(self, txid: int) -> None:
-        """An empty transaction is admitted as ``txid``: what could not be defined as that is the one after it."""
+        """Make room for an empty transaction ``txid``: what could not be defined as that is the one after it."""
         self.retries.make_room(txid)
         self.patience.make_room(txid)
 
     def verdict(self, txid: int) -> BaseException | None:
-        """The error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
+        """Return the error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
         return self._verdicts.get(txid)
 
     def durable(self, current_txid: int) -> dict[int, Failure]:
-        """What the record keeps: of transactions from ``current_txid`` on."""
+        """Return what the record keeps: of transactions from ``current_txid`` on."""
         found = dict(self.retries.known)
         for spout, wait in self.patience.waits.items():
             before = found.get(wait.txid)
@@ -123,7 +123,7 @@ class Failures:
         return {txid: failure for txid, failure in found.items() if txid >= current_txid}
 
     def waits_are_news(self, record: CoordinatorRecord) -> bool:
-        """Whether other sources are waited for than ``record`` says."""
+        """Tell whether other sources are waited for than ``record`` says."""
         return _waits(self.durable(record.current_txid)) != _waits(record.failures)
 
     def _wait(self, spout: str, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> float:

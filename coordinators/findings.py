@@ -44,7 +44,7 @@ class Findings:
             )
 
     def accepted(self, kind: str, name: str, before: Json, now: Json, refusal: str) -> bool:
-        """Whether the user accepts this change; if not, it is refused."""
+        """Tell whether the user accepts this change; if not, it is refused."""
         text = accept_text(self.record, kind, name, before, now)
         if text in self.accept:
             self.used.append(text)
@@ -61,19 +61,22 @@ class Findings:
 
 
 def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, now: Json) -> str:
-    """What a user writes to accept that this part of a topology changes so; another one each time it was accepted."""
+    """Return what a user writes to accept that this part of a topology changes so.
+
+    Another one each time it was accepted.
+    """
     start = f"{kind}:{name}:"
     times = sum(each.startswith(start) for each in record.accepted)
     return start + content_hash(canonical_json([before, now, times]))
 
 
 def changed_words(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
-    """The words whose facts differ; of a word that only one side has nothing is known."""
+    """Return the words whose facts differ; of a word that only one side has nothing is known."""
     return sorted(word for word in before.keys() & now.keys() if not is_same(before[word], now[word]))
 
 
 def were(before: Mapping[str, Json], now: Mapping[str, Json], words: Iterable[str]) -> str:
-    """What these words were and are, as messages say it."""
+    """Return what these words were and are, as messages say it."""
     return " and ".join(f"its {word} changed from {shown(before[word])!r} to {shown(now[word])!r}" for word in words)
 
 

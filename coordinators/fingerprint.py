@@ -22,11 +22,11 @@ class Fingerprint:
     kind: str = ""
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
-        """That of both sets of rows together."""
+        """Return that of both sets of rows together."""
         return Fingerprint(self.rows + other.rows, (self.sum + other.sum) % 2**64, self.kind or other.kind)
 
     def agrees(self, other: Fingerprint) -> bool:
-        """Whether both may be of the same rows; of different kinds, their number is all that tells."""
+        """Tell whether both may be of the same rows; of different kinds, their number is all that tells."""
         return self.rows == other.rows and (self.kind != other.kind or self.sum == other.sum)
 
 

@@ -130,25 +130,31 @@ class TridentListener:
     """
 
     def on_leading(self, event: LeadingEvent) -> None:
-        """This process leads: comes once at most, and later than the start where another one still leads."""
+        """Hear that this process leads: comes once at most, and later than the start where another one still leads."""
 
     def on_emitted(self, event: EmittedEvent) -> None:
-        """An attempt is emitted: comes once for each attempt, so again for each replay of a transaction."""
+        """Hear that an attempt is emitted: comes once for each attempt, so again for each replay of a transaction."""
 
     def on_processed(self, event: ProcessedEvent) -> None:
-        """An attempt is processed: comes once at most for each attempt."""
+        """Hear that an attempt is processed: comes once at most for each attempt."""
 
     def on_committed(self, event: CommittedEvent) -> None:
-        """A transaction is committed: comes once for each that this process commits, in the order of txids."""
+        """Hear that a transaction is committed.
+
+        Comes once for each that this process commits, in the order of txids.
+        """
 
     def on_succeeded(self, event: SucceededEvent) -> None:
-        """The success of a transaction is delivered: comes once in a process, and may come again after a crash."""
+        """Hear that the success of a transaction is delivered.
+
+        Comes once in a process, and may come again after a crash.
+        """
 
     def on_failed(self, event: FailedEvent) -> None:
-        """An attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
+        """Hear that an attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
 
     def on_ended(self, event: EndedEvent) -> None:
-        """The topology has ended here: comes once, last."""
+        """Hear that the topology has ended here: comes once, last."""
 
 
 Tell: TypeAlias = Callable[[TopologyEvent], None]
@@ -156,4 +162,4 @@ Tell: TypeAlias = Callable[[TopologyEvent], None]
 
 
 def tell_nobody(_: TopologyEvent) -> None:
-    """Nobody listens."""
+    """Tell nobody."""

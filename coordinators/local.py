@@ -47,7 +47,6 @@ class LocalCoordination:
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """The directory goes with this object."""
         weakref.finalize(self, shutil.rmtree, self.state_dir, ignore_errors=True)
 
     def ensure_answering(self, topology: str) -> None:
@@ -80,12 +79,12 @@ class LocalCoordination:
             self._known(topology).end()
 
     def topologies(self) -> list[str]:
-        """The names of all topologies that were ever started here, sorted."""
+        """Return the names of all topologies that were ever started here, sorted."""
         with self._lock:
             return sorted(self._topologies)
 
     def describe(self, topology: str) -> TopologyDescription:
-        """What is stored about ``topology``, also while it runs."""
+        """Return what is stored about ``topology``, also while it runs."""
         with self._lock:
             return self._known(topology).described()
 
@@ -143,11 +142,11 @@ class _Topology:
 
     @classmethod
     def named(cls, name: str) -> _Topology:
-        """A new one."""
+        """Make a new one."""
         return cls(InMemoryCoordination(TopologyIdentity(name, str(uuid4()), 1)))
 
     def led(self, lock: threading.RLock) -> LocalRecordStore:
-        """A new leadership."""
+        """Make a new leadership."""
         self.leader = Leader()
         epoch = self.kept.acquire().epoch
         self.store = LocalRecordStore(
@@ -157,14 +156,14 @@ class _Topology:
         return self.store
 
     def end(self) -> None:
-        """Nobody leads it any more."""
+        """End the leadership: nobody leads it any more."""
         self.leader = self.store = self.kept.changed = None
         for candidate in self.candidates:
             candidate.wake()
         self.candidates.clear()
 
     def described(self) -> TopologyDescription:
-        """As an operator sees it."""
+        """Return what an operator sees of it."""
         kept = self.kept
         record = InMemoryRecordStore(kept, kept.epoch).read()
         return TopologyDescription(
@@ -201,7 +200,7 @@ class LocalRecordStore(InMemoryRecordStore):
             super().write(record)
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """What operators have wished and nobody carried out."""
+        """Return what operators have wished and nobody carried out."""
         with self._lock:
             return super().wishes(changed)
 
@@ -221,7 +220,7 @@ class LocalRecordStore(InMemoryRecordStore):
                 )
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """What ``lost`` turns out to be: `FencedError` if somebody else leads now."""
+        """Return what ``lost`` turns out to be: `FencedError` if somebody else leads now."""
         try:
             super().ensure_leading()
         except FencedError as error:

@@ -40,7 +40,7 @@ class Inbox:
         return self._open
 
     def take(self, timeout: float) -> list[Message]:
-        """All that is there; waits up to ``timeout`` seconds for the first."""
+        """Return all that is there; waits up to ``timeout`` seconds for the first."""
         messages: list[Message] = []
         try:
             messages.append(self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait())

@@ -107,7 +107,6 @@ class MasterBatchCoordinator:
     _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """What it begins with is what is stored."""
         self._stored = self._store()
 
     @property
@@ -170,7 +169,7 @@ class MasterBatchCoordinator:
         return []
 
     def is_live(self, attempt: TransactionAttempt) -> bool:
-        """Whether this very attempt is the active one of its transaction."""
+        """Tell whether this very attempt is the active one of its transaction."""
         entry = self._active.get(attempt.txid)
         return entry is not None and entry.attempt == attempt
 
@@ -260,7 +259,7 @@ class MasterBatchCoordinator:
     # --- what must hold after every event -----------------------------------------------------------------------------
 
     def _is_due(self, event: Event) -> bool:
-        """Whether anything has to follow from ``event``; never, once it is taken."""
+        """Tell whether anything has to follow from ``event``; never, once it is taken."""
         match event:
             case Ticked(ready):
                 idle = self.current_txid + len(self._active)

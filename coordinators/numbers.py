@@ -24,22 +24,25 @@ class SpoutNumbers:
     forgotten: int = 0
 
     def of(self, txid: int) -> int | None:
-        """The number of ``txid``, or what it will be if no transaction before it turns out to be empty; None: empty."""
+        """Return the number of ``txid``, or what it will be if no transaction before it turns out to be empty.
+
+        None: empty.
+        """
         return None if txid in self.empty else self.upto(txid)
 
     def upto(self, txid: int) -> int:
-        """The number of the last transaction up to ``txid`` that has one."""
+        """Return the number of the last transaction up to ``txid`` that has one."""
         return txid - self.forgotten - sum(each <= txid for each in self.empty)
 
     def txid(self, number: int) -> int:
-        """The transaction with this number."""
+        """Return the transaction with this number."""
         txid = number + self.forgotten
         for each in self.empty:
             txid += each <= txid
         return txid
 
     def with_empty(self, txid: int) -> SpoutNumbers:
-        """After ``txid``, which is above all that were ever attempted, is admitted as an empty transaction."""
+        """Return the numbers after ``txid``, above all that were tried, is admitted as an empty one."""
         return evolve(self, empty=(*self.empty, txid))
 
     def kept_from(self, txid: int) -> SpoutNumbers:

@@ -48,7 +48,7 @@ class OutputChanges:
         return evolve(record, states=joined, gaps=gaps)
 
     def _joined(self, now: Declaration) -> int:
-        """The first transaction of an output."""
+        """Return the first transaction of an output."""
         joined = self.findings.record.states.get(now.name)
         if joined is None and self.at > 1:
             earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
@@ -68,7 +68,7 @@ class OutputChanges:
         )
 
     def _gap(self, until: int, now: Declaration) -> range:
-        """What an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
+        """Return what an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
         earlier = self.findings.record.gaps.get(now.name)
         first = earlier.start if earlier and earlier.stop == until + 1 else until + 1
         if now.name in self.findings.record.states:

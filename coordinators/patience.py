@@ -35,7 +35,7 @@ class SourceWait:
     is_asking: bool
 
     def message(self, spout: str, now: float) -> str:
-        """What is waited for, and for how long by now."""
+        """Return what is waited for, and for how long by now."""
         times = "1 try" if self.tries == 1 else f"{self.tries} tries"
         return f"waiting for spout {spout!r}: {self.cause} ({times}, {now - self.began:.0f} s)"
 
@@ -57,7 +57,7 @@ class SourcePatience:
     def failed(
         self, spout: str, txid: int, cause: BaseException, now: float, wall: float, *, is_asking: bool
     ) -> SourceWait:
-        """The source of ``spout`` could not be reached; returns until when it is waited for."""
+        """Take note that the source of ``spout`` could not be reached; returns until when it is waited for."""
         before = self.waits.get(spout)
         tries = before.tries + 1 if before else 1
         began = before.began if before else now
@@ -78,7 +78,7 @@ class SourcePatience:
         return wait
 
     def verdict(self, topology: str, spout: str, now: float) -> SpoutError | None:
-        """The error that ends the topology, where ``spout`` was waited for long enough."""
+        """Return the error that ends the topology, where ``spout`` was waited for long enough."""
         wait = self.waits[spout]
         if self.seconds is None or now < wait.began + self.seconds:
             return None
@@ -91,21 +91,24 @@ class SourcePatience:
         )
 
     def held_until(self, txid: int) -> float:
-        """The moment before which ``txid`` is not emitted again."""
+        """Return the moment before which ``txid`` is not emitted again."""
         return max(
             (wait.until for wait in self.waits.values() if wait.txid == txid and not wait.is_asking), default=0.0
         )
 
     def answered(self, spout: str) -> SourceWait | None:
-        """The coordinator of ``spout`` has answered; returns what was waited for, if that was it."""
+        """Take note that the coordinator of ``spout`` has answered; returns what was waited for, if that was it."""
         wait = self.waits.get(spout)
         return self.waits.pop(spout) if wait and wait.is_asking else None
 
     def make_room(self, txid: int) -> None:
-        """What is known as ``txid`` and later transactions are each the one after that."""
+        """Make room for an empty transaction ``txid``.
+
+        What is known as that, and each later one, is the one after it.
+        """
         self.waits = {spout: evolve(wait, txid=wait.txid + (wait.txid >= txid)) for spout, wait in self.waits.items()}
 
     def read(self, txid: int) -> None:
-        """The batch of ``txid`` could be read."""
+        """Take note that the batch of ``txid`` could be read."""
         for spout in [spout for spout, wait in self.waits.items() if wait.txid == txid and not wait.is_asking]:
             del self.waits[spout]

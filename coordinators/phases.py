@@ -29,16 +29,16 @@ class Phases:
     acker: Acker = field(factory=Acker, init=False)
 
     def open(self, attempt: TransactionAttempt, stream: StreamId, edges: Sequence[int]) -> Iterable[PhaseAcked]:
-        """A phase begins, with an edge for each consumer."""
+        """Begin a phase, with an edge for each consumer."""
         return self._completed(self.acker.init(self._root(attempt, stream), edges))
 
     def take(self, acked: Acked) -> Iterable[PhaseAcked]:
-        """A report has come."""
+        """Take in a report."""
         root = self._root(acked.attempt, acked.stream)
         return self._completed(self.acker.ack(root, acked.took, acked.made, reporter=acked.reporter or acked.took))
 
     def forget(self, attempt: TransactionAttempt) -> None:
-        """``attempt`` is cancelled."""
+        """Forget ``attempt``, which is cancelled."""
         for stream in (StreamId.BATCH, StreamId.COMMIT):
             self.acker.forget(self._root(attempt, stream))
 
@@ -47,7 +47,7 @@ class Phases:
         self.next_rotation_at = now + self.message_timeout / 2
 
     def silent(self, alive: Collection[tuple[TransactionAttempt, StreamId]]) -> Iterator[Failed]:
-        """The phases of which nothing was heard for too long, but for those that something works on."""
+        """Give the phases of which nothing was heard for too long, but for those that something works on."""
         for attempt, stream in alive:
             self.acker.reset_timeout(self._root(attempt, stream))
         for expired in self.acker.rotate():

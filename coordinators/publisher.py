@@ -78,13 +78,13 @@ class Publisher:
     _untold: dict[int, _Known] = field(factory=dict, init=False)  # of what is committed, success not delivered
 
     def follow(self, topology: str, epoch: int, admission: Admission) -> None:
-        """A leadership is about to begin."""
+        """Prepare for a leadership that is about to begin."""
         self._epoch, self._admission = epoch, admission
         current_txid = admission.machine.current_txid
         self.status = TopologyStatus(topology=topology, is_leading=True, epoch=epoch, current_txid=current_txid)
 
     def leads(self, wall: float) -> None:
-        """It has begun."""
+        """Tell that the leadership has begun."""
         self.status = evolve(self.status, at=wall, leads_since=wall)
         current_txid = self._admission.machine.current_txid
         self.tell(LeadingEvent(topology=self.status.topology, at=wall, epoch=self._epoch, current_txid=current_txid))
@@ -92,11 +92,11 @@ class Publisher:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
-        """A live attempt has failed; the machine is about to be told."""
+        """Take note that a live attempt has failed; the machine is about to be told."""
         self._failed[failed.attempt] = failed
 
     def handled(self, event: Event, commands: Sequence[Command], now: float, wall: float) -> None:
-        """The machine has taken ``event``."""
+        """Tell what follows from ``event``, which the machine has taken."""
         match event:
             case PhaseAcked(attempt):
                 self._look_at(attempt, now, wall)
@@ -108,7 +108,7 @@ class Publisher:
                 self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
 
     def announced(self, commands: Collection[Command], now: float, wall: float, *, is_stopping: bool) -> None:
-        """``commands`` are about to be carried out, and what they rest on is durable."""
+        """Tell of ``commands``, which are about to be carried out; what they rest on is durable."""
         for command in commands:
             match command:
                 case EmitBatch(attempt):
@@ -120,7 +120,7 @@ class Publisher:
         self._publish(now, wall, is_stopping=is_stopping)  # first: whoever is told of one finds it in the status
 
     def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
-        """Every spout was told of the success of ``attempt``."""
+        """Tell that every spout has heard of the success of ``attempt``."""
         committed = self._untold.pop(attempt.txid, {})  # an earlier leader's is not known
         self.tell(SucceededEvent(topology=self.status.topology, attempt=attempt, at=wall, **committed))
 

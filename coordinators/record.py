@@ -117,7 +117,7 @@ class CoordinatorRecord:
     outcomes: tuple[Outcome, ...] = ()
 
     def definition(self, txid: int) -> Mapping[str, Json]:
-        """What ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
+        """Return what ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
         number = self.numbers.of(txid)
         return {} if number is None else self.metadata.get(number, {})
 
@@ -131,7 +131,7 @@ class EncodedRecord:
 
 
 def encode(record: CoordinatorRecord) -> EncodedRecord:
-    """The stored form of ``record``.
+    """Return the stored form of ``record``.
 
     Raises:
         MetadataError: some metadata is not JSON.
@@ -171,7 +171,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
 
 
 def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
-    """What is left out where there is nothing to say."""
+    """Return what is left out where there is nothing to say."""
     body: dict[str, Json] = {}
     if record.numbers != SpoutNumbers():
         body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
@@ -206,7 +206,7 @@ def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
 
 
 def _inline_max(definitions: int) -> int:
-    """How long the text of one of so many definitions may be to stand in the head.
+    """Return how long the text of one of so many definitions may be to stand in the head.
 
     A power of two, so that it seldom changes while transactions come and go: what moves is written again.
     """
@@ -224,18 +224,18 @@ def _inline_or_blob(name: str, value: Json, inline_max: int, blobs: dict[str, st
 
 
 def blob_names(head: str, *, where: str) -> list[str]:
-    """The blobs that the record with this head consists of."""
+    """Return the blobs that the record with this head consists of."""
     return list(_verified(head, where)["blobs"])
 
 
 def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
-    """Those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
+    """Return those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
     body = _verified(head, where)
     return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name], body)]
 
 
 def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
-    """The record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
+    """Return the record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
 
     Raises:
         MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".

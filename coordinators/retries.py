@@ -67,22 +67,25 @@ class Retries:
         return {txid: failure.cause for txid, failure in dict(self.known).items()}
 
     def held_until(self, txid: int) -> float:
-        """The moment before which ``txid`` is not tried again."""
+        """Return the moment before which ``txid`` is not tried again."""
         return self._held_until.get(txid, 0.0)
 
     def failures(self, txid: int) -> int:
-        """How often ``txid`` has failed."""
+        """Return how often ``txid`` has failed."""
         failure = self.known.get(txid)
         return failure.tries if failure else 0
 
     def make_room(self, txid: int) -> None:
-        """What is known as ``txid`` and later transactions are each the one after that."""
+        """Make room for an empty transaction ``txid``.
+
+        What is known as that, and each later one, is the one after it.
+        """
         self.known = _shifted(self.known, txid)
         self._here = _shifted(self._here, txid)
         self._held_until = _shifted(self._held_until, txid)
 
     def forget(self, txid: int) -> None:
-        """``txid`` is committed."""
+        """Forget ``txid``, which is committed."""
         self.known.pop(txid, None)
         self._here.pop(txid, None)
         self._held_until.pop(txid, None)

@@ -142,7 +142,7 @@ _STEPS: dict[str, tuple[str, str, Callable[..., Step]]] = {
 
 
 def parse(text: str) -> list[Step]:
-    """The steps of a script: one a line; blank lines and what follows a ``#`` are skipped.
+    """Return the steps of a script: one a line; blank lines and what follows a ``#`` are skipped.
 
     Raises:
         ScriptError: a line is not a step.
@@ -219,7 +219,7 @@ class ScriptDriver:
     _now: float = field(default=0.0, init=False)
 
     def play(self, steps: Iterable[Step]) -> Iterator[str]:
-        """One line for each thing that is emitted or shown, as it happens."""
+        """Give one line for each thing that is emitted or shown, as it happens."""
         for step in steps:
             match step:
                 case SetMax(max_spout_pending):
@@ -247,7 +247,7 @@ class ScriptDriver:
             self._process = None
 
     def _prepare(self, step: Step) -> None:
-        """What a step does outside the process, so also while there is none."""
+        """Do what a step does outside the process, so also while there is none."""
         match step:
             case Start():
                 self._process = _Process.start(self.coordination, self._outside, self._now)
@@ -270,7 +270,7 @@ class ScriptDriver:
         return []
 
     def _answer_idle(self, process: _Process, messages: list[Message]) -> Iterator[str]:
-        """Turns until nothing follows any more."""
+        """Turn until nothing follows any more."""
         yield from self._turn(process, messages)
         while process.plane.inbox or process.driver.next_turn_at(self._now) <= self._now:
             yield from self._turn(process, [])
@@ -301,7 +301,7 @@ class ScriptDriver:
 
 
 def run_script(text: str) -> Iterator[str]:
-    """The trace of a script, line by line. All of it is parsed before anything is run.
+    """Give the trace of a script, line by line. All of it is parsed before anything is run.
 
     Raises:
         ScriptError: a line is not a step.

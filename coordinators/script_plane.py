@@ -30,7 +30,7 @@ class ScriptOutside:
     printed: int = 0
 
     def is_ready(self, txid: int) -> bool:
-        """Whether the spout has something to define ``txid`` with."""
+        """Tell whether the spout has something to define ``txid`` with."""
         return self.ready_of.get(txid, self.ready)
 
 
@@ -52,11 +52,11 @@ class ScriptPlane:
     asks: list[Ask] = field(factory=list)
 
     def consumers(self, stream: StreamId) -> int:
-        """The script, or nobody."""
+        """Count the script, if it listens."""
         return int(self.outside.listening.get(stream, True))
 
     def ask(self, spout: str, ask: Ask) -> None:
-        """It is answered when the step's tick comes."""
+        """Keep the ask; it is answered when the step's tick comes."""
         self.asks.append(ask)
 
     def emit_batch(
@@ -85,23 +85,23 @@ class ScriptPlane:
         self.inbox.append(SuccessDelivered(attempt.txid))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Nobody will hear of it again."""
+        """Forget it: nobody will hear of it again."""
         self.pending.pop(attempt, None)
 
     def take(self) -> Sequence[Message]:
-        """Nothing: there are no threads."""
+        """Return nothing: there are no threads."""
         return ()
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Nothing falls silent where no time passes."""
+        """Return nothing: where no time passes, nothing falls silent."""
         return ()
 
     def next_window_at(self) -> int | None:
-        """There are no windows."""
+        """Return None: there are no windows."""
         return None
 
     def ack(self, attempt: TransactionAttempt) -> list[Message]:
-        """The script has handled ``attempt`` in the phase that is pending; without one, nothing happens."""
+        """Handle ``attempt`` in the phase that is pending; without one, nothing happens."""
         stream, edges = self.pending.pop(attempt, (StreamId.BATCH, ()))
         return [Acked(attempt, stream, edge) for edge in edges]
 
@@ -114,7 +114,7 @@ class ScriptPlane:
         return [NotReady(SPOUT, ask.number, ask.txid) for ask in self._taken()]
 
     def taken(self) -> list[Message]:
-        """What has come of it since."""
+        """Return what has come of it since."""
         messages, self.inbox = self.inbox, []
         return messages
 

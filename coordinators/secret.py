@@ -14,7 +14,7 @@ class Secret:
     _value: str
 
     def reveal(self) -> str:
-        """The text itself, for the one call that needs it."""
+        """Return the text itself, for the one call that needs it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -24,5 +24,5 @@ class Secret:
 
 
 def as_secret(value: str | Secret) -> Secret:
-    """``value`` as a secret; one that is a secret already stays as it is."""
+    """Return ``value`` as a secret; one that is a secret already stays as it is."""
     return value if isinstance(value, Secret) else Secret(str(value))

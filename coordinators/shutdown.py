@@ -43,12 +43,12 @@ class Shutdown:
             call()
 
     def hold(self, why: str) -> None:
-        """It can't end now, for this reason: tell whoever waits for it."""
+        """Tell whoever waits for the end that it can't come now, for this reason."""
         self.held_by = why
         self._told.set()
 
     def end(self) -> None:
-        """It has ended."""
+        """End: nothing is done any more."""
         self.held_by = ""
         self.ended.set()
         self._told.set()

@@ -127,7 +127,7 @@ class SpoutChanges:
         return "fields" in changed
 
     def _incomparable(self, spouts: set[str]) -> CoordinatorRecord:
-        """The record without the fingerprints of these spouts, or of all if it isn't known what they were made of."""
+        """Drop the fingerprints of these spouts from the record, or all if it isn't known what they were made of."""
         seen = self.record.fingerprints
         drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
         affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
@@ -140,7 +140,7 @@ class SpoutChanges:
         return evolve(self.record, fingerprints={number: each for number, each in kept.items() if each})
 
     def _moved(self, gone: list[str], back: list[str], record: CoordinatorRecord) -> CoordinatorRecord:
-        """``record`` with the last metadata of spouts that are left out put aside, and of those that are back in place.
+        """Put the last metadata of spouts that are left out aside, and that of those that are back in place.
 
         The last is that of the last transaction they had a part in, committed or not, as their cursors are.
         """

@@ -60,7 +60,7 @@ class SourceStatus:
     since: float
 
     def message(self, now: float) -> str:
-        """What is waited for, and for how long by ``now``."""
+        """Return what is waited for, and for how long by ``now``."""
         times = "1 try" if self.tries == 1 else f"{self.tries} tries"
         return f"waiting for spout {self.spout!r}: {self.cause} ({times}, {max(0.0, now - self.since):.0f} s)"
 
@@ -192,7 +192,7 @@ class TopologyStatus(Mapping[str, Any]):
         return len(NAMES)
 
     def __repr__(self) -> str:
-        """As the dict that it was."""
+        """Show it as the dict that it was."""
         return repr(dict(self))
 
 

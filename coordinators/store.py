@@ -56,7 +56,7 @@ class RecordStore(Protocol):
         ...
 
     def read(self) -> CoordinatorRecord | None:
-        """The record as it is now; None if the topology has none yet.
+        """Return the record as it is now; None if the topology has none yet.
 
         Raises:
             MetadataError: it cannot be read.
@@ -75,7 +75,7 @@ class RecordStore(Protocol):
         ...
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """What operators have wished and nobody carried out, in the order in which it came.
+        """Return what operators have wished and nobody carried out, in the order in which it came.
 
         Args:
             changed: called once, on any thread, when there may be other wishes than these.
@@ -99,7 +99,10 @@ class RecordStore(Protocol):
         ...
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """What ``lost``, by which this leadership ended, turns out to be: `FencedError` if somebody else leads now."""
+        """Return what ``lost``, by which this leadership ended, turns out to be.
+
+        `FencedError` if somebody else leads now.
+        """
         ...
 
     def close(self) -> None:
@@ -123,7 +126,7 @@ class InMemoryCoordination:
     changed: Callable[[object], None] | None = None
 
     def wish(self, wish: Wish) -> None:
-        """An operator leaves ``wish`` for whoever leads."""
+        """Leave ``wish`` of an operator for whoever leads."""
         self.wishes.setdefault(wish.id, wish)
         changed, self.changed = self.changed, None
         if changed is not None:
@@ -151,7 +154,7 @@ class InMemoryRecordStore:
         return self.coordination.identity
 
     def read(self) -> CoordinatorRecord | None:
-        """The record as it is now; None if the topology has none yet."""
+        """Return the record as it is now; None if the topology has none yet."""
         stored = self.coordination.stored
         return None if stored is None else decode(stored.head, stored.blobs, where=f"memory of {self.identity.name}")
 
@@ -164,12 +167,12 @@ class InMemoryRecordStore:
         self.writes += 1
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """What operators have wished and nobody carried out."""
+        """Return what operators have wished and nobody carried out."""
         self.coordination.changed = changed
         return list(self.coordination.wishes.values())
 
     def heartbeat(self) -> None:
-        """Nothing expires in memory."""
+        """Do nothing: nothing expires in memory."""
         self.ensure_leading()
 
     def ensure_leading(self) -> None:
@@ -185,4 +188,4 @@ class InMemoryRecordStore:
         return lost
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: there is nothing to give up."""

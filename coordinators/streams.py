@@ -16,7 +16,7 @@ class BatchStreams(Protocol):
     """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
 
     def consumers(self, stream: StreamId) -> int:
-        """How many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
+        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
         ...
 
     def ask(self, spout: str, ask: Ask) -> None:
@@ -55,15 +55,15 @@ class BatchStreams(Protocol):
         ...
 
     def take(self) -> Sequence[Message]:
-        """What has come of it since; `Reported` was posted when there was something."""
+        """Return what has come of it since; `Reported` was posted when there was something."""
         ...
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """The phases that something is visibly working on; they don't time out."""
+        """Return the phases that something is visibly working on; they don't time out."""
         ...
 
     def next_window_at(self) -> int | None:
-        """When the next window by time ends that holds rows of what is committed; None: no window waits.
+        """Return when the next window by time ends that holds rows of what is committed; None: no window waits.
 
         By the times of transactions, in milliseconds since 1970: the first at that time or after it lets it fire.
         Until then, time must not go back.

@@ -154,7 +154,10 @@ def recover(
 def _written(
     store: RecordStore, states: Sequence[Recoverable], record: CoordinatorRecord, gaps: Mapping[str, range]
 ) -> CoordinatorRecord:
-    """The first write, in which states join; what is passed over comes after it, and again if a crash prevents that."""
+    """Return the first write, in which states join.
+
+    What is passed over comes after it, and again if a crash prevents that.
+    """
     joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
     record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
     store.write(record)
@@ -171,12 +174,12 @@ def _recovered(state: Recoverable, store: RecordStore) -> CommitToken | None:
 
 
 def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
-    """Whether one of those that committed before can't say what."""
+    """Tell whether one of those that committed before can't say what."""
     return any(state.name in record.states and not (state.remembers or state.is_volatile) for state in states)
 
 
 def _left_out(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
-    """Whether a state that was declared by the last leader is not asked, as it isn't declared any more."""
+    """Tell whether a state that was declared by the last leader is not asked, as it isn't declared any more."""
     outputs = Declared.of(record.declared).outputs.values() if record.declared is not None else ()
     asked = {state.name for state in states}
     return any(each.until is None and each.name in record.states and each.name not in asked for each in outputs)
@@ -212,7 +215,7 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
 
 
 def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
-    """What each state passes over; the first of it is rolled back where the state has it."""
+    """Return what each state passes over; the first of it is rolled back where the state has it."""
     current = record.current_txid
     gaps = {}
     for state, token in kept.items():
@@ -250,7 +253,7 @@ def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], *, 
 def _closed(
     topology: str, record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], moved: Moved
 ) -> CoordinatorRecord:
-    """``record`` after all that every state in ``kept`` has, as far as it is known what that is."""
+    """Return ``record`` after all that every state in ``kept`` has, as far as it is known what that is."""
     tokens = [token for token in kept.values() if token]
     first = record.current_txid
     upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
@@ -270,7 +273,7 @@ def _closed(
 
 
 def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> bool:
-    """Whether what the states have of ``txid`` is what the record says."""
+    """Tell whether what the states have of ``txid`` is what the record says."""
     pin = next((pin for pin in record.committing if pin.attempt.txid == txid), None)
     if pin is None:
         return True
@@ -286,7 +289,10 @@ def _committed_as(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitT
 def _after(
     record: CoordinatorRecord, txid: int, attempt_id: int, moves: Mapping[str, Mapping[str, Json] | None]
 ) -> CoordinatorRecord:
-    """``record`` after ``txid``, its lowest transaction, was committed; ``moves`` are the cursors that move then."""
+    """Return ``record`` after ``txid``, its lowest transaction, was committed.
+
+    ``moves`` are the cursors that move then.
+    """
     number = record.numbers.upto(txid)
     cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
     return evolve(

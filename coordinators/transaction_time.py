@@ -41,7 +41,7 @@ class LeaderClock:
         return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MILLIS_MAX else zookeeper
 
     def ahead_of_zookeeper(self, now: float, wall: float) -> int:
-        """By how many milliseconds our own clock is too far ahead to be believed; 0: it is believed."""
+        """Return by how many milliseconds our own clock is too far ahead to be believed; 0: it is believed."""
         return max(0, round(wall * MILLIS) - self.read(now, wall))
 
     def _zookeeper(self, now: float) -> int:
@@ -99,19 +99,19 @@ class TransactionTimes:
         self.ahead = max(0, self.known[txid] - clock)
 
     def at(self, now: float) -> int:
-        """The time of a transaction that is admitted now, while something rests on those that were given before."""
+        """Return the time of a transaction that is admitted now, if something rests on those given before."""
         return self._anchor + round((now - self._anchored) * MILLIS)
 
     def moment(self, time: int) -> float:
-        """When it will be ``time``, by the monotonic clock, while something rests on the times that were given."""
+        """Return when it will be ``time``, by the monotonic clock, if something rests on the times that were given."""
         return self._anchored + (time - self._anchor) / MILLIS
 
     def is_covered(self, time: int, txid: int) -> bool:
-        """Whether ``txid`` or a later one is at ``time`` or after it."""
+        """Tell whether ``txid`` or a later one is at ``time`` or after it."""
         return any(known >= txid and given >= time for known, given in self.known.items())
 
     def is_fixed_from(self, txid: int) -> bool:
-        """Whether ``txid`` or a later one has its time."""
+        """Tell whether ``txid`` or a later one has its time."""
         return any(known >= txid for known in self.known)
 
     def from_txid(self, txid: int) -> Mapping[int, int]:

@@ -35,7 +35,7 @@ class WishDesk:
     is_due: bool = field(default=True, init=False)
 
     def hear(self, request: Request, *, is_stopping: bool) -> tuple[Paused | Resumed, ...]:
-        """What follows from ``request``."""
+        """Return what follows from ``request``."""
         match request:
             case PauseRequested():
                 return (Paused(),)
@@ -46,7 +46,7 @@ class WishDesk:
         return ()
 
     def take(self) -> list[Wished]:
-        """The wishes to carry out in this turn, oldest first; asks the store only if that is due."""
+        """Return the wishes to carry out in this turn, oldest first; asks the store only if that is due."""
         if not self.is_due:
             return []
         wishes = self.store.wishes(self.changed)
@@ -56,7 +56,7 @@ class WishDesk:
         return [Wished(wish) for wish in wishes[:OUTCOMES_KEPT]]
 
     def refusal(self, machine: MasterBatchCoordinator) -> TridentError | None:
-        """Why nothing new starts, for whoever waits for it; None if it does."""
+        """Say why nothing new starts, to whoever waits for it; None if it does."""
         if machine.takes_new:
             return None
         if machine.paused:

@@ -112,7 +112,7 @@ class Wish:
 
     @classmethod
     def parse(cls, id: str, text: str) -> Wish:
-        """The wish that was stored as ``text``; its action is None if this release can't carry it out."""
+        """Return the wish that was stored as ``text``; its action is None if this release can't carry it out."""
         try:
             body = json.loads(text)
             wish = cls(id, Action(body.pop("action")), Rate(**body))
@@ -130,7 +130,7 @@ class Standing:
     rate: Rate = Rate()
 
     def after(self, wish: Wish) -> Standing:
-        """What stands once ``wish`` is carried out."""
+        """Return what stands once ``wish`` is carried out."""
         match wish.action:
             case Action.PAUSE:
                 return evolve(self, hold=Hold.PAUSED)
@@ -143,12 +143,12 @@ class Standing:
         return self
 
     def to_json(self) -> dict[str, Json]:
-        """The stored form."""
+        """Return the stored form."""
         return {"hold": str(self.hold), **_given(self.rate)}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
-        """What was stored as ``body``.
+        """Return what was stored as ``body``.
 
         Raises:
             KeyError, TypeError, ValueError: it is something else.
@@ -176,7 +176,7 @@ class Outcome:
     under_way: int
 
     def to_json(self) -> dict[str, Json]:
-        """The stored form."""
+        """Return the stored form."""
         return {
             "wish": self.wish,
             "action": self.action and str(self.action),
@@ -186,7 +186,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Outcome:
-        """What was stored as ``body``.
+        """Return what was stored as ``body``.
 
         Raises:
             KeyError, TypeError, ValueError: it is something else.

@@ -487,6 +487,59 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
 
 
+# --- docstrings -------------------------------------------------------------------------------------------------------
+
+NO_VERBS = """
+    A An The This That These Those It Its What Whether Which Who Whom Whose Where When How Why All Any Both Each Every
+    Some Several Many More Most One Two No None Nothing Nobody Not Never Always Only Just Another Other Others As At By
+    For From In Of On Up With Behind Such Here There Until While After Before If
+"""
+"""Words that no docstring of a function begins with."""
+
+NOT_YET = ("trident_py.testing", "trident_py.states.sql")
+"""Where docstrings are still to be gone through."""
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_the_docstring_of_a_function_begins_with_a_verb(module: Module) -> None:
+    """As in "Return …", "Tell whether …"; what is read as an attribute is a thing, and may begin with a noun."""
+    if module.is_in(set(NOT_YET)):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+            is_attribute = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+            first = text.split()[0]
+            assert is_attribute or first not in NO_VERBS.split(), f"{module.name}.{node.name}: {text.splitlines()[0]}"
+
+
+@cache
+def classes() -> dict[str, list[ast.ClassDef]]:
+    found: dict[str, list[ast.ClassDef]] = {}
+    for module in of_product():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _says(node: ast.ClassDef, method: str) -> bool:
+    """Tell whether ``node``, or a class that it is derived from, says what ``method`` does."""
+    own = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == method]
+    attributes = ast.get_docstring(node) or ""
+    if any(ast.get_docstring(each) for each in own) or f" {method}: " in attributes:
+        return True
+    names = {each.id for base in node.bases for each in ast.walk(base) if isinstance(each, ast.Name)}
+    return any(_says(base, method) for name in names for base in classes().get(name, []) if base is not node)
+
+
+@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
+def test_what_a_method_does_is_said_where_it_is_declared_or_where_it_is_done(module: Module) -> None:
+    for node in ast.walk(module.tree):
+        for each in node.body if isinstance(node, ast.ClassDef) else []:
+            if isinstance(node, ast.ClassDef) and isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+                assert node.name.startswith("_") or _says(node, each.name), f"{module.name}.{node.name}.{each.name}"
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 BANNED = {

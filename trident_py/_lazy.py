@@ -14,7 +14,7 @@ from typing import Any
 
 
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``: what its stub, ``__init__.pyi``, imports.
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``: what its stub, ``__init__.pyi``, imports.
 
     Type checkers read the same stub, so each public name is written once. ``from other import *`` stands for all names
     of a package that is lazy, too.
@@ -33,7 +33,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 
 
 def _imported(stub: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each module with each name that is imported from it."""
+    """Give each module with each name that is imported from it."""
     for node in stub.body:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:

@@ -13,7 +13,7 @@ from trident_py.interfaces.config import TridentConfig
 
 @contextmanager
 def coordination_of(config: TridentConfig) -> Iterator[Coordination]:
-    """The one that ``config`` names; the embedded server runs at least as long as the block.
+    """Give the one that ``config`` names; the embedded server runs at least as long as the block.
 
     Raises:
         ConfigError: the embedded server can't be started here.
@@ -31,5 +31,5 @@ def coordination_of(config: TridentConfig) -> Iterator[Coordination]:
 
 
 def place_of(config: TridentConfig) -> str:
-    """Where that is, whether or not it runs: the embedded server gets its port when it starts."""
+    """Return where that is, whether or not it runs: the embedded server gets its port when it starts."""
     return f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"

@@ -131,7 +131,9 @@ class TridentQuery:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def execute(self, function: str, args: str, timeout: float | None = None) -> list[list[Any]]:
-        """The answer of ``function``, which ``TridentTopology.new_drpc_stream`` declared: a list of rows, each a list.
+        """Return the answer of ``function``, which ``TridentTopology.new_drpc_stream`` declared.
+
+        A list of rows, each a list.
 
         From any thread, while batches run. All queries of one request see all states at the same committed
         transaction: they run on the commit thread, after one commit and before the next, which waits for them; where a
@@ -204,15 +206,15 @@ class TridentQuery:
         return self._listeners.progress.recent()
 
     def transactions(self) -> list[TransactionStatus]:
-        """The transactions in flight, lowest first."""
+        """Return the transactions in flight, lowest first."""
         return list(self._loop.status.transactions)
 
     def exception(self) -> BaseException | None:
-        """What ended the topology, or None."""
+        """Return what ended the topology, or None."""
         return self._loop.error
 
     def __repr__(self) -> str:
-        """One line: what it does, how far it is, and since when it leads."""
+        """Say in one line what it does, how far it is, and since when it leads."""
         status = self.status
         said = [status.message]
         if status.last_committed is not None:
@@ -238,7 +240,7 @@ def counted(number: int, what: str) -> str:
 
 
 def clock(moment: float) -> str:
-    """A time of day, for people."""
+    """Show a time of day to people."""
     return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
@@ -246,7 +248,10 @@ _started: list[TridentQuery] = []
 
 
 def active() -> dict[str, TridentQuery]:
-    """The topologies that run or stand by in this process, by name; of two with one name, the one started last."""
+    """Return the topologies that run or stand by in this process, by name.
+
+    Of two with one name, the one started last.
+    """
     return {query.name: query for query in list(_started) if query.is_active}
 
 

@@ -74,7 +74,7 @@ SHUTDOWN_SECONDS_MAX = 3.0
 
 
 def draw_edge() -> int:
-    """A random edge for the acker; never 0, which XOR can't see."""
+    """Make a random edge for the acker; never 0, which XOR can't see."""
     return secrets.randbelow(EDGE_MAX) + 1
 
 
@@ -124,7 +124,9 @@ def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> Coordi
 
 
 def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordination | None) -> bool:
-    """Whether Spark is to run it: always, but where one process tests it that gave no session, and nothing needs one.
+    """Tell whether Spark is to run it.
+
+    Always, but where one process tests it that gave no session, and nothing needs one.
 
     Raises:
         ConfigError: it is, and can't be had.
@@ -144,7 +146,7 @@ def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordinat
 
 
 def _spark(plan: Plan, spark: SparkSession | None, code: Path | None, resources: ExitStack) -> SparkEngine:
-    """In a session of the topology's own, and one beside it for jobs over little."""
+    """Run it in a session of the topology's own, and one beside it for jobs over little."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
     session = resources.enter_context(topology_session(name, spark))
@@ -172,7 +174,6 @@ class _Assembly:
     clock: LeaderClock = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nobody to ask yet."""
         self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
         self.shutdown = Shutdown(min(SHUTDOWN_SECONDS_MAX, self.config.session_timeout / 3))
 
@@ -252,7 +253,7 @@ class _Assembly:
         declared: Declarations,
         candidate: Candidate | None,
     ) -> CoordinatorRecord:
-        """What to go on from. A standby has time: where a store is away or locked just now, it tries again."""
+        """Find what to go on from. A standby has time: where a store is away or locked just now, it tries again."""
         states = [state for state in everything(participants) if state.commits]
         executors = {threads.tx_id: threads.executor for threads in spouts}
         while True:
@@ -377,14 +378,14 @@ class _Assembly:
         return SinkTransaction(key, attempt, self.store.epoch, time)
 
     def _group_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
-        """How many transactions may commit in one step: more than one where all that commit can take them so."""
+        """Return how many transactions may commit in one step: more than one where all that commit can take them so."""
         committing = [participant for participant in participants if participant.commits]
         alone = self._needs_intents(participants) or any(threads.executor.is_committer for threads in spouts)
         in_runs = committing and all(participant.takes_groups for participant in committing)
         return self.config.max_spout_pending if in_runs and not alone else 1
 
     def _needs_intents(self, participants: list[Participant]) -> bool:
-        """Whether it adds anything to store which attempt is about to commit; design.md, "one write a turn"."""
+        """Tell whether it adds anything to store which attempt is about to commit."""
         opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
         learning = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in self.plan.spouts)
         asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked

@@ -54,7 +54,7 @@ class TridentTopology:
         return self._graph.topology
 
     def new_stream(self, tx_id: str, spout: AnySpout) -> Stream:
-        """The rows of a spout.
+        """Begin a stream with the rows of a spout.
 
         Args:
             tx_id: under which the spout's position is stored; unique in the topology, and the same in every run.
@@ -74,7 +74,7 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(source))
 
     def new_drpc_stream(self, function: str) -> Stream:
-        """The requests of ``TridentQuery.execute(function, args)``, one row each, with the one field ``args string``.
+        """Take the requests of ``TridentQuery.execute(function, args)``, one row each, with the field ``args string``.
 
         Every request runs alone through what is declared here; the stream declared last is its answer. It may ask
         states, and change none. There are no servers: requests come from the process that leads (Storm T7, D1-D3).
@@ -90,7 +90,7 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(RequestSource(title, function)))
 
     def new_static_state(self, factory: StateFactory) -> TridentState:
-        """A state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
+        """Make a state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
 
         It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
         Of a ``SQLiteState`` or ``PostgresState`` it is the table as another topology has filled it until that moment;
@@ -104,7 +104,7 @@ class TridentTopology:
             return TridentState(self._graph, self._graph.add(StaticState(title, name, read)))
 
     def merge(self, *streams: Stream) -> Stream:
-        """The rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
+        """Merge the rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
 
         Raises:
             TopologyError: there is no stream, one is another topology's, or their types differ.
@@ -126,7 +126,9 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """The pairs of rows with equal keys, within each batch (Storm T13); a null equals a null, as in ``group_by``.
+        """Pair the rows with equal keys, within each batch (Storm T13).
+
+        A null equals a null, as in ``group_by``.
 
         Streams of different spouts are joined within one transaction, which is a batch of each of them (Storm T18).
 
@@ -157,7 +159,7 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """The combinations of rows of two or more streams with equal keys, within each batch (Storm T13, T14).
+        """Combine the rows of two or more streams with equal keys, within each batch (Storm T13, T14).
 
         Args:
             streams: of this topology.
@@ -186,7 +188,7 @@ class TridentTopology:
         out_schema: str | StructType,
         in_fields: Sequence[str | Sequence[str]] | None = None,
     ) -> Stream:
-        """What a reducer emits that sees the rows of several streams, within each batch (Storm T10, T11).
+        """Follow what a reducer emits that sees the rows of several streams, within each batch (Storm T10, T11).
 
         Args:
             streams: plain ones for a `MultiReducer`, which sees the whole batch; grouped ones, with as many group
@@ -266,5 +268,8 @@ class TridentTopology:
             )
 
     def explain(self) -> str:
-        """The plan as text: phases, Spark stages, states, and the delivery guarantee of every state with its reason."""
+        """Return the plan as text.
+
+        Phases, Spark stages, states, and the delivery guarantee of every state with its reason.
+        """
         return explain(self._graph)

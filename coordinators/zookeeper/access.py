@@ -18,7 +18,7 @@ CERTIFICATE_ACL_BYTES = 512
 
 
 def as_login(value: str | Secret | None) -> Secret | None:
-    """``user:password`` as a `Secret`.
+    """Return ``user:password`` as a `Secret`.
 
     Raises:
         ConfigError: it is something else, which the error does not show.
@@ -70,7 +70,7 @@ class ZooKeeperTLS:
             ) from error
 
     def connect(self, address: tuple[str, int], host: str, timeout: float) -> ssl.SSLSocket:
-        """A connection to ``address``, which has proven to be ``host``. Reads the files anew: certificates expire.
+        """Make a connection to ``address``, which has proven to be ``host``. Reads the files anew: certificates expire.
 
         Raises:
             OSError: there is none; an `ssl.SSLError` if that is for its certificate or ours.

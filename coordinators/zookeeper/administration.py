@@ -34,7 +34,7 @@ SESSION_SECONDS = 10.0
 
 
 def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS) -> list[str]:
-    """The names of all topologies that were ever started under ``root``, sorted.
+    """Return the names of all topologies that were ever started under ``root``, sorted.
 
     Raises:
         CoordinationLost: no server answers.
@@ -47,7 +47,7 @@ def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAcce
 def describe(
     topology: str, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
 ) -> TopologyDescription:
-    """What is stored about ``topology``, also while it runs.
+    """Return what is stored about ``topology``, also while it runs.
 
     Raises:
         ConfigError: there is no such topology; names those that there are.

@@ -48,7 +48,7 @@ class Tries:
         return tries
 
     def granted(self, who: str, hosts: str, patience: float) -> float:
-        """The session timeout, in seconds, that the first server to answer grants.
+        """Return the session timeout, in seconds, that the first server to answer grants.
 
         Raises:
             ConfigError: none can be reached, and with at least one it is for its certificate or ours.
@@ -110,7 +110,7 @@ def ensure_resolvable(client: Any, who: str, hosts: str) -> None:
 
 
 def servers_of(hosts: str, session_timeout: float) -> str:
-    """The servers of ``hosts``, as often as it takes to try each for a second or a sixth of the session at most.
+    """Return the servers of ``hosts``, as often as it takes to try each for a second or a sixth of the session at most.
 
     kazoo divides the session by the number of servers to know how long each may take to answer. One that is just
     starting may take a connection and never answer it (seen with 3.9.5); it would cost a leader its whole session.

@@ -61,11 +61,11 @@ class ZooKeeperCoordination:
         return leadership.stand_by(candidate, take_over, session_timeout=self.session_timeout, **self._where)
 
     def topologies(self) -> list[str]:
-        """The names of all topologies that were ever started here, sorted."""
+        """Return the names of all topologies that were ever started here, sorted."""
         return administration.list_topologies(**self._where)
 
     def describe(self, topology: str) -> TopologyDescription:
-        """What is stored about ``topology``, as `administration.describe` finds it."""
+        """Return what is stored about ``topology``, as `administration.describe` finds it."""
         return administration.describe(topology, **self._where)
 
     def wish(self, topology: str, wish: Wish) -> None:

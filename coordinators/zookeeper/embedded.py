@@ -118,7 +118,7 @@ class EmbeddedZooKeeper:
     @classmethod
     @contextmanager
     def running(cls, directory: Path, *, stay: bool = False) -> Iterator[EmbeddedZooKeeper]:
-        """A server on the data in ``directory``: the one that runs there, or a new one.
+        """Give a server on the data in ``directory``: the one that runs there, or a new one.
 
         It runs for as long as any process is inside such a context, however those processes end.
 
@@ -143,7 +143,7 @@ class EmbeddedZooKeeper:
 
 
 def _find(directory: Path) -> EmbeddedZooKeeper | None:
-    """The server that has the data, once it answers; None if there is none, or it had to be stopped."""
+    """Return the server that has the data, once it answers; None if there is none, or it had to be stopped."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         with _opened(directory / "data") as data, _opened(directory / "supervisor") as alive:
@@ -205,7 +205,7 @@ def _launch(directory: Path, port: int, java: str, jars: list[str]) -> None:
 
 
 def _answers(directory: Path, port: int) -> bool:
-    """Whether the server at ``port`` serves the data in ``directory``: it might be somebody else's."""
+    """Tell whether the server at ``port`` serves the data in ``directory``: it might be somebody else's."""
     reply = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
@@ -218,7 +218,9 @@ def _answers(directory: Path, port: int) -> bool:
 
 
 def find_jars() -> list[str]:
-    """The jars that the server needs, out of those that PySpark or SPARK_HOME has; PySpark itself is not imported.
+    """Return the jars that the server needs, out of those that PySpark or SPARK_HOME has.
+
+    PySpark itself is not imported.
 
     Under ``spark-submit``, PySpark is in a zip, which has none.
 
@@ -305,7 +307,7 @@ def _number_in(path: Path) -> int | None:
 
 
 def _java_escaped(path: Path) -> str:
-    """``path`` as the value of a Java properties file, which is read as Latin-1."""
+    """Return ``path`` as the value of a Java properties file, which is read as Latin-1."""
     units = str(path).encode("utf-16-be")
     codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
     return "".join(chr(code) if 32 <= code < 127 and code != ord("\\") else f"\\u{code:04x}" for code in codes)

@@ -34,7 +34,7 @@ class Java:
 
 
 def look_for_java() -> Java:
-    """The runtime that ``JAVA_HOME`` names, or else the first of the ``PATH``, as ZooKeeper and Spark look for it."""
+    """Find the runtime that ``JAVA_HOME`` names, or else the first of the ``PATH``, as ZooKeeper and Spark do."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     remedy = (
@@ -52,7 +52,7 @@ def look_for_java() -> Java:
 
 
 def find_java() -> str:
-    """The path of the Java runtime that ZooKeeper and Spark will use.
+    """Return the path of the Java runtime that ZooKeeper and Spark will use.
 
     Raises:
         ConfigError: there is none, or it is too old; says how to get one.
@@ -68,7 +68,7 @@ def find_java() -> str:
 
 
 def _version(path: str) -> str:
-    """What a runtime says of its version, on whatever stream; why not, if it can't be run."""
+    """Return what a runtime says of its version, on whatever stream; why not, if it can't be run."""
     try:
         done = subprocess.run(  # noqa: S603 - Java, as this user's environment names it
             [path, "-version"],

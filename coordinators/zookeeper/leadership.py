@@ -154,7 +154,7 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
 
 
 def read_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity | None:
-    """Who the topology of this name is; None if it was never started."""
+    """Return who the topology of this name is; None if it was never started."""
     [node] = session.read(paths.identity)
     if node is None:
         return None

@@ -57,7 +57,7 @@ def requests_for(
     carried_out: Sequence[str] = (),
     bytes_max: int = REQUEST_BYTES_MAX,
 ) -> RecordRequests:
-    """The requests by which ``after`` replaces ``before``; None: there is no record yet.
+    """Return the requests by which ``after`` replaces ``before``; None: there is no record yet.
 
     Args:
         paths: the topology's nodes.

@@ -35,7 +35,7 @@ ORPHANS_MAX = 2000
 
 
 def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None:
-    """The record of a topology, also while its leader goes on writing; None if it has none.
+    """Return the record of a topology, also while its leader goes on writing; None if it has none.
 
     Raises:
         MetadataError: it cannot be read.
@@ -60,7 +60,7 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
 
 
 def wishes_of(session: ZooKeeperSession, paths: TopologyPaths, ids: Sequence[str]) -> list[Wish]:
-    """The wishes of these ``ids``, in the order in which they came; without those that are gone."""
+    """Return the wishes of these ``ids``, in the order in which they came; without those that are gone."""
     nodes = session.read(*map(paths.wish, ids)) if ids else []
     found = sorted((node.created, wish, node.text) for wish, node in zip(ids, nodes, strict=True) if node)
     return [Wish.parse(wish, text) for _, wish, text in found]
@@ -93,7 +93,7 @@ class ZooKeeperRecordStore:
     _fenced: str | None = field(default=None, init=False)
 
     def read(self) -> CoordinatorRecord | None:
-        """The record as it is now; None if the topology has none yet."""
+        """Return the record as it is now; None if the topology has none yet."""
         self._stored = self._session.retry_within_lease(lambda: load(self._session, self._paths))
         if not self._has_read:
             self._remove_orphans()
@@ -120,7 +120,10 @@ class ZooKeeperRecordStore:
         self._stored = StoredRecord(record, encoded, version)
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """What operators have wished and nobody carried out, in the order in which it came; watched from now on."""
+        """Return what operators have wished and nobody carried out, in the order in which it came.
+
+        Watched from now on.
+        """
         session, paths = self._session, self._paths
 
         def read() -> list[Wish]:
@@ -130,7 +133,7 @@ class ZooKeeperRecordStore:
         return [wish for wish in session.retry_within_lease(read) if wish.id not in told]
 
     def _carried_out(self, record: CoordinatorRecord) -> list[str]:
-        """The wishes whose outcomes ``record`` adds to those that are stored."""
+        """Return the wishes whose outcomes ``record`` adds to those that are stored."""
         if self._stored is not None and record.outcomes == self._stored.record.outcomes:
             return []
         told = self._told
@@ -223,7 +226,7 @@ class ZooKeeperRecordStore:
         self._session.ensure_alive()
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Why we don't lead any more, now that the session is lost: as a new session sees it, if there can be one."""
+        """Find out why we don't lead any more, now that the session is lost, from a new one, if there can be one."""
         try:
             session = self._session.another(JUDGE_SECONDS)
         except TridentError:

@@ -121,7 +121,7 @@ class ZooKeeperSession:
         access: ZooKeeperAccess = ANONYMOUS,
         patience: float | None = None,
     ) -> ZooKeeperSession:
-        """A session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
+        """Make a session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
 
         None: ``session_timeout`` seconds, but at least 5.
 
@@ -152,7 +152,7 @@ class ZooKeeperSession:
         return self._lease.seconds
 
     def another(self, patience: float) -> ZooKeeperSession:
-        """A new session with the same servers, within ``patience`` seconds.
+        """Make a new session with the same servers, within ``patience`` seconds.
 
         Raises:
             CoordinationLost: none of them answers.
@@ -168,7 +168,9 @@ class ZooKeeperSession:
         return f"/{path}" if path else ""
 
     def retry_within_lease(self, operation: Callable[[], T]) -> T:
-        """What ``operation`` returns; it is begun again when the connection fails it, until our lease has run out.
+        """Return what ``operation`` returns.
+
+        It is begun again when the connection fails it, until our lease has run out.
 
         It may find done what it was about to do, so it looks before it writes.
 
@@ -186,26 +188,26 @@ class ZooKeeperSession:
             raise self._lost() from error
 
     def read(self, *paths: str) -> list[Znode | None]:
-        """What these nodes hold now, None where there is none; one round."""
+        """Return what these nodes hold now, None where there is none; one round."""
         client = self._client
         asked = [(path, lambda path=path: client.get_async(path)) for path in paths]
         answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
         return [answer and _znode(*answer) for answer in answers[1:]]
 
     def children(self, path: str) -> list[str]:
-        """The names of the nodes below ``path``, sorted; none if there is no such node."""
+        """Return the names of the nodes below ``path``, sorted; none if there is no such node."""
         client = self._client
         sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path))
         return sorted(self._round((path, sync), (path, ask))[1] or [])
 
     def watch_children(self, path: str, changed: Callable[[object], None]) -> list[str]:
-        """The names of the nodes below ``path``, as `children`; ``changed`` is called as by `watch`."""
+        """Return the names of the nodes below ``path``, as `children`; ``changed`` is called as by `watch`."""
         client = self._client
         sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path, watch=changed))
         return sorted(self._round((path, sync), (path, ask))[1] or [])
 
     def open_to_anyone(self, *paths: str) -> dict[str, str]:
-        """Those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
+        """Find those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
         client = self._client
         asked = [(path, lambda path=path: client.get_acls_async(path)) for path in paths]
         answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
@@ -221,7 +223,7 @@ class ZooKeeperSession:
         self._round((path, lambda: self._client.ensure_path_async(path)))
 
     def watch(self, path: str, changed: Callable[[object], None]) -> Znode | None:
-        """What a node holds; ``changed`` is called, once and on another thread, when that may have changed.
+        """Return what a node holds; ``changed`` is called, once and on another thread, when that may have changed.
 
         The same ``changed`` may be given again and again: it is kept once for each node.
         """
@@ -272,7 +274,7 @@ class ZooKeeperSession:
             )
 
     def is_round_due(self) -> bool:
-        """Whether the lease should be renewed, so that it doesn't run out while nothing is written."""
+        """Tell whether the lease should be renewed, so that it doesn't run out while nothing is written."""
         return self._lease.is_round_due(monotonic())
 
     def close(self) -> None:

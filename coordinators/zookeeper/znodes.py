@@ -86,7 +86,7 @@ class TopologyPaths:
         return f"{self.base}/blobs"
 
     def blob(self, name: str) -> str:
-        """The node of one blob; names carry what users wrote, so everything special is escaped."""
+        """Return the node of one blob; names carry what users wrote, so everything special is escaped."""
         return f"{self.blobs}/{quote(name, safe='')}"
 
     @property
@@ -95,7 +95,7 @@ class TopologyPaths:
         return f"{self.base}/wishes"
 
     def wish(self, id: str) -> str:
-        """The node of one wish."""
+        """Return the node of one wish."""
         return f"{self.wishes}/{id}"
 
 
@@ -121,12 +121,12 @@ class EpochClaim:
 
 
 def to_bytes(value: StoredIdentity | EpochClaim | Leader) -> bytes:
-    """The stored form of ``value``: a JSON object."""
+    """Return the stored form of ``value``: a JSON object."""
     return json.dumps(asdict(value), ensure_ascii=False).encode()
 
 
 def parse(kind: type[C], text: str, path: str) -> C:
-    """The ``kind`` that was stored as ``text`` at ``path``.
+    """Return the ``kind`` that was stored as ``text`` at ``path``.
 
     Raises:
         MetadataError: it is something else.
@@ -214,12 +214,12 @@ def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
 
 
 def _shown(path: str) -> str:
-    """The last name of ``path`` as it was given, without the digest of a blob."""
+    """Return the last name of ``path`` as it was given, without the digest of a blob."""
     return unquote(path.rpartition("/")[2]).partition("=")[0]
 
 
 def bytes_of(steps: Iterable[Step], acl_bytes: int) -> int:
-    """How much ``steps`` are in one request, or in what the servers make of it, at most."""
+    """Return how much ``steps`` are in one request, or in what the servers make of it, at most."""
     return sum(_bytes_of(step, acl_bytes) for step in steps)
 
 

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _meant(word: str) -> str | None:
-    """The command that somebody who typed ``word`` may have meant; None if it is one, or like none."""
+    """Return the command that somebody who typed ``word`` may have meant; None if it is one, or like none."""
     return None if word in COMMANDS else next(iter(get_close_matches(word, COMMANDS, 1)), None)
 
 

@@ -11,7 +11,7 @@ from trident_py.interfaces.config import TridentConfig
 
 
 def existing(config: TridentConfig) -> AbstractContextManager[Coordination]:
-    """The coordination that ``config`` names; an embedded server is not made for a question.
+    """Return the coordination that ``config`` names; an embedded server is not made for a question.
 
     Raises:
         ConfigError: no servers are named, and no embedded one ever ran here.

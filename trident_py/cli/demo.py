@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> int:
 
 
 def topology(source: Path, database: Path) -> TridentTopology:
-    """The word count over the Python files below ``source``, into a table of ``database``."""
+    """Return the word count over the Python files below ``source``, into a table of ``database``."""
     counting = TridentTopology(NAME)
     lines = FileSpout(source / "**/*.py", max_bytes_per_batch=BATCH_BYTES_MAX, errors="replace")
     (

@@ -110,7 +110,7 @@ def _extra(name: str, user: str) -> Finding:
 
 
 def _requirement(name: str) -> str:
-    """What our own package asks of another: ``>=2.2,<3``."""
+    """Return what our own package asks of another: ``>=2.2,<3``."""
     for requirement in requires("trident-py") or []:
         match = re.match(rf"{name}\s*([<>=!~][^;\s]*)", requirement)
         if match and "extra ==" not in requirement:
@@ -161,7 +161,7 @@ def _state_dir(directory: Path) -> Finding:
 
 
 def _embedded_zookeeper() -> Finding:
-    """Starts a server on data of its own: what matters is whether this machine can."""
+    """Start a server on data of its own: what matters is whether this machine can."""
     begun = time.monotonic()
     try:
         with (
@@ -184,7 +184,7 @@ def _given_zookeeper(config: TridentConfig) -> Finding:
 
 
 def _answer(command: list[str]) -> str:
-    """What a command says, on whatever stream; empty if it can't be run."""
+    """Return what a command says, on whatever stream; empty if it can't be run."""
     try:
         done = subprocess.run(  # noqa: S603  Java or Python, as this user's environment names them
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECONDS_MAX, check=False

@@ -11,7 +11,7 @@ from coordinators.record import CoordinatorRecord, Failure
 
 
 def failing(record: CoordinatorRecord) -> list[dict[str, Any]]:
-    """The transactions that have failed and are not committed, lowest first."""
+    """Return the transactions that have failed and are not committed, lowest first."""
     return [
         _entry(txid, failure, record)
         for txid, failure in sorted(record.failures.items())
@@ -33,7 +33,7 @@ def _entry(txid: int, failure: Failure, record: CoordinatorRecord) -> dict[str, 
 
 
 def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
-    """In a few words: since when, or when last."""
+    """Say it in a few words: since when, or when last."""
     last = datetime.fromisoformat(entry["last"])
     if entry["waits_for"] is not None:
         since = datetime.fromisoformat(entry["since"])
@@ -42,7 +42,7 @@ def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
 
 
 def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[str]:
-    """Which transaction, why, how often, what its batch is, and what to do."""
+    """Give which transaction, why, how often, what its batch is, and what to do."""
     since, times = _clock(datetime.fromisoformat(entry["since"]), now), _times(entry["tries"])
     txid, spout = entry["txid"], entry["waits_for"]
     what = (

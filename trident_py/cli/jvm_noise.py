@@ -58,7 +58,7 @@ def _pass_on(reading: int, to: int) -> None:
 
 
 def _beginning_of_noise(text: bytes) -> bytes:
-    """The end of ``text`` that may be the noise's beginning; what comes next tells."""
+    """Return the end of ``text`` that may be the noise's beginning; what comes next tells."""
     lengths = range(min(len(text), len(NOISE) - 1), 0, -1)
     return next((NOISE[:length] for length in lengths if text.endswith(NOISE[:length])), b"")
 

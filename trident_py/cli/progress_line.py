@@ -37,7 +37,7 @@ class RecentRate:
 
 
 def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: float) -> list[str]:
-    """What to say, the most important first: who, what is going on or wrong, how far; numbers last."""
+    """Return what to say, the most important first: who, what is going on or wrong, how far; numbers last."""
     in_flight = " ".join(tried(each.attempt) for each in status.transactions)
     return [
         name,
@@ -51,11 +51,11 @@ def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: floa
 
 
 def fitted(said: Sequence[str], columns: int) -> str:
-    """The parts in one line, or in a line each where there are few columns."""
+    """Return the parts in one line, or in a line each where there are few columns."""
     return ("\n" if columns < FOLD_COLUMNS else "  ").join(said)
 
 
 def tried(attempt: TransactionAttempt) -> str:
-    """An attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
+    """Make an attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
     txid, tries = attempt.txid, attempt.attempt_id + 1
     return f"{txid}" if tries == 1 else f"{txid} (try {tries})"

@@ -80,7 +80,7 @@ def _leader(facts: dict[str, Any]) -> str:
 
 
 def _held(facts: dict[str, Any]) -> str:
-    """What stands and what waits by the wishes of operators; empty if nothing does."""
+    """Return what stands and what waits by the wishes of operators; empty if nothing does."""
     stands = Standing.from_json(facts["standing"])
     hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
     said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
@@ -125,7 +125,7 @@ def _print_one(facts: dict[str, Any]) -> None:
 
 
 def _row(facts: dict[str, Any]) -> dict[str, str]:
-    """By its head, what the table of all topologies says of this one beside its name."""
+    """Return what the table of all topologies says of this one beside its name, by the head of each column."""
     if "error" in facts:
         return {"state": "unreadable", "leader": "", "epoch": "", "committed": "", "last attempts": facts["error"]}
     return {

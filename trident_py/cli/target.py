@@ -29,7 +29,7 @@ class Target:
 
 
 def load(target: str) -> Target:
-    """The topology that ``target`` names, or the only one there where it names a place alone.
+    """Return the topology that ``target`` names, or the only one there where it names a place alone.
 
     Raises:
         UsageError: there is no such file, module or topology; names the topologies that there are.
@@ -88,7 +88,10 @@ def _imported(name: str, place: str, folder: Path) -> ModuleType:
 
 
 def _line(error: Exception, folder: Path) -> str:
-    """The file and line below ``folder``, of the user's own, that ``error`` comes from; "" if it tells itself."""
+    """Return the file and line below ``folder``, of the user's own, that ``error`` comes from.
+
+    "" if it tells itself.
+    """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         if file.is_relative_to(folder) and "site-packages" not in file.parts and not isinstance(error, SyntaxError):

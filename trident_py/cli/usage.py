@@ -28,7 +28,7 @@ class UsageError(TridentError):
 
 
 def config_of(arguments: Namespace, **defaults: object) -> TridentConfig:
-    """The settings that the options give; what was not given is from ``defaults``, or the config's own.
+    """Return the settings that the options give; what was not given is from ``defaults``, or the config's own.
 
     Raises:
         UsageError: one of them is out of range.

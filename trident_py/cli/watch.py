@@ -110,7 +110,7 @@ class Watch:
         return self._stopping < 2
 
     def summary(self) -> dict[str, Any]:
-        """What this run did."""
+        """Return what this run did."""
         last = self.query.last_progress or {}
         seconds, rows = time.monotonic() - self._begun, last.get("total_input_rows", 0)
         return {
@@ -124,7 +124,7 @@ class Watch:
         }
 
     def line(self) -> str:
-        """Where it is now, for people."""
+        """Return where it is now, for people."""
         said = parts(self.query.name, self.query.status, self.summary(), self._rate.per_second)
         return fitted(said, self.console.width)
 

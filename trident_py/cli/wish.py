@@ -154,7 +154,7 @@ def _with(transactions: int, what: str) -> str:
 
 
 def limits(rate: Rate) -> str:
-    """What ``rate`` limits, as the end of a sentence; empty where it limits nothing."""
+    """Return what ``rate`` limits, as the end of a sentence; empty where it limits nothing."""
     said = []
     if rate.batches_per_second is not None:
         said.append(f"starts at most {rate.batches_per_second:g} new batches per second")

@@ -42,14 +42,14 @@ def ensure_stores(graph: Graph) -> None:
 
 
 def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:
-    """The participant of each branch, and all states, which queries in commits find in ``context`` from now on."""
+    """Make the participant of each branch, and all states; queries in commits find these in ``context`` from now on."""
     participants = [participant_of(branch, context) for branch in planned.branches]
     context.states.update(states_of(participants, planned.graph, context.config, context.metrics))
     return participants, context.states
 
 
 def participant_of(branch: Branch, context: ParticipantContext) -> Participant:
-    """The participant at the end of ``branch``, with its state made."""
+    """Return the participant at the end of ``branch``, with its state made."""
     return branch.output.participant(context) if branch.output else Leaf(branch.name)
 
 
@@ -59,7 +59,7 @@ def shape_of(
     participants: Sequence[Participant],
     shareable: Collection[int],
 ) -> TopologyShape:
-    """What the data plane has to know of a topology.
+    """Return what the data plane has to know of a topology.
 
     Args:
         spouts: the emitters, by spout.
@@ -84,7 +84,7 @@ def shape_of(
 
 
 def everything(participants: list[Participant]) -> list[Participant]:
-    """These participants, and those that their new values go into."""
+    """Return these participants, and those that their new values go into."""
     found: list[Participant] = []
     for participant in participants:
         found += [participant, *everything([*participant.downstream_outputs])]
@@ -94,7 +94,7 @@ def everything(participants: list[Participant]) -> list[Participant]:
 def states_of(
     participants: list[Participant], graph: Graph, config: TridentConfig, metrics: Metrics
 ) -> dict[str, State]:
-    """All states by name; those that nothing writes are made here.
+    """Return all states by name; those that nothing writes are made here.
 
     Raises:
         StateError: a factory has made something else than is needed, or a query can't ask such a state.
@@ -119,7 +119,7 @@ def states_of(
 
 
 def _check_query(query: StateQuery, source: StructType | None, state: State) -> None:
-    """The query can ask such a state; of the keys of another topology's table is known only now what they are."""
+    """Check that the query can ask such a state; only now is known what the keys of another topology's table are."""
     if not isinstance(state, query.function.needs):
         wanted = " or ".join(kind.__name__ for kind in query.function.needs)
         raise StateError(
@@ -131,7 +131,7 @@ def _check_query(query: StateQuery, source: StructType | None, state: State) -> 
 
 
 def partial_commit_of(participants: list[Participant], record: CoordinatorRecord) -> int:
-    """The last transaction that some states may have, and some not; 0: there is none."""
+    """Return the last transaction that some states may have, and some not; 0: there is none."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
     return partial_commit_txid(last, record, all_remember=len(last) == len(states))

@@ -59,11 +59,11 @@ class Jobs(ABC):
 
     @abstractmethod
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
-        """What the job has made of each of its attempts."""
+        """Return what the job has made of each of its attempts."""
 
     @abstractmethod
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """The same rows, read once and kept; ``verify``: with a fingerprint."""
+        """Return the same rows, read once and kept; ``verify``: with a fingerprint."""
 
     def cancel_job(self, job: Job) -> None:
         """Cancel a job that attempts share, if it can be."""
@@ -87,7 +87,7 @@ class BatchEngine(ABC):
 
     @abstractmethod
     def jobs(self, work: BatchWork) -> Jobs:
-        """For one leadership."""
+        """Make what runs the jobs of one leadership."""
 
     @property
     @abstractmethod
@@ -95,13 +95,13 @@ class BatchEngine(ABC):
         """Runs operations of requests that aren't row operations."""
 
     def commit_spark(self, epoch: int) -> CommitSpark | None:
-        """What jobs within the commits of a leadership run in; None: there are none."""
+        """Return what jobs within the commits of a leadership run in; None: there are none."""
         return None
 
     @abstractmethod
     def life(self) -> Life:
-        """Whether it can still run anything."""
+        """Tell whether it can still run anything."""
 
     @abstractmethod
     def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
-        """In the block, ``lost`` is told when it is gone."""
+        """Have ``lost`` told, in the block, when it is gone."""

@@ -37,12 +37,12 @@ class JobBatcher:
     _running: dict[int, Job] = field(factory=dict, init=False)
 
     def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
-        """``attempt`` has what ``branch`` reads, so many rows; gives the job that starts now, if one does."""
+        """Return ``attempt`` has what ``branch`` reads, so many rows; gives the job that starts now, if one does."""
         self._waiting[branch].append(_Waiting(attempt, rows))
         return None if branch in self._running else self._next(branch)
 
     def drop(self, attempt: TransactionAttempt) -> None:
-        """``attempt`` will never commit: it goes into no job any more."""
+        """Drop ``attempt``, which will never commit: it goes into no job any more."""
         for branch, waiting in self._waiting.items():
             self._waiting[branch] = [each for each in waiting if each.attempt != attempt]
         for branch, groups in self._again.items():
@@ -50,7 +50,7 @@ class JobBatcher:
             self._again[branch] = deque(group for group in left if group)
 
     def end(self, job: Job, again: Sequence[Sequence[TransactionAttempt]] = ()) -> Job | None:
-        """A job has ended; these groups of its attempts have to run again, ahead of others; gives the next job."""
+        """End a job; these groups of its attempts have to run again, ahead of others; gives the next job."""
         assert self._running.get(job.branch) == job, our_bug(f"{job} ended, and was not running")
         del self._running[job.branch]
         self._again[job.branch].extendleft(tuple(group) for group in reversed(again))

@@ -49,11 +49,10 @@ class TridentBoltExecutor:
     _handed_over: dict[int, Any] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nobody has emitted yet."""
         self.emitting = set(self.edges)
 
     def take(self, emitted: Emitted) -> Iterator[int]:
-        """A spout has emitted; gives the branches that have everything they read now."""
+        """Give a spout has emitted; gives the branches that have everything they read now."""
         self._emitted[emitted.spout] = emitted
         self.count_rows(emitted.spout, "driver", emitted.rows)
         for branch in emitted.edges:
@@ -61,13 +60,13 @@ class TridentBoltExecutor:
                 yield branch
 
     def member(self, branch: int) -> JobMember:
-        """What ``branch`` reads."""
+        """Return what ``branch`` reads."""
         emitted = {spout: self._emitted[spout] for spout in sorted(self.branches[branch])}
         inputs = {spout: BranchInput(each.edges[branch], each.batch) for spout, each in emitted.items()}
         return JobMember(self.attempt, self.time, inputs)
 
     def count_rows(self, spout: str, where: str, rows: int) -> None:
-        """``spout`` gave so many rows on the driver or in tasks; several branches may say so, some see none."""
+        """Count the rows that ``spout`` gave on the driver or in tasks; several branches may say so, some see none."""
         self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
 
     @property
@@ -81,7 +80,7 @@ class TridentBoltExecutor:
         return all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
 
     def reads_little(self, branch: int) -> bool:
-        """Whether all that ``branch`` reads is small."""
+        """Tell whether all that ``branch`` reads is small."""
         return all(self._emitted[spout].is_small for spout in self.branches[branch])
 
     @property
@@ -100,7 +99,7 @@ class TridentBoltExecutor:
         return not (self.emitting or self.jobs)
 
     def prepare(self, branch: int, receipt: Any) -> None:
-        """``branch`` has prepared ``receipt``; None: nobody knows what."""
+        """Keep ``receipt``, which ``branch`` has prepared; None: nobody knows what."""
         self._receipts[branch] = receipt
 
     @property
@@ -114,18 +113,18 @@ class TridentBoltExecutor:
         return receipt
 
     def commit(self, branch: int) -> None:
-        """``branch`` has committed: its receipt is used up."""
+        """Drop the receipt of ``branch``, which has committed."""
         self._handed_over.pop(branch, None)
 
     def take_back(self, branch: int) -> Any:
-        """The commit of ``branch`` has failed: its receipt, which is to be given up like the others."""
+        """Return the commit of ``branch`` has failed: its receipt, which is to be given up like the others."""
         receipt = self._handed_over.pop(branch)
         if not self.is_cancelled:
             self._receipts[branch] = receipt
         return receipt
 
     def cancel(self) -> dict[int, Any]:
-        """It will never commit; returns the receipts to give up, by branch."""
+        """Give it up: it will never commit. Returns the receipts to give up, by branch."""
         self.is_cancelled = True
         receipts, self._receipts = self._receipts, {}
         self.waiting.clear()

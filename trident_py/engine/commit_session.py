@@ -26,6 +26,6 @@ class CommitSession(CommitSpark):
 
     @contextmanager
     def running(self) -> Iterator[SparkSession]:
-        """The block runs jobs in the session, on the commit thread."""
+        """Let the block run jobs in the session, on the commit thread."""
         with jobs.tagged(self.session, self.tag), task_failures_told():
             yield self.session

@@ -42,7 +42,7 @@ class CommitThread:
             self._work = None
 
     def late(self) -> str:
-        """What it has been doing for longer than its patience, in a sentence; empty: nothing."""
+        """Return what it has been doing for longer than its patience, in a sentence; empty: nothing."""
         work = self._work
         secs = self.clock() - work.since if work else 0.0
         if work is None or secs <= self.patience:
@@ -50,7 +50,7 @@ class CommitThread:
         return f"{work.what} has taken {secs:.0f} s so far; commits, and whoever asks states, wait for it"
 
     def warning(self) -> str:
-        """The same, once."""
+        """Return the same, once."""
         work, late = self._work, self.late()
         if work is None or work.reported:
             return ""

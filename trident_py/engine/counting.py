@@ -47,16 +47,16 @@ class TransactionCounts:
                 self._committed.setdefault(txid, {})[output] = by_name
 
     def of(self, attempt: TransactionAttempt) -> Mapping[str, int]:
-        """What was counted in ``attempt`` so far, by name."""
+        """Return what was counted in ``attempt`` so far, by name."""
         processed = (each.by_name for each in self._processed.get(attempt, {}).values())
         return _total([*processed, *self._committed.get(attempt.txid, {}).values()])
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """``attempt`` will never commit."""
+        """Forget ``attempt``, which will never commit."""
         self._processed.pop(attempt, None)
 
     def close(self, attempt: TransactionAttempt) -> None:
-        """``attempt`` is committed, and what was counted in it is told."""
+        """Forget ``attempt``, which is committed, and of which all that was counted is told."""
         self._processed.pop(attempt, None)
         self._committed.pop(attempt.txid, None)
 

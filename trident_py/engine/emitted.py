@@ -112,7 +112,9 @@ class EmittedBatch:
         return pa.concat_tables([schema.empty_table(), *tables])
 
     def fingerprint(self, read: Fingerprint | None = None) -> Fingerprint | None:
-        """That of all rows, of which those that tasks have read have the fingerprint ``read``; None: nobody knows it.
+        """Return that of all rows, of which those that tasks have read have the fingerprint ``read``.
+
+        None: nobody knows it.
 
         It follows from what was emitted, never from what a job does with it: a replay may take another way. Nobody
         hashes the rows of DataFrames, unless that was asked for: a job reads only those of their columns that it needs.

@@ -31,7 +31,7 @@ class Running:
     ended: threading.Event = field(factory=threading.Event, init=False)
 
     def enter_spark(self) -> None:
-        """From here on there may be a job.
+        """Take note that there may be a job from here on.
 
         Raises:
             Unwanted: it was cancelled before.
@@ -41,7 +41,7 @@ class Running:
             raise Unwanted
 
     def cancel(self) -> bool:
-        """Whether there may be a job to cancel."""
+        """Tell whether there may be a job to cancel."""
         self.cancelled.set()
         return self.is_in_spark.is_set()
 
@@ -102,7 +102,7 @@ class SpoutEmission:
         )
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
-        """``batch``, or where it might be another one when it is read again, or tells something, what was read once."""
+        """Return ``batch``, or what was read of it once: if it tells something, or might be another one again."""
         is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
         if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
             return batch

@@ -33,7 +33,7 @@ PACKED_ROWS_MAX = 10_000
 
 
 def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
-    """What a branch starts from: the frame of `frame_of`, or rows that its first stage reads itself.
+    """Return what a branch starts from: the frame of `frame_of`, or rows that its first stage reads itself.
 
     Row functions that run in the tasks which read save a second Python worker and two ways of each row between the
     JVM and Python.
@@ -45,7 +45,7 @@ def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
 
 
 def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame:
-    """The rows of ``batch``; its tasks report through ``reports``, if somebody can listen.
+    """Return the rows of ``batch``; its tasks report through ``reports``, if somebody can listen.
 
     ``reports`` must be None where the job that reads the frame isn't ours: metrics are reliable only after an action
     that is known to read everything.
@@ -131,11 +131,10 @@ class SplitScan(DeferredScan):
     node: str = field(factory=built_node)
 
     def frame(self) -> DataFrame:
-        """The rows."""
         return _read(self.session, self._task(None, self.schema), self.schema, self.reports)
 
     def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
-        """What ``stage`` makes of them, in tasks that have ``resources``."""
+        """Return what ``stage`` makes of them, in tasks that have ``resources``."""
         return _read(self.session, self._task(stage, target), target, self.reports, resources)
 
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:

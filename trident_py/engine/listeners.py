@@ -58,7 +58,7 @@ class ListenerThread:
             self._thread.start()
 
     def close(self) -> None:
-        """Nothing follows; the thread ends when everything was taken."""
+        """Close: nothing follows, and the thread ends when everything was taken."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()

@@ -49,7 +49,7 @@ class Progress(TridentListener):
         self._recent = deque(maxlen=self.recent_max)
 
     def follow(self, writes: Callable[[], int], metrics: Callable[[], Any]) -> None:
-        """Where to look, from the takeover on.
+        """Look there, from the takeover on.
 
         Args:
             writes: synchronous ZooKeeper rounds so far.
@@ -58,7 +58,6 @@ class Progress(TridentListener):
         self._writes, self._metrics = writes, metrics
 
     def on_committed(self, event: TransactionEvent) -> None:
-        """Keep a line."""
         self._committed += 1
         self._totals += Counts(event.rows, event.counts)
         entry = TransactionProgress(
@@ -83,7 +82,7 @@ class Progress(TridentListener):
             self._recent.append(entry)
 
     def recent(self) -> list[TransactionProgress]:
-        """The last transactions, oldest first."""
+        """Return the last transactions, oldest first."""
         with self._lock:
             return list(self._recent)
 

@@ -21,7 +21,7 @@ class SplitRead:
     returned: str | int = ""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Give the rows."""
         if isinstance(self.rows, Generator):
             self.returned = yield from self.rows
         else:

@@ -55,11 +55,11 @@ class StateReads:
     _asked: set[Read[Any]] = field(factory=set, init=False)
 
     def open(self, want: Callable[[ReadWanted], object]) -> None:
-        """From now on ``want`` takes what is wanted, and has `answer` called in its turn, on the commit thread."""
+        """Hand what is wanted to ``want`` from now on, which has `answer` called in its turn, on the commit thread."""
         self._want = want
 
     def now(self, read: Callable[[States], A], who: str = "a reader") -> A:
-        """``read(states)`` at the next moment in which no commit runs; ``who`` names whoever reads.
+        """Return ``read(states)`` at the next moment in which no commit runs; ``who`` names whoever reads.
 
         One state is at one transaction then, which need not be that of another: a batch whose transaction has failed
         in mid-commit must be processed again before that is mended, so it can't wait for it.
@@ -67,7 +67,10 @@ class StateReads:
         return self._wanted(Read(read, who), whole=False).result()
 
     def answered(self, query: StateQuery, rows: Sequence[Values], source: StructType) -> Sequence[Values]:
-        """What ``query`` makes of ``rows``, which have the fields of ``source``; what it counts is the caller's."""
+        """Return what ``query`` makes of ``rows``, which have the fields of ``source``.
+
+        What it counts is the caller's.
+        """
         caller = copy_context()
         return self.now(
             lambda states: caller.run(query.answered, states[query.state], rows, source),
@@ -75,7 +78,7 @@ class StateReads:
         )
 
     def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> A:
-        """``read(states)`` at the next moment in which all states are at the same committed transaction.
+        """Return ``read(states)`` at the next moment in which all states are at the same committed transaction.
 
         Raises:
             TimeoutError: ``timeout`` seconds have passed; it will not be called any more, if it was not yet.
@@ -112,7 +115,10 @@ class StateReads:
             )
 
     def close(self) -> None:
-        """The topology has stopped: nobody reads any more, and who waits is told so, even if a read doesn't return."""
+        """Close: the topology has stopped.
+
+        Nobody reads any more, and who waits is told, even if a read doesn't return.
+        """
         self._want = None
         for wanted in list(self._asked):
             self.refuse(wanted)

@@ -30,7 +30,7 @@ class RequestJobs:
     tag: str
 
     def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
-        """The rows that ``operation`` gives, where its inputs have these rows and fields."""
+        """Return the rows that ``operation`` gives, where its inputs have these rows and fields."""
         flows = [
             Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
         ]

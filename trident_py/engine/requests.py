@@ -45,11 +45,11 @@ class Requests:
     _diagnose: Diagnose = field(init=False)
 
     def serve(self, reads: StateReads, jobs: ByJob, diagnose: Diagnose) -> None:
-        """The topology runs from now on; ``diagnose`` tells what an exception of Spark says underneath."""
+        """Serve requests from now on; ``diagnose`` tells what an exception of Spark says underneath."""
         self._jobs, self._diagnose, self._reads = jobs, diagnose, reads
 
     def execute(self, function: str, args: str, timeout: float | None) -> list[list[Any]]:
-        """The rows of the answer.
+        """Return the rows of the answer.
 
         Raises:
             RequestError: there is no such function, or its code raised.

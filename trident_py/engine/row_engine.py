@@ -48,27 +48,23 @@ class RowEngine(BatchEngine):
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def session(self) -> SparkSession:
-        """A session after all, for an emitter that asks for one: built now, and stopped with the topology."""
+        """Make a session after all, for an emitter that asks for one: built now, and stopped with the topology."""
         with self._lock:
             if self._built is None:
                 self._built = self.resources.enter_context(topology_session(self.plan.graph.topology, None))
             return self._built
 
     def jobs(self, work: BatchWork) -> Jobs:
-        """For one leadership."""
         return RowJobs(work)
 
     @property
     def request_jobs(self) -> ByJob:
-        """On the caller's thread."""
         return request_on_rows
 
     def life(self) -> Life:
-        """Python is there."""
         return Life.ALIVE
 
     def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
-        """Nothing can be lost."""
         return nullcontext()
 
 
@@ -79,11 +75,9 @@ class RowJobs(Jobs):
     work: BatchWork
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
-        """One after the other."""
         return [self._processed(member, job.branch) for member in members]
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """In memory."""
         with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:
             read, notes = in_memory(batch)
         read = evolve(read, counts={**batch.counts, **scope.by_node})
@@ -117,13 +111,13 @@ class RowJobs(Jobs):
 
 
 def request_on_rows(operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
-    """The rows that ``operation`` of a request gives, where its inputs have these rows and fields."""
+    """Return the rows that ``operation`` of a request gives, where its inputs have these rows and fields."""
     flows = [RowFlow.of(arrow_table(rows, schema).to_batches(), schema) for rows, schema in inputs]
     return rows_of(operation.on_rows(flows, None).table())
 
 
 def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
-    """``batch`` with all that tasks would read read here, and what its splits told when they were read.
+    """Return ``batch`` with all that tasks would read read here, and what its splits told when they were read.
 
     Raises:
         TaskFailed: a reader raised.

@@ -29,7 +29,7 @@ SMALL_JOBS = {
 
 
 def small_session(session: SparkSession) -> SparkSession:
-    """A session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
+    """Make a session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
     small = session.newSession()
     for name, value in SMALL_JOBS.items():
         small.conf.set(name, value)
@@ -54,14 +54,13 @@ class SharedJobs:
     _counting: CountingJobs = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing was counted yet."""
         self._counting = CountingJobs(self.session)
 
     @classmethod
     def of(
         cls, session: SparkSession, exact: frozenset[str], tag_prefix: str, branches: Sequence[Branch]
     ) -> SharedJobs:
-        """For those of ``branches`` that can be shared."""
+        """Make one for those of ``branches`` that can be shared."""
         alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(branches)}
         found = {number: branch for number, branch in alike.items() if branch}
         return cls(session=session, exact=exact, tag_prefix=tag_prefix, branches=found)

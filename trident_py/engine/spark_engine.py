@@ -43,7 +43,6 @@ class SparkEngine(BatchEngine):
         return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
 
     def jobs(self, work: BatchWork) -> Jobs:
-        """For one leadership."""
         return SparkJobs(
             together=SharedJobs.of(self.small, work.exact, work.tag_prefix, work.branches),
             alone=MicroBatches(session=self.session, work=work),
@@ -51,15 +50,13 @@ class SparkEngine(BatchEngine):
 
     @property
     def request_jobs(self) -> ByJob:
-        """As Spark jobs."""
         return RequestJobs(self.session, f"trident:{self.plan.graph.topology}:requests")
 
     def commit_spark(self, epoch: int) -> CommitSpark:
-        """The session, on the commit thread."""
+        """Return the session, on the commit thread."""
         return CommitSession(self.session, f"trident:{self.plan.graph.topology}:{epoch}:commits")
 
     def life(self) -> Life:
-        """As the session says."""
         return life_of(self.session)
 
     def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
@@ -78,19 +75,16 @@ class SparkJobs(Jobs):
         self.shareable = self.together.branches.keys()
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
-        """As one Spark job."""
         if job.is_shared:
             return self.together.process(members, job.branch)
         return [self.alone.process(members[0], job.branch)]
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """As a DataFrame whose rows are in the executors."""
+        """Keep the rows in the executors, as a DataFrame."""
         return self.alone.checkpoint(emit, batch, verify)
 
     def cancel_job(self, job: Job) -> None:
-        """Have Spark cancel it."""
         self.together.cancel(job.attempts)
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
-        """Have Spark cancel them."""
         self.alone.cancel(attempt)

@@ -41,7 +41,6 @@ class MicroBatches:
     _counting: CountingJobs = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing was counted yet."""
         self._counting = CountingJobs(self.session)
 
     def process(self, member: JobMember, index: int) -> Processed:
@@ -86,7 +85,7 @@ class MicroBatches:
             return input_of(self.session, batch, reports)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """The same rows, read once and kept.
+        """Return the same rows, read once and kept.
 
         A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
@@ -121,7 +120,7 @@ class MicroBatches:
 
 
 def task_reports(reports: Reports, branch: Branch) -> list[int]:
-    """The edges of the tasks that reported.
+    """Return the edges of the tasks that reported.
 
     Where a user's ``transform`` may stop reading early (``limit``), a job that succeeded has read all it needed.
     """

@@ -89,7 +89,7 @@ class SpoutCollector(ArrowCollector):
         self.metrics.add("reported_errors")
 
     def collected(self) -> EmittedBatch:
-        """All that was emitted."""
+        """Return all that was emitted."""
         self._flush()
         return EmittedBatch(self.schema, tuple(self._parts), hashes_frames=self._hashes_frames)
 
@@ -114,7 +114,7 @@ class TridentSpoutExecutor:
         return isinstance(self.emitter, Committing)
 
     def emit_batch(self, attempt: TransactionAttempt, number: int, metadata: Json) -> EmittedBatch:
-        """``$batch``: have the emitter emit, and give what it did."""
+        """Have the emitter emit, as announced on ``$batch``, and give what it did."""
         reports_offsets = isinstance(self.emitter, OffsetReportingEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
         about = self._about(attempt)
@@ -128,7 +128,10 @@ class TridentSpoutExecutor:
     def resolve_offsets(
         self, attempt: TransactionAttempt, number: int, reported: ReportedOffsets | None
     ) -> Iterator[OffsetsResolved | Fingerprinted]:
-        """What follows for the driver of a batch that was read once; an emitter that learns splits is told of them."""
+        """Give what follows for the driver of a batch that was read once.
+
+        An emitter that learns splits is told of them.
+        """
         if reported is None:
             return
         if isinstance(self.emitter, OffsetReportingEmitter):
@@ -147,11 +150,11 @@ class TridentSpoutExecutor:
             self.emitter.restore(dict(cursors.items()), upto)
 
     def moved(self, metadata: Json) -> Mapping[str, Json] | None:
-        """The cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
+        """Return the cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
         return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, OffsetReportingEmitter) else {}
 
     def commit(self, attempt: TransactionAttempt, number: int) -> None:
-        """``$commit``: of the attempt that was emitted last for this transaction, and no other."""
+        """Commit, as announced on ``$commit``, the attempt that was emitted last for this transaction, and no other."""
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):
@@ -159,7 +162,7 @@ class TridentSpoutExecutor:
                 self.emitter.commit(_numbered(attempt, number))
 
     def success(self, attempt: TransactionAttempt, number: int) -> None:
-        """``$success``: forget the attempts up to this one."""
+        """Forget the attempts up to this one, as announced on ``$success``."""
         for txid in [txid for txid in self._emitted if txid <= attempt.txid]:
             del self._emitted[txid]
         with located(**self._about(attempt)):

@@ -22,7 +22,7 @@ class SpoutThreads:
 
     @classmethod
     def of(cls, coordinator: TridentSpoutCoordinator, executor: TridentSpoutExecutor) -> SpoutThreads:
-        """Both halves, with the threads that they will work on."""
+        """Return both halves, with the threads that they will work on."""
         name = f"trident-{executor.tx_id}"
         return cls(coordinator, executor, Threads(f"{name}-coordinator"), Threads(f"{name}-emitter"))
 

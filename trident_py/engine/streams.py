@@ -57,7 +57,6 @@ class TopologyStreams:
     _reports: SimpleQueue[Stimulus] = field(factory=SimpleQueue, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Hear what comes of the work."""
         self.workers.open(self.report)
 
     def report(self, stimulus: Stimulus) -> None:
@@ -68,7 +67,7 @@ class TopologyStreams:
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
-        """Every spout listens to ``$batch``; whatever commits listens to ``$commit``."""
+        """Return every spout listens to ``$batch``; whatever commits listens to ``$commit``."""
         return self.plane.consumers(stream)
 
     def ask(self, spout: str, ask: Ask) -> None:
@@ -113,11 +112,11 @@ class TopologyStreams:
         return self.plane.alive()
 
     def next_window_at(self) -> int | None:
-        """When the next window by time ends that holds rows of what is committed."""
+        """Return when the next window by time ends that holds rows of what is committed."""
         return earliest(participant.next_window_at for participant in self.workers.commits.participants)
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
-        """What a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
+        """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
         return self.plane.counted(attempt)
 
     def take_over(self, partial_commit_txid: int) -> None:

@@ -47,7 +47,7 @@ class TaskReport:
 
     @classmethod
     def of(cls, text: str) -> TaskReport:
-        """From a row."""
+        """Make it from a row."""
         edge, rows, hashed, note = text.split(" ", 3)
         return cls(int(edge), int(rows), int(hashed), note)
 
@@ -94,7 +94,7 @@ class ObservedFrame:
     observation: Observation = field(factory=Observation, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The same rows."""
+        """Return the same rows."""
         return frame.observe(self.observation, *counted(frame.schema, hashing=self.hashing))
 
     @cached_property
@@ -120,14 +120,14 @@ class Reports:
     _frames: list[ObservedFrame] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame, chunk: Splits) -> DataFrame:
-        """What the tasks that read ``chunk`` give, without their reports."""
+        """Return what the tasks that read ``chunk`` give, without their reports."""
         watched = ObservedSplits(chunk)
         self._watched.append(watched)
         seen = frame.observe(watched.observation, F.collect_list(REPORT).alias("reports"))
         return seen.where(F.col(REPORT).isNull()).drop(REPORT)
 
     def observe_frame(self, frame: DataFrame) -> DataFrame:
-        """The rows of ``frame``, counted on their way where that is wanted."""
+        """Return the rows of ``frame``, counted on their way where that is wanted."""
         if not self.counts_frames:
             return frame
         watched = ObservedFrame(self.hashing)
@@ -140,7 +140,7 @@ class Reports:
         return sum(each.rows for each in self._fingerprints())
 
     def heard(self) -> list[int]:
-        """The edges that were reported.
+        """Return the edges that were reported.
 
         A node that the optimiser proved superfluous was not run and has nothing to report: then all were heard, since
         nothing of it was needed.
@@ -151,7 +151,7 @@ class Reports:
         return [edge for edge in self.edges if edge in found]
 
     def notes(self) -> tuple[str, ...]:
-        """The notes that tasks gave, part by part in order of the splits.
+        """Return the notes that tasks gave, part by part in order of the splits.
 
         Raises:
             RuntimeError: they are not one of each task, so nobody knows what was read.
@@ -163,7 +163,10 @@ class Reports:
         return tuple(each.note for watched in self._watched for each in sorted(watched.told, key=lambda one: one.edge))
 
     def fingerprint(self) -> Fingerprint | None:
-        """The fingerprint of all that tasks have read; None where nobody wants it, or not all of them were heard."""
+        """Return the fingerprint of all that tasks have read.
+
+        None where nobody wants it, or not all of them were heard.
+        """
         if not (self.hashing and self._is_whole):
             return None
         return reduce(add, self._fingerprints(), NO_ROWS)

@@ -55,13 +55,13 @@ class Threads:
                     self._calls.put(None)
 
     def wait(self, until: float) -> bool:
-        """Whether all threads have ended, as they do after `close`; waits for that until this monotonic moment."""
+        """Tell whether all threads have ended, as they do after `close`; waits for that until this monotonic moment."""
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         return not self._living()
 
     def busy(self) -> list[str]:
-        """The threads that are in the middle of a call, each with the place in the code where it is."""
+        """Return the threads that are in the middle of a call, each with the place in the code where it is."""
         return [f"{thread.name!r}{_place(thread)}" for thread in self._living() if thread in self._calling]
 
     def _start_one_if_needed(self) -> None:
@@ -87,7 +87,7 @@ class Threads:
 
 
 def _place(thread: threading.Thread) -> str:
-    """Where ``thread`` is, without what it called of the standard library."""
+    """Return where ``thread`` is, without what it called of the standard library."""
     frame = _frame_of(thread)
     frames = [each for each in traceback.extract_stack(frame) if not each.filename.startswith(STANDARD_LIBRARY)]
     return f" in {frames[-1].name}, {frames[-1].filename}, line {frames[-1].lineno}" if frame and frames else ""

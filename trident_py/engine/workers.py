@@ -81,12 +81,11 @@ class Workers:
     _report: Callable[[Stimulus], object] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Have threads for commits and jobs; they begin to run when there is work."""
         self.committing = Threads(f"trident-{self.topology}-commit")
         self._threads = Threads(f"trident-{self.topology}-job", self.job_threads)
 
     def open(self, report: Callable[[Stimulus], object]) -> None:
-        """From now on ``report`` takes what comes of the work, from any thread."""
+        """Report what comes of the work to ``report`` from now on, from any thread."""
         self._report = report
         self.reads.open(report)
 

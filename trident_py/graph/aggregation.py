@@ -77,7 +77,7 @@ class AggregatedFields:
         return append(self.keys, self.results)
 
     def combined(self) -> AggregatedFields:
-        """Those of the next aggregation, which sees the partial results of this one."""
+        """Return those of the next aggregation, which sees the partial results of this one."""
         return AggregatedFields(self.keys, tuple((results, results) for _, results in self.calls))
 
 
@@ -95,13 +95,13 @@ class AggregateCall:
     out: str | t.StructType
 
     def seen(self, source: t.StructType) -> tuple[str, ...]:
-        """The names of the fields that the aggregator sees of ``source``; none if it looks at no value."""
+        """Return the names of the fields that the aggregator sees of ``source``; none if it looks at no value."""
         if isinstance(self.aggregator, SparkAggregator):
             return self.in_fields
         return self.in_fields or tuple(source.names)
 
     def fields(self, source: t.StructType) -> tuple[t.StructType, t.StructType]:
-        """What the aggregator sees, and what it gives."""
+        """Return what the aggregator sees, and what it gives."""
         seen = select(source, self.seen(source))
         if isinstance(self.aggregator, SparkAggregator):
             return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
@@ -113,7 +113,7 @@ class AggregateCall:
         return {"aggregator": class_names(self.aggregator), "aggregated fields": ", ".join(self.in_fields)}
 
     def accumulator(self, batch_id: TransactionAttempt | int | None, title: str) -> Accumulator[Any]:
-        """How rows become results; ``batch_id`` is what an `Aggregator` is told."""
+        """Return how rows become results; ``batch_id`` is what an `Aggregator` is told."""
         match self.aggregator:
             case CombinerAggregator():
                 return CombiningAccumulator(self.aggregator)
@@ -145,7 +145,7 @@ class Aggregation(Operation):
         return self.scope is Scope.BATCH and all(isinstance(call.aggregator, SparkAggregator) for call in self.calls)
 
     def fields(self, source: t.StructType) -> AggregatedFields:
-        """The fields, where the input has those of ``source``.
+        """Return the fields, where the input has those of ``source``.
 
         Raises:
             TopologyError: they don't go together.
@@ -155,33 +155,32 @@ class Aggregation(Operation):
         return AggregatedFields(keys, tuple(call.fields(source) for call in self.calls))
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Spark, if it can."""
         return Engine.SPARK if self.is_native else Engine.PYTHON
 
     def shared(self, field: t.StructField, source: t.StructType, is_rowwise: RowWise) -> Aggregation | None:
-        """The transaction is one more key: for that there have to be others, as a group exists by its rows."""
+        """Take the transaction as one more key: for that there have to be others, as a group exists by its rows."""
         return self.keyed(field, source) if self.scope is Scope.BATCH and self.keys else None
 
     def keyed(self, field: t.StructField, source: t.StructType) -> Aggregation | None:
-        """With ``field`` as its first key, which no aggregator sees."""
+        """Return it with ``field`` as its first key, which no aggregator sees."""
         if any(isinstance(call.aggregator, Aggregator) for call in self.calls):
             return None  # what it is told of its batch would be of all of them
         calls = tuple(evolve(call, in_fields=call.seen(source)) for call in self.calls)
         return evolve(self, keys=(field.name, *self.keys), calls=calls, is_tagged=True)
 
     def output(self, inputs: Sequence[t.StructType]) -> t.StructType:
-        """The group fields, then the results."""
+        """Return the group fields, then the results."""
         return self.fields(inputs[0]).target
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """As Spark expressions where Spark can; else one pass of Python over each partition of groups."""
+        """Make Spark expressions where Spark can do it; else one pass of Python over each partition of groups."""
         flow = self.unordered(inputs, batch_id)
         if self.is_native and self.keys:  # else the groups of a partition come in order of their first rows
             return flow.replaced(lambda frame: frame.sortWithinPartitions(*map(column, self.keys)), flow.schema)
         return flow
 
     def unordered(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The same, the groups in whatever order."""
+        """Do the same, with the groups in whatever order."""
         (flow,) = inputs
         fields = self.fields(flow.schema)
         if self.is_native:
@@ -198,7 +197,7 @@ class Aggregation(Operation):
         return gathered.staged(self._stage(gathered.rows, fields, accumulators), fields.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """One pass over all rows; how many partitions there are, only Spark says."""
+        """Go over all rows once; how many partitions there are, only Spark says."""
         if self.scope is Scope.PARTITION:
             raise NeedsSpark(self.title)
         (flow,) = inputs
@@ -252,7 +251,7 @@ class Aggregation(Operation):
 def aggregate_call(
     aggregator: AnyAggregator, out: str | t.StructType, in_fields: str | Sequence[str] | None
 ) -> AggregateCall:
-    """One aggregator; checks what can be checked without knowing the input."""
+    """Make the call of one aggregator; checks what can be checked without knowing the input."""
     if not isinstance(aggregator, CombinerAggregator | ReducerAggregator | Aggregator):
         raise TopologyError(
             f"an aggregator is an instance of CombinerAggregator, ReducerAggregator or Aggregator, "
@@ -279,12 +278,12 @@ def aggregation(
     in_fields: str | Sequence[str] | None,
     scope: Scope = Scope.BATCH,
 ) -> Aggregation:
-    """An aggregation by one aggregator; checks what can be checked without knowing the input."""
+    """Make an aggregation by one aggregator; checks what can be checked without knowing the input."""
     return Aggregation(title=title, keys=keys, calls=(aggregate_call(aggregator, out, in_fields),), scope=scope)
 
 
 def with_call(aggregation: Aggregation, call: AggregateCall, title: str) -> Aggregation:
-    """``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
+    """Return ``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
     names = [name for each in (*aggregation.calls, call) for name in _result_names(each)]
     for position, name in enumerate(names):
         if name.lower() in {other.lower() for other in names[:position]}:

@@ -43,7 +43,7 @@ class CommitWay:
 
     @classmethod
     def of(cls, origins: Iterable[Node], ends: tuple[Node, ...]) -> CommitWay:
-        """The ways between them."""
+        """Return the ways between them."""
         begun = frozenset(origins)
         nodes = _between(begun, ends)
         readers = Counter(each for node in nodes - begun for each in node.inputs)
@@ -86,13 +86,13 @@ class NodeRows:
     tables: dict[Node, pa.Table]
 
     def table(self, node: Node) -> pa.Table:
-        """What ``node`` gives, on the driver."""
+        """Return what ``node`` gives, on the driver."""
         if node in self.way.kept:
             return self._kept(node)
         return _table(self._made(node))
 
     def frame(self, node: Node) -> DataFrame:
-        """The same as a frame."""
+        """Return the same as a frame."""
         return self._flow(self._made(node)).native()
 
     def _kept(self, node: Node) -> pa.Table:
@@ -103,7 +103,7 @@ class NodeRows:
         return self.tables[node]
 
     def _answered(self, query: StateQuery, node: Node) -> pa.Table:
-        """What a state answers just now, on the thread that commits to it."""
+        """Return what a state answers just now, on the thread that commits to it."""
         (asking,) = node.inputs
         rows = rows_of(self.table(asking))
         return arrow_table(query.answered(self.context.states[query.state], rows, asking.fields), node.fields)
@@ -146,9 +146,8 @@ class RowsOfEnd(CommitRows):
     end: Node
 
     def table(self) -> pa.Table:
-        """Where they are: on the driver."""
+        """Return them where they are: on the driver."""
         return self.rows.table(self.end)
 
     def frame(self) -> DataFrame:
-        """As a frame."""
         return self.rows.frame(self.end)

@@ -35,7 +35,7 @@ class Flow:
 
     @classmethod
     def of(cls, given: DataFrame | DeferredScan, schema: StructType) -> Flow:
-        """Just rows."""
+        """Begin with rows, and nothing to do to them."""
         return cls(given, RowPipeline(schema))
 
     @property
@@ -49,21 +49,21 @@ class Flow:
         return self.rows.target
 
     def then(self, step: Step) -> Flow:
-        """One more row operation."""
+        """Add one more row operation."""
         return evolve(self, rows=self.rows.then(step))
 
     def native(self) -> DataFrame:
-        """The frame with nothing waiting, and only rows: for what Spark does itself."""
+        """Return the frame with nothing waiting, and only rows: for what Spark does itself."""
         if self.rows.steps:
             return self._mapped(self.rows, self.schema)
         return self.frame.where(~F.col(NO_ROW)).drop(NO_ROW) if self.is_marked else self.frame
 
     def staged(self, stage: Stage, schema: StructType) -> Flow:
-        """What ``stage``, which runs the waiting operations too, makes of each partition."""
+        """Return what ``stage``, which runs the waiting operations too, makes of each partition."""
         return Flow(self._mapped(stage, schema), RowPipeline(schema), is_parted=self.is_parted)
 
     def resourced(self, needed: StageResources) -> Flow:
-        """The waiting operations as a stage of their own, whose tasks have what is ``needed``."""
+        """Make the waiting operations a stage of their own, whose tasks have what is ``needed``."""
         mapped = self._mapped(self.rows, self.schema, needed)
         return Flow(mapped, RowPipeline(self.schema), is_parted=self.is_parted)
 
@@ -75,7 +75,7 @@ class Flow:
         return Flow(frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker), RowPipeline(schema), is_marked=True)
 
     def parted(self, change: Callable[[DataFrame], DataFrame]) -> Flow:
-        """In other partitions, as ``change`` makes them; each runs a task, also one without rows."""
+        """Move the rows to other partitions, as ``change`` makes them; each runs a task, also one without rows."""
         marked = self.marked()
         return evolve(marked, given=in_order(marked.frame, change), is_parted=True)
 
@@ -92,11 +92,11 @@ class Flow:
         return map_batches(self.given, names, stage, schema, needed)
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
-        """What Spark itself makes of it."""
+        """Return what Spark itself makes of it."""
         return Flow.of(change(self.native()), schema)
 
     def select(self, names: Sequence[str]) -> Flow:
-        """Only these fields; as a row operation where others wait, so that Python hands less over."""
+        """Keep only these fields; as a row operation where others wait, so that Python hands less over."""
         if list(names) == self.schema.names:
             return self
         if self.rows.steps:
@@ -105,7 +105,7 @@ class Flow:
 
 
 def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """What ``shuffle`` makes of ``frame``, the rows of each partition in the order that they had in ``frame``.
+    """Return what ``shuffle`` makes of ``frame``, the rows of each partition in the order that they had in ``frame``.
 
     Spark takes the blocks of a shuffle as they arrive, in another order in each attempt.
     """
@@ -113,7 +113,7 @@ def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> Dat
 
 
 def project_step(schema: StructType, names: Sequence[str]) -> ProjectStep:
-    """Keeps the fields ``names``."""
+    """Keep the fields ``names``."""
     return ProjectStep(
         title="project", source=tuple(schema.names), in_fields=tuple(names), target=select(schema, names)
     )

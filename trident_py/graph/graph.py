@@ -91,15 +91,18 @@ class Operation(ABC):
         return ()
 
     def origin(self, inputs: Sequence[StructType]) -> StructType | None:
-        """The fields of rows that are given to it when it is run; None: it makes its rows from those of its inputs."""
+        """Return the fields of rows that are given to it when it is run.
+
+        None: it makes its rows from those of its inputs.
+        """
         return None
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Who does it."""
+        """Return who does it."""
         return Engine.SPARK
 
     def with_schema(self, found: StructType) -> Operation:
-        """The same, where Spark has found that it gives these fields.
+        """Return the same operation, where Spark has found that it gives these fields.
 
         Raises:
             TopologyError: it was declared with others.
@@ -107,11 +110,13 @@ class Operation(ABC):
         return self
 
     def fused(self, rows: RowPipeline) -> RowPipeline | None:
-        """``rows`` and this operation, where it takes rows one by one in Python; None: it doesn't."""
+        """Return ``rows`` and this operation, where it takes rows one by one in Python; None: it doesn't."""
         return None
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Operation | None:
-        """The same over rows of several transactions at once, each as if it were alone; None where it can't be.
+        """Return the same operation over rows of several transactions at once, each as if it were alone.
+
+        None: it can't be.
 
         Args:
             field: comes in front of the fields that it knows, and stays there: the txid that a row is of.
@@ -122,7 +127,7 @@ class Operation(ABC):
 
     @abstractmethod
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
-        """The fields it gives; None where only Spark can tell.
+        """Return the fields it gives; None where only Spark can tell.
 
         Raises:
             TopologyError: it can't work on these inputs.
@@ -130,10 +135,10 @@ class Operation(ABC):
 
     @abstractmethod
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """What it does to a batch, as DataFrame expressions; no action."""
+        """Return what it does to a batch, as DataFrame expressions; no action."""
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """What it does to a batch without Spark; runs nothing.
+        """Return what it does to a batch without Spark; runs nothing.
 
         Raises:
             NeedsSpark: only Spark can do it.
@@ -204,7 +209,6 @@ class Source(Operation):
     schema: StructType
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
-        """The spout's own."""
         return self.schema
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Source:
@@ -212,11 +216,10 @@ class Source(Operation):
         return evolve(self, schema=StructType([field, *self.schema.fields]))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The spout's own."""
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Never asked for: its frame is what the planner starts from."""
+        """Raise: the planner starts from its frame."""
         raise AssertionError(f"{self.title} is emitted, not built")
 
 
@@ -236,19 +239,16 @@ class RequestSource(Operation):
     schema: ClassVar[StructType] = StructType([StructField("args", StringType())])
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
-        """What the caller gives."""
         return self.schema
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Nobody."""
         return Engine.NONE
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """What the caller gives."""
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Never asked for: its rows are what a request starts from."""
+        """Raise: a request starts from its rows."""
         raise AssertionError(f"{self.title} is asked, not built")
 
 
@@ -288,7 +288,7 @@ class Graph:
         return [node.operation for node in self.nodes if isinstance(node.operation, Source)]
 
     def consumers(self, node: Node) -> list[Node]:
-        """The nodes that read ``node``."""
+        """Return the nodes that read ``node``."""
         return [other for other in self.nodes if any(each is node for each in other.inputs)]
 
     @contextmanager
@@ -306,7 +306,7 @@ class Graph:
 
 
 def _states_before(inputs: Sequence[Node]) -> list[str]:
-    """Where the rows of ``inputs`` come from, each once: a batch, or the state whose new values they are."""
+    """Return where the rows of ``inputs`` come from, each once: a batch, or the state whose new values they are."""
     return list(dict.fromkeys(name for node in inputs for name in _origins(node)))
 
 

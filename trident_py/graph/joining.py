@@ -28,7 +28,7 @@ class Merge(Operation):
     title: str
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The first one's names; a field may be null where it may be in any of the streams."""
+        """Return the first one's names; a field may be null where it may be in any of the streams."""
         first, *others = inputs
         for position, other in enumerate(others, start=2):
             if not same_fields(first, _renamed(other, first.names)):
@@ -42,13 +42,12 @@ class Merge(Operation):
         )
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """``UNION ALL``."""
         schema = self.output([flow.schema for flow in inputs])
         frames = [_plain(flow.native(), "_") for flow in inputs]
         return Flow.of(reduce(DataFrame.unionAll, frames).toDF(*schema.names), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """One stream behind the other."""
+        """Put one stream behind the other."""
         schema = self.output([flow.schema for flow in inputs])
         rows = Chained([flow.made() for flow in inputs], arrow_schema(schema))
         return RowFlow.of(rows, schema, travels=all(flow.travels for flow in inputs))
@@ -62,7 +61,7 @@ class Chained:
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Give the rows."""
         return named(chain.from_iterable(self.streams), self.schema)
 
 
@@ -79,7 +78,7 @@ class Side:
     is_optional: bool
 
     def rest(self, schema: StructType) -> list[StructField]:
-        """Its other fields."""
+        """Return its other fields."""
         return [field for field in schema.fields if field.name not in self.keys]
 
 
@@ -99,7 +98,7 @@ class Join(Operation):
     preserve: bool = False
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The keys once, then what else there is; nullable where a partner may be missing."""
+        """Return the keys once, then what else there is; nullable where a partner may be missing."""
         rest = [
             StructField(field.name, field.dataType, field.nullable or side.is_optional)
             for side, source in zip(self.sides, inputs, strict=True)
@@ -128,7 +127,7 @@ class Join(Operation):
         ]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """One join of Spark's after the other, under names that can't clash."""
+        """Make one join of Spark's after the other, under names that can't clash."""
         schema = self.output([flow.schema for flow in inputs])
         frames = [_plain(flow.native(), f"_{number}_") for number, flow in enumerate(inputs)]
         at = [
@@ -158,7 +157,7 @@ _SIDES = {"inner": (False, False), "left": (False, True), "outer": (True, True)}
 
 
 def check_same_keys(keys: Sequence[StructType]) -> StructType:
-    """The keys of the first stream, which those of the others can be compared with.
+    """Return the keys of the first stream, which those of the others can be compared with.
 
     Raises:
         TopologyError: they can't.
@@ -184,7 +183,7 @@ def join_of(
     *,
     preserve: bool,
 ) -> Join:
-    """A join of two streams; checks what can be checked without knowing the inputs."""
+    """Make a join of two streams; checks what can be checked without knowing the inputs."""
     if how not in _SIDES:
         raise TopologyError(f"how is one of {', '.join(map(repr, _SIDES))}, not {shown(how)}")
     return _join(title, [left_keys, right_keys], fields, _SIDES[how], preserve)
@@ -198,7 +197,7 @@ def join_all_of(
     *,
     preserve: bool,
 ) -> Join:
-    """A join of several streams; checks what can be checked without knowing the inputs."""
+    """Make a join of several streams; checks what can be checked without knowing the inputs."""
     sides = [how] * len(keys) if isinstance(how, str) else list(how)
     for each in sides:
         if each not in ("inner", "outer"):

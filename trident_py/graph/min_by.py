@@ -37,7 +37,6 @@ class ExtremeRow(Operation):
     greatest: bool
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         for field in select(inputs[0], self.fields):
             extreme = Max(field.name) if self.greatest else Min(field.name)
             extreme.result_type(StructType([field]))
@@ -72,11 +71,10 @@ class BestRow(Aggregator[list[Any]]):
         return f"{'max' if self.greatest else 'min'} of {', '.join(map(repr, self.fields))}"
 
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
-        """None so far."""
         return []
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> list[Any] | None:
-        """The better one of the best so far, a key with its row, and ``row``; a null is none."""
+        """Return the better one of the best so far, a key with its row, and ``row``; a null is none."""
         values = [row[name] for name in self.fields]
         if None in values:
             return None
@@ -92,7 +90,7 @@ class BestRow(Aggregator[list[Any]]):
 
 
 def compared_fields(in_field: str | Sequence[str]) -> tuple[str, ...]:
-    """The fields to compare.
+    """Return the fields to compare.
 
     Raises:
         TopologyError: there is none.

@@ -46,12 +46,11 @@ class MultiReduce(Operation):
         return Engine.PYTHON
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """What is emitted."""
         self._tagged(inputs)
         return self.out
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """An aggregation over all rows in one frame: each has its stream's number, and its values in a struct."""
+        """Make an aggregation over all rows in one frame: each has its stream's number, and its values in a struct."""
         schemas = [flow.schema for flow in inputs]
         tagged = self._tagged(schemas)
         frames = [self._frame(number, flow, tagged) for number, flow in enumerate(inputs)]
@@ -95,19 +94,17 @@ class _Reducing(Aggregator[list[Any]]):
         self.group_fields = group_fields
 
     def prepare(self) -> None:
-        """The reducer prepares."""
         self.reducer.prepare()
 
     def cleanup(self) -> None:
-        """The reducer cleans up."""
         self.reducer.cleanup()
 
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
-        """A group is known by its first row only."""
+        """Begin without a group: it is known by its first row only."""
         return [] if isinstance(self.reducer, GroupedMultiReducer) else [self.reducer.init(collector)]
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:
-        """The reducer takes in the row of the stream that it is of."""
+        """Have the reducer take in the row, with the stream that it is of."""
         width = len(self.group_fields)
         stream = row[width]
         seen = row[width + 1 + stream]
@@ -122,7 +119,6 @@ class _Reducing(Aggregator[list[Any]]):
             value[0] = changed
 
     def complete(self, value: list[Any], collector: TridentCollector) -> None:
-        """The reducer completes."""
         if isinstance(self.reducer, GroupedMultiReducer):
             reduced, group = value
             self.reducer.complete(reduced, group, collector)

@@ -12,18 +12,18 @@ from trident_py.interfaces.states import StateFactory
 
 
 def state_names(graph: Graph) -> set[str]:
-    """The names of all states and sinks."""
+    """Return the names of all states and sinks."""
     return {node.operation.name for node in graph.nodes if node.operation.name}
 
 
 def unused(wanted: str, taken: Collection[str]) -> str:
-    """``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
+    """Return ``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
     names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
 
 
 def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: object) -> str:
-    """What a state or sink on the stream of ``node`` is called, which may have the name ``label``.
+    """Return what a state or sink on the stream of ``node`` is called, which may have the name ``label``.
 
     The stream's name, else the state's own, else the spout's and ``kind``. What it keeps is stored under this name, so
     the order of declaration must not matter; numbered are those that keep nothing, and whoever shares a name with them.
@@ -48,7 +48,7 @@ def _keeps(thing: object) -> bool:
 
 
 def _claimed(node: Node) -> tuple[str, ...]:
-    """What an output that keeps something is called, and what it would be called without a number."""
+    """Return what an output that keeps something is called, and what it would be called without a number."""
     output = output_of(node)
     if output is None or not _keeps(output.factory):
         return ()
@@ -57,5 +57,5 @@ def _claimed(node: Node) -> tuple[str, ...]:
 
 
 def default_name(node: Node, kind: str) -> str:
-    """What a state or sink on the stream of ``node`` is called if nobody names it."""
+    """Return what a state or sink on the stream of ``node`` is called if nobody names it."""
     return f"{'-'.join(node.spouts)}-{kind}"

@@ -35,7 +35,7 @@ class Output(Operation):
     changes_states: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Nobody: rows are handed over as they are."""
+        """Return none: rows are handed over as they are."""
         return Engine.NONE
 
     @property
@@ -65,7 +65,7 @@ class Output(Operation):
 
     @abstractmethod
     def fields(self, source: StructType) -> StructType:
-        """The fields of what its participant is given, where its stream has those of ``source``."""
+        """Return the fields of what its participant is given, where its stream has those of ``source``."""
 
     @abstractmethod
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
@@ -73,19 +73,22 @@ class Output(Operation):
 
     @abstractmethod
     def described(self) -> str:
-        """What it is, for ``explain()``."""
+        """Return what it is, for ``explain()``."""
 
     def shards(self, asked: int, hinted: int) -> int:
-        """How many states it has, where the user has asked for some, or hinted at some of its stream; 0: hasn't."""
+        """Return how many states it has, where the user has asked for some, or hinted at some of its stream.
+
+        0: hasn't.
+        """
         return 1
 
     def nothing(self, source: StructType) -> Callable[[], Any] | None:
-        """Gives the change of a transaction without rows, where that is a row; None: it is none."""
+        """Give the change of a transaction without rows, where that is a row; None: it is none."""
         return None
 
     @abstractmethod
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """What takes part in commits, with its state made."""
+        """Return what takes part in commits, with its state made."""
 
 
 @frozen(kw_only=True)
@@ -113,11 +116,11 @@ class OutputPlace:
         return self.output.fields(self.source)
 
     def participant(self, context: ParticipantContext) -> Participant:
-        """The output's."""
+        """Make what takes part in commits for the output."""
         return self.output.participant(self, context)
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream | None, tuple[Participant, ...]]:
-        """What is done with the new values, and the outputs that they go into."""
+        """Return what is done with the new values, and the outputs that they go into."""
         return self.new_values.downstream(context) if self.new_values else (None, ())
 
 
@@ -138,7 +141,7 @@ class CommitStream:
     outputs: Mapping[Node, OutputPlace]
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
-        """What does all that with the new values of a transaction, and the outputs that they go into."""
+        """Return what does all that with the new values of a transaction, and the outputs that they go into."""
         participants = {node: place.participant(context) for node, place in self.outputs.items()}
         way, nowhere = CommitWay.of(self.origins, self.ends), Leaf("nowhere")
 
@@ -153,7 +156,7 @@ class CommitStream:
 
 
 def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: int) -> dict[str, Json]:
-    """What a state can't change without being another one: ``made_of``, and what its factory says."""
+    """Return what a state can't change without being another one: ``made_of``, and what its factory says."""
     if factory.volatile:
         return {}
     kind: dict[str, Json] = {"kind": class_names(factory), "replays by": factory.kind.value}
@@ -161,15 +164,15 @@ def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: i
 
 
 def described_state(factory: StateFactory, title: str) -> str:
-    """A factory, and what is done with the state that it makes."""
+    """Describe a factory, and what is done with the state that it makes."""
     return f"{described_factory(factory)}, {title}"
 
 
 def described_factory(factory: StateFactory) -> str:
-    """A factory by its repr, if it has one of its own."""
+    """Describe a factory by its repr, if it has one of its own."""
     return type(factory).__name__ if type(factory).__repr__ is object.__repr__ else repr(factory)
 
 
 def output_of(node: Node) -> Output | None:
-    """The output that ``node`` is; None: it is none."""
+    """Return the output that ``node`` is; None: it is none."""
     return node.operation if isinstance(node.operation, Output) else None

@@ -45,16 +45,15 @@ class AggregateState(Output):
     kind: ClassVar[str] = "state"
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Whoever aggregates."""
         return self.aggregation.engine(inputs)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> AggregateState | None:
-        """Its partial values, or rows to reduce, by transaction."""
+        """Return its partial values, or rows to reduce, by transaction."""
         keyed = self.aggregation.keyed(field, source)
         return evolve(self, aggregation=keyed) if keyed else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The new values: keys and value."""
+        """Return the new values: keys and value."""
         fields = self.aggregation.fields(inputs[0])
         self.typed(fields)
         return fields.target
@@ -66,31 +65,30 @@ class AggregateState(Output):
 
     @property
     def details(self) -> dict[str, Json]:
-        """The factory's."""
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """The fields, the aggregator, and the factory's own."""
+        """Return the fields, the aggregator, and the factory's own."""
         fields = self.aggregation.fields(source)
         (part,) = self.aggregation.calls
         made_of = {"keys": fields_text(fields.keys), "value": fields_text(fields.results), **part.identity}
         return state_identity(self.factory, made_of, shards)
 
     def described(self) -> str:
-        """The factory, and what is aggregated."""
+        """Return the factory, and what is aggregated."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
-        """As many as were asked for; a fenced state is one, so that a batch is in it or not."""
+        """Return as many as were asked for; a fenced state is one, so that a batch is in it or not."""
         return max(1, asked) if self.aggregation.keys and self.factory.kind is not StateKind.FENCED else 1
 
     def nothing(self, source: StructType) -> Callable[[], Any] | None:
-        """Where there is one value in all, nothing is also a change."""
+        """Return the value of no rows, where there is one value in all; else None."""
         whole = isinstance(self.aggregator, CombinerAggregator) and not self.aggregation.keys
         return self.aggregator.zero if whole and isinstance(self.aggregator, CombinerAggregator) else None
 
     def fields(self, source: StructType) -> StructType:
-        """The keys, then the partial value of a combiner, one row a key, or what a reducer sees, a row for each.
+        """Return the keys, then the partial value of a combiner, one row a key, or what a reducer sees, a row for each.
 
         Not grouped, a combiner has exactly one row. A key that a reducer sees, too, comes twice, first as
         ``_key_<name>``.
@@ -101,7 +99,7 @@ class AggregateState(Output):
         return StructType([*renamed_keys(fields).fields, *fields.seen.fields])
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """A state that tasks stage the change for, where it can; else one that the driver changes."""
+        """Make a state that tasks stage the change for, where it can; else one that the driver changes."""
         downstream, following = place.downstream(context)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
         state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
@@ -122,7 +120,7 @@ class AggregateState(Output):
         )
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
-        """The factory that knows the types.
+        """Return the factory that knows the types.
 
         Raises:
             StateError: the state can't hold them.
@@ -130,7 +128,7 @@ class AggregateState(Output):
         return self.factory.for_fields(fields.keys, fields.results.fields[0])
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """A partial value per key, or the rows to reduce."""
+        """Make a partial value per key, or the rows to reduce."""
         (flow,) = inputs
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.unordered(inputs, batch_id)
@@ -150,14 +148,14 @@ class AggregateState(Output):
         return narrowed.replaced(lambda frame: frame.select(*columns), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """A partial value per key, or the rows to reduce."""
+        """Make a partial value per key, or the rows to reduce."""
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.on_rows(inputs, batch_id)
         (flow,) = inputs
         return flow.then(self.reduced(flow.schema))
 
     def reduced(self, source: StructType) -> Step:
-        """Gives the keys, then what the reducer sees."""
+        """Give the keys, then what the reducer sees."""
         fields = self.aggregation.fields(source)
         return ProjectStep(
             title=self.title,
@@ -168,7 +166,7 @@ class AggregateState(Output):
 
 
 def renamed_keys(fields: AggregatedFields) -> StructType:
-    """The keys, under names that the inputs don't have."""
+    """Return the keys, under names that the inputs don't have."""
     return StructType(
         [
             StructField(f"_key_{key.name}" if key.name in fields.seen.names else key.name, key.dataType, key.nullable)
@@ -191,38 +189,38 @@ class UpdatedState(Output):
     kind: ClassVar[str] = "state"
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> UpdatedState:
-        """Its rows, by transaction."""
         return evolve(self, in_fields=(field.name, *self.in_fields))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The new values: what the updater emits."""
+        """Return the new values: what the updater emits."""
         select(inputs[0], self.in_fields)
         return self.out_schema or StructType()
 
     @property
     def details(self) -> dict[str, Json]:
-        """The factory's."""
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """The updater, what it sees, and the factory's own."""
+        """Return the updater, what it sees, and the factory's own."""
         updated = {"updater": class_names(self.updater), "fields": fields_text(self.fields(source))}
         return state_identity(self.factory, updated, shards)
 
     def described(self) -> str:
-        """The factory, and what updates it."""
+        """Return the factory, and what updates it."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
-        """As many as were asked for, or partitions hinted at; a fenced state is one."""
+        """Return as many as were asked for, or as partitions were hinted at; a fenced state is one."""
         return 1 if self.factory.kind is StateKind.FENCED else asked or hinted or 1
 
     def fields(self, source: StructType) -> StructType:
-        """What the updater sees."""
         return select(source, self.in_fields)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """A state that the updater changes; in several shards, rows that were brought together are for one of them."""
+        """Make a state that the updater changes.
+
+        In several shards, rows that were brought together are for one of them.
+        """
         downstream, following = place.downstream(context)
         names = place.fields.names
         by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
@@ -238,18 +236,17 @@ class UpdatedState(Output):
         )
 
     def __attrs_post_init__(self) -> None:
-        """Check what can be checked without knowing the input."""
         if self.factory.lacks_fields:
             raise TopologyError(f"{self.factory!r} keeps typed columns; use it with persistent_aggregate")
         if not self.in_fields:
             raise TopologyError("name at least one field for the updater to see")
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The rows for the updater."""
+        """Return the rows for the updater."""
         return inputs[0].select(self.in_fields)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """The rows for the updater."""
+        """Return the rows for the updater."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.in_fields))
 
@@ -266,42 +263,34 @@ class WrittenSink(Output):
 
     @property
     def needs_exact_replays(self) -> bool:
-        """As the sink says."""
         return self.sink.needs_exact_replays
 
     @property
     def keeps_token(self) -> bool:
-        """As the sink says."""
         return self.sink.keeps_token
 
     @property
     def details(self) -> dict[str, Json]:
-        """The sink's."""
         return dict(self.sink.details())
 
     def fields(self, source: StructType) -> StructType:
-        """All."""
         return source
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """Its class, the fields, and what the sink says."""
+        """Return its class, the fields, and what the sink says."""
         return {"kind": class_names(self.sink), "fields": fields_text(source), **self.sink.identity()}
 
     def described(self) -> str:
-        """The sink's class."""
         return type(self.sink).__name__
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """The sink."""
         return SinkParticipant(self.name, self.sink)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """What is written."""
         self.sink.check_fields(inputs[0])
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The stream itself."""
         return inputs[0]
 
 
@@ -314,20 +303,22 @@ class NewValues(Operation):
     begins: ClassVar[Phase] = Phase.COMMIT
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
-        """What the state has changed, each time that it commits."""
+        """Return what the state has changed, each time that it commits."""
         return inputs[0]
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The state's."""
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Never asked for: the rows are the driver's."""
+        """Raise: the rows are the driver's."""
         raise AssertionError(f"{self.title} runs in the commit phase")
 
 
 def state_keys(state: Node) -> StructType | None:
-    """The group fields that the values of ``state`` are kept by, empty: it is not grouped; None: nothing knows them."""
+    """Return the group fields that the values of ``state`` are kept by, empty: it is not grouped.
+
+    None: nothing knows them.
+    """
     source = state.inputs[0].schema if state.inputs else None
     if source is None or not isinstance(state.operation, AggregateState):
         return None
@@ -335,7 +326,7 @@ def state_keys(state: Node) -> StructType | None:
 
 
 def check_writing(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
-    """No other stream is written to ``sink``, and the spouts of ``node`` give the same rows again, if it needs that.
+    """Check that ``sink`` takes no other stream, and that replays of ``node`` have the same rows, if it needs that.
 
     What a state answers may be another thing when it is asked again: that is taken, as each row of a spout is still in
     one transaction.
@@ -361,7 +352,7 @@ def _check_replays(node: Node, sink: str) -> None:
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:
-    """It is a factory, and no other state keeps its data where ``factory`` does.
+    """Check that it is a factory, and that no other state keeps its data where ``factory`` does.
 
     Raises:
         TopologyError: it isn't, or one does.

@@ -67,16 +67,13 @@ class Repartition(Operation):
 
     @property
     def spread_by(self) -> tuple[str, ...]:
-        """For `Partitioning.BY_FIELDS`."""
         return self.fields
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         check_comparable(select(inputs[0], self.fields))
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """A shuffle."""
         flow = inputs[0]
         if self.kind is not Partitioning.BY_NUMBER:
             return flow.parted(self._spread)
@@ -87,7 +84,7 @@ class Repartition(Operation):
         return evolve(placed, given=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """The rows as they are: nothing that runs without Spark sees partitions."""
+        """Return the rows as they are: nothing that runs without Spark sees partitions."""
         if self.kind in {Partitioning.BROADCAST, Partitioning.BY_NUMBER}:  # copies, and an expression of Spark's
             raise NeedsSpark(self.title)
         return inputs[0]
@@ -117,34 +114,35 @@ class ParallelismHint(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Nothing: `hinted` has told the repartitioning."""
+        """Do nothing: `hinted` has told the repartitioning."""
         return inputs[0]
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Nothing, either."""
         return inputs[0]
 
 
 def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
-    """Checks the number."""
+    """Check the number."""
     if type(partitions) is not int or partitions < 1:
         raise TopologyError(f"a number of partitions is an int from 1, not {shown(partitions)}")
     return ParallelismHint(title, partitions)
 
 
 def is_placed(node: Node) -> bool:
-    """Whether something before it says which partition its rows are in."""
+    """Tell whether something before it says which partition its rows are in."""
     if isinstance(node.operation, Repartition | ParallelismHint):
         return True
     return node.operation.keeps_partitions and any(map(is_placed, node.inputs))
 
 
 def hinted(node: Node, partitions: int = 0) -> Node:
-    """``node`` with every hint told to what it is for, which is in front of it; the greatest counts, as in Storm."""
+    """Return ``node`` with every hint told to what it is for, which is in front of it.
+
+    The greatest counts, as in Storm.
+    """
     operation = node.operation
     if isinstance(operation, ParallelismHint):
         partitions = max(partitions, operation.partitions)
@@ -159,7 +157,7 @@ def hinted(node: Node, partitions: int = 0) -> Node:
 
 
 def hint_before(node: Node) -> int:
-    """How many partitions the hints say that lead to ``node``, back to its repartitioning; 0: there is none."""
+    """Return how many partitions the hints say that lead to ``node``, back to its repartitioning; 0: there is none."""
     hint = node.operation.partitions if isinstance(node.operation, ParallelismHint) else 0
     if not node.operation.keeps_partitions:
         return hint
@@ -167,5 +165,5 @@ def hint_before(node: Node) -> int:
 
 
 def fields_before(node: Node) -> tuple[str, ...]:
-    """The fields by which the rows of ``node`` were brought together; empty: by none."""
+    """Return the fields by which the rows of ``node`` were brought together; empty: by none."""
     return fields_before(node.inputs[0]) if node.operation.keeps_partitions else node.operation.spread_by

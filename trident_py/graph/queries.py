@@ -32,7 +32,7 @@ class QueryStep(Step):
     makes_values: ClassVar[bool] = True
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """One copy of the row for each emitted tuple, with its values behind (Storm S15)."""
+        """Make one copy of the row for each emitted tuple, with its values behind (Storm S15)."""
         args = list(views)
         results = (
             self._asked_in_parts(args) if isinstance(self.state, PartitionedState) else self._asked(self.state, args)
@@ -79,30 +79,28 @@ class StateQuery(Operation):
     is_repeatable: ClassVar[bool] = False  # what a state answers depends on when it is asked
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """The driver asks."""
         return Engine.DRIVER
 
     def __attrs_post_init__(self) -> None:
-        """Check what can be checked without knowing the input."""
         if not self.in_fields:
             raise TopologyError("name at least one field for the query to see")
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields, and those that the query emits."""
+        """Return the fields, and those that the query emits."""
         select(inputs[0], self.in_fields)
         return append(inputs[0], self.out)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """No rows, for Spark to analyse what follows; those of a batch are asked for while its job is built."""
+        """Return no rows, for Spark to analyse what follows; those of a batch are asked for while its job is built."""
         target = self.output([inputs[0].schema])
         return inputs[0].replaced(lambda frame: empty_frame(frame.sparkSession, target), target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """No rows, either: those of a batch are asked for while it is made."""
+        """Return no rows, either: those of a batch are asked for while it is made."""
         return RowFlow.of((), self.output([inputs[0].schema]))
 
     def answered(self, state: State, rows: Sequence[Values], source: StructType) -> list[Values]:
-        """What becomes of ``rows``, which have the fields of ``source``; called where ``state`` may be read."""
+        """Return what becomes of ``rows``, which have the fields of ``source``; called where ``state`` may be read."""
         step = QueryStep(
             title=self.title,
             source=tuple(source.names),
@@ -126,15 +124,13 @@ class StaticState(Operation):
     begins: ClassVar[Phase] = Phase.COMMIT
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
-        """None are ever given."""
         return StructType()
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """It gives no rows."""
         return StructType()
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Never asked for: it gives no rows."""
+        """Raise: it gives no rows."""
         raise AssertionError(f"{self.title} is queried, not built")
 
 
@@ -160,7 +156,7 @@ class RequestPlan:
 
     @classmethod
     def of(cls, graph: Graph, function: str) -> RequestPlan:
-        """The plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
+        """Return the plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
         needed = set([node for node in graph.nodes if function in node.requests][-1].ancestry)
         nodes = [node for node in graph.nodes if node in needed]
         queries = [number for number, node in enumerate(nodes) if isinstance(node.operation, StateQuery)]
@@ -169,18 +165,18 @@ class RequestPlan:
 
 
 def requests(graph: Graph) -> tuple[RequestPlan, ...]:
-    """A plan for each function."""
+    """Make a plan for each function."""
     sources = [node.operation for node in graph.nodes if isinstance(node.operation, RequestSource)]
     return tuple(RequestPlan.of(graph, source.function) for source in sources)
 
 
 def state_queries(graph: Graph) -> list[tuple[StateQuery, Node]]:
-    """All queries of states, of batches and of requests, each with the node that it asks for."""
+    """Return all queries of states, of batches and of requests, each with the node that it asks for."""
     return [(node.operation, node.inputs[0]) for node in graph.nodes if isinstance(node.operation, StateQuery)]
 
 
 def static_states(graph: Graph) -> list[StaticState]:
-    """The states that nothing writes."""
+    """Return the states that nothing writes."""
     return [node.operation for node in graph.nodes if isinstance(node.operation, StaticState)]
 
 
@@ -193,11 +189,10 @@ class _Given(Operation):
     schema: StructType
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Their fields."""
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Never asked for: they are given."""
+        """Raise: the rows are given."""
         raise AssertionError(f"{self.title} is given, not built")
 
 
@@ -216,21 +211,18 @@ class RequestJob(Operation):
 
     @classmethod
     def of(cls, node: Node) -> RequestJob:
-        """The job that gives the rows of ``node``."""
+        """Return the job that gives the rows of ``node``."""
         given: list[Node] = []
         inputs = tuple(_from_given(each, given) for each in node.inputs)
         return cls(node.operation.title, hinted(evolve(node, inputs=inputs)), tuple(given))
 
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
-        """Those of its end."""
         return self.end.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """All of it."""
         return self._built(self.end, inputs, batch_id)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """All of it."""
         return self._on_rows(self.end, inputs, batch_id)
 
     def _on_rows(self, node: Node, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:

@@ -29,11 +29,10 @@ class Resources(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The stage.
+        """Return the stage.
 
         Raises:
             TopologyError: nothing waits in front of it, or Spark can't give the resources.
@@ -44,7 +43,7 @@ class Resources(Operation):
 
 
 def resources_of(title: str, cpus: object, memory: object, gpus: object) -> Resources:
-    """Checks the arguments.
+    """Check the arguments.
 
     Raises:
         TopologyError: one of them is no such thing, or there is none.

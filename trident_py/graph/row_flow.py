@@ -38,7 +38,7 @@ class RowFlow:
 
     @classmethod
     def of(cls, given: Iterable[pa.RecordBatch], schema: StructType, *, travels: bool = True) -> RowFlow:
-        """Just rows."""
+        """Begin with rows, and nothing to do to them."""
         return cls(given, RowPipeline(schema), travels)
 
     @property
@@ -47,20 +47,20 @@ class RowFlow:
         return self.rows.target
 
     def then(self, step: Step) -> RowFlow:
-        """One more row operation."""
+        """Add one more row operation."""
         return evolve(self, rows=self.rows.then(step))
 
     def staged(self, stage: Stage, schema: StructType) -> RowFlow:
-        """What ``stage``, which runs the waiting operations too, makes of all rows."""
+        """Return what ``stage``, which runs the waiting operations too, makes of all rows."""
         made = Made(travelled(stage) if self.travels else stage, self.given)
         return RowFlow.of(made, schema, travels=self.travels)
 
     def made(self) -> Iterable[pa.RecordBatch]:
-        """The rows behind the waiting operations, which run while they are taken."""
+        """Give the rows behind the waiting operations, which run while they are taken."""
         return self.staged(self.rows, self.schema).given if self.rows.steps else self.given
 
     def table(self) -> pa.Table:
-        """All rows.
+        """Return all rows.
 
         Raises:
             TaskFailed: user code raised.
@@ -70,7 +70,7 @@ class RowFlow:
 
 
 def named(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same values under the names of ``schema``, and with its word on which may be null."""
+    """Give the same values under the names of ``schema``, and with its word on which may be null."""
     return (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
 
 
@@ -82,12 +82,12 @@ class Made:
     given: Iterable[pa.RecordBatch]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Give the rows."""
         return classified(self.stage(iter(self.given)), by_user_code)
 
 
 def travelled(stage: S) -> S:
-    """``stage`` as a task would have it: its own copy, which shares nothing with other tasks or the driver.
+    """Return ``stage`` as a task would have it: its own copy, which shares nothing with other tasks or the driver.
 
     Raises:
         Exception: it can't be copied, and so couldn't travel to a task either.

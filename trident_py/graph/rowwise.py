@@ -43,25 +43,24 @@ class RowOperation(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """As `build` decides: Spark, if it can and no Python function waits in front of it."""
+        """Tell, as `build` decides: Spark, if it can and no Python function waits in front of it."""
         before = inputs[0]
         waits = isinstance(before.operation, RowOperation) and before.operation.engine(before.inputs) is Engine.PYTHON
         return Engine.SPARK if self.native and not waits else Engine.PYTHON
 
     def fused(self, rows: RowPipeline) -> RowPipeline:
-        """The step behind those that there are."""
+        """Return the step behind those that there are."""
         return rows.then(self.step(rows.target))
 
     def step(self, source: StructType) -> Step:
-        """The step for rows with these fields."""
+        """Return the step for rows with these fields."""
         return tagged(self.make, source) if self.is_tagged else self.make(source)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> RowOperation:
-        """The field is carried along, unseen."""
+        """Carry the field along, unseen."""
         return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The step's."""
         return self.step(inputs[0]).target
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
@@ -80,17 +79,17 @@ class RowOperation(Operation):
 
 
 def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
-    """One row for one row."""
+    """Make one row of each row."""
     return _on_whole_rows(MapStep, title, fn, schema_of(schema))
 
 
 def flat_map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
-    """Any number of rows for one row."""
+    """Make any number of rows of each row."""
     return _on_whole_rows(FlatMapStep, title, fn, schema_of(schema))
 
 
 def peek_rows(title: str, fn: Callable[[Row], object]) -> RowOperation:
-    """Shows the rows."""
+    """Show the rows."""
     return _on_whole_rows(PeekStep, title, fn, None)
 
 
@@ -107,7 +106,7 @@ def _on_whole_rows(
 
 
 def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fields: Sequence[str]) -> RowOperation:
-    """Keeps or drops rows, by ``in_fields``; none: all of them."""
+    """Keep or drop rows, by ``in_fields``; none: all of them."""
     keep: Any = condition.is_keep if isinstance(condition, Filter) else condition
     _check_callable(keep)
 
@@ -128,7 +127,7 @@ def _native(
 
 
 def each_row(title: str, function: Function, in_fields: Sequence[str], schema: str | StructType) -> RowOperation:
-    """Appends the fields that ``function`` emits."""
+    """Append the fields that ``function`` emits."""
     out = schema_of(schema)
     if not in_fields:
         raise TopologyError("name at least one field for the function to see")
@@ -147,7 +146,7 @@ def each_row(title: str, function: Function, in_fields: Sequence[str], schema: s
 
 
 def project_rows(title: str, names: Sequence[str]) -> RowOperation:
-    """Keeps the fields ``names``."""
+    """Keep the fields ``names``."""
     if not names:
         raise TopologyError("name the fields to keep")
     return RowOperation(
@@ -167,15 +166,13 @@ class ColumnFilter(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> ColumnFilter | None:
-        """As it is, if it looks at nothing but a row."""
+        """Return it as it is, if it looks at nothing but a row."""
         return self if is_rowwise(self.condition, source) else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """``DataFrame.filter``."""
         (flow,) = inputs
         return flow.replaced(lambda frame: frame.filter(self.condition), flow.schema)
 
@@ -196,11 +193,9 @@ class Transform(Operation):
     reads_all: ClassVar[bool] = False  # there may be a ``limit``
 
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
-        """As declared."""
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The function's frame."""
         (flow,) = inputs
         frame = flow.native()
         with in_user_code(lambda: f"in {self.title}"):
@@ -210,7 +205,7 @@ class Transform(Operation):
         return Flow.of(made, self.schema or schema_of(made.schema))
 
     def with_schema(self, found: StructType) -> Transform:
-        """With the fields that Spark has found, unless the user has said which they are."""
+        """Give it the fields that Spark has found, unless the user has said which they are."""
         if self.schema is None:
             return evolve(self, schema=schema_of(found))
         if not same_fields(self.schema, found):

@@ -39,15 +39,13 @@ class Sample(Operation):
     is_tagged: bool = False
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Python draws."""
         return Engine.PYTHON
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Sample:
-        """Draws from each transaction by its own number."""
+        """Draw from each transaction by its own number."""
         return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The fields stay."""
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
@@ -58,7 +56,7 @@ class Sample(Operation):
         return hashed.grouped([_HASH]).staged(self._drawing(batch_id), flow.schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """One pass over all rows."""
+        """Go over all rows once."""
         (flow,) = inputs
         return flow.staged(SampleStage(HashStage(flow.rows, self.is_tagged), self._drawing(batch_id)), flow.schema)
 
@@ -136,7 +134,7 @@ class SampleStage:
 
 
 def sample_of(title: str, fraction: object, seed: object) -> Sample:
-    """Checks the arguments.
+    """Check the arguments.
 
     Raises:
         TopologyError: one of them is no such thing.

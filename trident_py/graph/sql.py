@@ -31,14 +31,14 @@ class SqlQuery:
     text: str
 
     def __call__(self, frame: DataFrame) -> DataFrame:
-        """The query over one batch. Nothing of it is left in the session, so that batches don't meet there."""
+        """Run the query over one batch. Nothing of it is left in the session, so that batches don't meet there."""
         # In parentheses it has to be a query: a command would be carried out here, once for each attempt.
         whole = f"WITH `stream` AS (SELECT * FROM {{batch}}) (\n{_without_braces(_quoted(self.text))}\n)"  # noqa: S608
         return frame.sparkSession.sql(whole, batch=frame)
 
 
 def sql_query(title: str, query: object, schema: str | StructType | None) -> Transform:
-    """A query over each batch; checks what can be checked without Spark.
+    """Make a query over each batch; checks what can be checked without Spark.
 
     Raises:
         TopologyError: it is no text, or an empty one.
@@ -49,10 +49,13 @@ def sql_query(title: str, query: object, schema: str | StructType | None) -> Tra
 
 
 def _quoted(query: str) -> str:
-    """The query with ``stream`` in backquotes: ``STREAM a`` is the stream of a table ``a`` for Spark's parser."""
+    """Return the query with ``stream`` in backquotes.
+
+    ``STREAM a`` is the stream of a table ``a`` for Spark's parser.
+    """
     return _TOKEN.sub(lambda found: f"`{found.group(1)}`" if found.group(1) else found.group(), query)
 
 
 def _without_braces(query: str) -> str:
-    """For ``SparkSession.sql``, which takes what stands in braces for a name of its own."""
+    """Escape it for ``SparkSession.sql``, which takes what stands in braces for a name of its own."""
     return query.replace("{", "{{").replace("}", "}}")

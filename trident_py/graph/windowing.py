@@ -74,7 +74,10 @@ class WindowUpdater:
                         collector.emit((*key, *result) if self.emits_keys else result)
 
     def next_window_at(self, state: MapState[bytes]) -> int | None:
-        """The time of a transaction, in milliseconds since 1970, at which the next window by time fires; None: none."""
+        """Return the time of a transaction, in milliseconds since 1970, at which the next window by time fires.
+
+        None: none.
+        """
         if not self.rows.window.is_timed:
             return None
         now = self.rows.next_firing_at(state, UNGROUPED)
@@ -169,11 +172,10 @@ class WindowState(Output):
 
     @property
     def details(self) -> dict[str, Json]:
-        """The factory's."""
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """The window, its keys and fields, the aggregator, and the factory's own."""
+        """Return the window, its keys and fields, the aggregator, and the factory's own."""
         if self.factory.volatile:
             return {}
         made_of: dict[str, Json] = {
@@ -185,11 +187,11 @@ class WindowState(Output):
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        """The factory, and the window."""
+        """Return the factory, and the window."""
         return described_state(self.factory, self.title)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """The state in which rows wait."""
+        """Return the state in which rows wait."""
         downstream, following = place.downstream(context)
         return WindowParticipant(
             name=self.name,
@@ -202,7 +204,7 @@ class WindowState(Output):
         )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """The results of the aggregator, behind the keys where these are emitted."""
+        """Return the results of the aggregator, behind the keys where these are emitted."""
         (source,) = inputs
         keys, (_, results) = select(source, self.keys), self._seen_and_results(source)
         check_comparable(keys)
@@ -210,22 +212,22 @@ class WindowState(Output):
         return append(keys, results) if self.emits_keys else results
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """The fields that are kept."""
+        """Return the fields that are kept."""
         return inputs[0].select(self.fields(inputs[0].schema).names)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """The fields that are kept."""
+        """Return the fields that are kept."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
 
     def fields(self, source: StructType) -> StructType:
-        """The fields of the rows that wait."""
+        """Return the fields of the rows that wait."""
         seen, _ = self._seen_and_results(source)
         # Rows without any field couldn't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:
-        """The factory that knows what is stored.
+        """Return the factory that knows what is stored.
 
         Raises:
             StateError: the state can't hold it.
@@ -233,7 +235,7 @@ class WindowState(Output):
         return self.factory.for_fields(KEYS, WindowRows(self.window, self.fields(source)).value)
 
     def updater(self, source: StructType) -> WindowUpdater:
-        """What feeds the state with rows that have the fields `fields`."""
+        """Return what feeds the state with rows that have the fields `fields`."""
         seen, _ = self._seen_and_results(source)
         return WindowUpdater(
             title=self.title,
@@ -259,7 +261,7 @@ def window_state(
     aggregator: AnyAggregator,
     out: str | StructType,
 ) -> WindowState:
-    """A window; checks what can be checked without knowing the input."""
+    """Make a window; checks what can be checked without knowing the input."""
     if not isinstance(window, Window):
         raise TopologyError(
             f"a window is a TumblingCount, SlidingCount, TumblingDuration or SlidingDuration, not {shown(window)}"

@@ -18,7 +18,7 @@ from trident_py.errors import ConfigError
 
 
 def seconds(value: float | timedelta) -> float:
-    """A duration as seconds; durations are given in seconds or as `timedelta`."""
+    """Return a duration in seconds; durations are given in seconds or as `timedelta`."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -137,7 +137,7 @@ class TridentConfig:
     state_dir: Path = field(default=Path(".trident"), converter=Path)
 
     def placed(self, state_dir: Path | None) -> TridentConfig:
-        """The same with this ``state_dir``, where none was given here."""
+        """Return the same with this ``state_dir``, where none was given here."""
         is_default = self.state_dir == fields(TridentConfig).state_dir.default
         return evolve(self, state_dir=state_dir) if state_dir is not None and is_default else self
 
@@ -153,7 +153,7 @@ class TridentConfig:
 
     @classmethod
     def from_storm(cls, conf: Mapping[str, object]) -> TridentConfig:
-        """The same settings under Storm's keys; keys that mean nothing here are an error that names them.
+        """Return the same settings under Storm's keys; keys that mean nothing here are an error that names them.
 
         Raises:
             ConfigError: a key has no counterpart, or its value is out of range.

@@ -25,12 +25,12 @@ class Metrics:
             self._values[name] = self._values.get(name, 0) + amount
 
     def set(self, name: str, value: float) -> None:
-        """``name`` is ``value`` now."""
+        """Set ``name`` to ``value``."""
         with self._lock:
             self._values[name] = value
 
     def values(self) -> Mapping[str, float]:
-        """All numbers as they are now."""
+        """Return all numbers as they are now."""
         with self._lock:
             return dict(self._values)
 

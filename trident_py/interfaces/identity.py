@@ -15,16 +15,16 @@ class Identified:
     """
 
     def identity(self) -> Mapping[str, Json]:
-        """By word, what it can't change without being another one; a start that finds it changed is refused."""
+        """Return, by word, what it can't change without being another one; a start that finds it changed is refused."""
         return {}
 
     def details(self) -> Mapping[str, Json]:
-        """By word, what it may change; a start that finds it changed goes on and says so."""
+        """Return, by word, what it may change; a start that finds it changed goes on and says so."""
         return {}
 
 
 def class_names(thing: object) -> Json:
-    """The name of the class of ``thing``, then those of the classes it is derived from, but for the interfaces."""
+    """Return the name of the class of ``thing``, then those of its bases, but for the interfaces."""
     own, *bases = type(thing).__mro__
     named = [base.__name__ for base in bases if not base.__module__.startswith(_GENERAL)]
     return [own.__name__, *named]

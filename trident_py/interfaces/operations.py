@@ -22,7 +22,7 @@ class Operation:
         """Rows follow. Called where they are worked on, before the first; what it raises fails the attempt."""
 
     def cleanup(self) -> None:
-        """There are no more, or an exception came. What it raises is logged."""
+        """Clean up: there are no more rows, or an exception came. What it raises is logged."""
 
 
 class Function(Operation, ABC):
@@ -44,7 +44,7 @@ class Filter(Operation, ABC):
 
     @abstractmethod
     def is_keep(self, row: Any) -> bool:
-        """Whether ``row``, which holds the input fields only, stays; what Python takes for true counts as such."""
+        """Tell whether ``row``, which holds the input fields only, stays; what Python takes for true counts as such."""
 
 
 class Aggregator(Operation, ABC, Generic[T]):
@@ -58,7 +58,7 @@ class Aggregator(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def init(self, batch_id: Any, collector: TridentCollector) -> T:
-        """The value to start with; called for empty batches too."""
+        """Return the value to start with; called for empty batches too."""
 
     @abstractmethod
     def aggregate(self, value: T, row: Any, collector: TridentCollector) -> T | None:
@@ -66,7 +66,7 @@ class Aggregator(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def complete(self, value: T, collector: TridentCollector) -> None:
-        """All rows were seen."""
+        """Complete the value: all rows were seen."""
 
 
 class CombinerAggregator(ABC, Generic[T]):
@@ -83,15 +83,15 @@ class CombinerAggregator(ABC, Generic[T]):
 
     @abstractmethod
     def init(self, row: Any) -> T:
-        """The value of one row."""
+        """Return the value of one row."""
 
     @abstractmethod
     def combine(self, left: T, right: T) -> T:
-        """The value of two parts together."""
+        """Return the value of two parts together."""
 
     @abstractmethod
     def zero(self) -> T:
-        """The value of no rows at all."""
+        """Return the value of no rows at all."""
 
 
 class ReducerAggregator(ABC, Generic[T]):
@@ -105,11 +105,11 @@ class ReducerAggregator(ABC, Generic[T]):
 
     @abstractmethod
     def init(self) -> T:
-        """The value to start from."""
+        """Return the value to start from."""
 
     @abstractmethod
     def reduce(self, curr: T, row: Any) -> T:
-        """The value after ``row``."""
+        """Return the value after ``row``."""
 
 
 class Assembly(ABC):
@@ -117,7 +117,7 @@ class Assembly(ABC):
 
     @abstractmethod
     def apply(self, stream: Any) -> Any:
-        """What becomes of ``stream``: another `Stream`. Called once, where it is declared."""
+        """Return what becomes of ``stream``: another `Stream`. Called once, where it is declared."""
 
 
 class MultiReducer(Operation, ABC, Generic[T]):
@@ -125,7 +125,7 @@ class MultiReducer(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def init(self, collector: TridentCollector) -> T:
-        """The value to start with; called for empty batches too."""
+        """Return the value to start with; called for empty batches too."""
 
     @abstractmethod
     def execute(self, value: T, stream_index: int, row: Any, collector: TridentCollector) -> T | None:
@@ -133,7 +133,7 @@ class MultiReducer(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def complete(self, value: T, collector: TridentCollector) -> None:
-        """All rows were seen."""
+        """Complete the value: all rows were seen."""
 
 
 class GroupedMultiReducer(Operation, ABC, Generic[T]):
@@ -141,7 +141,7 @@ class GroupedMultiReducer(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def init(self, collector: TridentCollector, group: Any) -> T:
-        """The value of a group to start with."""
+        """Return the value of a group to start with."""
 
     @abstractmethod
     def execute(self, value: T, stream_index: int, group: Any, row: Any, collector: TridentCollector) -> T | None:
@@ -149,4 +149,4 @@ class GroupedMultiReducer(Operation, ABC, Generic[T]):
 
     @abstractmethod
     def complete(self, value: T, group: Any, collector: TridentCollector) -> None:
-        """All rows of the group were seen."""
+        """Complete the value of a group, all rows of which were seen."""

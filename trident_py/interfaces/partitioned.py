@@ -47,7 +47,9 @@ class PartitionedCoordinator(ABC, Generic[Ps]):
 
     @abstractmethod
     def get_partitions_for_batch(self) -> Ps:
-        """The partitions of the next batch. They may come, go and come back; one that returns goes on where it was.
+        """Return the partitions of the next batch. They may come, go and come back.
+
+        One that returns goes on where it was.
 
         Asked once for a batch of a transactional spout, whose partitions then stand, and for every attempt of an
         opaque one.
@@ -55,30 +57,33 @@ class PartitionedCoordinator(ABC, Generic[Ps]):
 
     @abstractmethod
     def is_ready(self, txid: int) -> bool:
-        """Whether a batch is worth while. Always True gives empty batches without end; must not block long."""
+        """Tell whether a batch is worth while. Always True gives empty batches without end; must not block long."""
 
     def emitted(self, positions: Mapping[str, Any]) -> None:
-        """The partitions have come to these places: by id, what `emit_batch_new` returned last.
+        """Hear to which places the partitions have come: by id, what `emit_batch_new` returned last.
 
         Called before `is_ready` whenever there is news of an emission, so that the two can be compared with what the
         source has; one that is under way may be further. Not in Storm.
         """
 
     def success(self, txid: int) -> None:
-        """``txid`` is committed for good: what it was made of can be deleted or acknowledged at the source.
+        """Hear that ``txid`` is committed for good: what it was made of can be deleted or acknowledged at the source.
 
         Called at least once for each transaction, in order, on this half's thread; after a crash again.
         """
 
     def close(self) -> None:
-        """The topology stops."""
+        """Close: the topology stops."""
 
 
 class OpaquePartitionedEmitter(ABC, Generic[Ps, P, M]):
     """The half that emits, in Spark tasks. A worker process makes one and keeps it for the batches to come."""
 
     def get_ordered_partitions(self, all_partition_info: Ps) -> Sequence[P]:
-        """All partitions, in an order that is the same in every task: by default, what the coordinator has listed."""
+        """Return all partitions, in an order that is the same in every task.
+
+        By default, what the coordinator has listed.
+        """
         return list(cast("Iterable[P]", all_partition_info))
 
     @abstractmethod
@@ -102,14 +107,14 @@ class OpaquePartitionedEmitter(ABC, Generic[Ps, P, M]):
         """
 
     def get_partitions_for_task(self, task_id: int, num_tasks: int, all_partitions: Sequence[P]) -> Sequence[P]:
-        """Which of all partitions are this task's: every ``num_tasks``-th. Each must be one task's alone."""
+        """Return which of all partitions are this task's: every ``num_tasks``-th. Each must be one task's alone."""
         return all_partitions[task_id::num_tasks]
 
     def refresh_partitions(self, partition_responsibilities: Sequence[P]) -> None:
-        """This emitter's partitions are now these; called before the first emission and whenever they change."""
+        """Take over these partitions; called before the first emission and whenever they change."""
 
     def close(self) -> None:
-        """Another run of a topology needs the worker process; not called where that ends."""
+        """Close: another run of a topology needs the worker process. Not called where that ends."""
 
 
 class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
@@ -134,11 +139,11 @@ class PartitionedSpout(Identified, ABC, Generic[Ps, P, M]):
 
     @abstractmethod
     def get_coordinator(self, conf: TridentConfig, context: TopologyContext) -> PartitionedCoordinator[Ps]:
-        """The half that knows the partitions; made once per run, in the driver's process."""
+        """Make the half that knows the partitions; called once per run, in the driver's process."""
 
     @abstractmethod
     def get_emitter(self, conf: TridentConfig, context: TopologyContext) -> OpaquePartitionedEmitter[Ps, P, M]:
-        """The half that emits; made in Spark's worker processes. ``context.spark`` is None there."""
+        """Make the half that emits, in Spark's worker processes. ``context.spark`` is None there."""
 
 
 class IOpaquePartitionedTridentSpout(PartitionedSpout[Ps, P, M]):
@@ -156,4 +161,4 @@ class IPartitionedTridentSpout(PartitionedSpout[Ps, P, M]):
 
     @abstractmethod
     def get_emitter(self, conf: TridentConfig, context: TopologyContext) -> PartitionedEmitter[Ps, P, M]:
-        """The half that emits, also again."""
+        """Make the half that emits, also again."""

@@ -94,7 +94,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: refuse older epochs from now on, sweep what they staged.
+        """Take over for a new leader: refuse older epochs from now on, and sweep what they staged.
 
         The first call of every leader. Nobody calls ``abort`` for what was staged before a crash.
 
@@ -129,4 +129,4 @@ class TransactionalSink(Identified, ABC, Generic[R]):
 
     @abstractmethod
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:
-        """This attempt will never commit; ``receipt`` is None where ``prepare`` did not return."""
+        """Give up an attempt, which will never commit; ``receipt`` is None where ``prepare`` did not return."""

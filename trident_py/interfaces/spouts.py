@@ -47,10 +47,10 @@ class Emitter(ABC, Generic[M]):
         """
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """``attempt`` is committed for good. Called at least once, in txid order."""
+        """Hear that ``attempt`` is committed for good. Called at least once, in txid order."""
 
     def close(self) -> None:
-        """The topology stops; nothing is called afterwards."""
+        """Close: the topology stops. Nothing is called afterwards."""
 
 
 class CommitterEmitter(Emitter[M]):
@@ -92,11 +92,17 @@ class OffsetReportingEmitter(Emitter[M]):
 
     @abstractmethod
     def resolve_offsets(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
-        """The batch of ``attempt`` was emitted; ``notes`` are those of its tasks, in any order."""
+        """Say what the batch of ``attempt``, which was emitted, consists of.
+
+        ``notes`` are those of its tasks, in any order.
+        """
 
     @abstractmethod
     def moved(self, metadata: M) -> Mapping[str, Json] | None:
-        """The positions that the batch of ``metadata`` moves once it is committed; None: it was never emitted."""
+        """Return the positions that the batch of ``metadata`` moves once it is committed.
+
+        None: it was never emitted.
+        """
 
 
 @runtime_checkable
@@ -125,11 +131,11 @@ class ITridentSpout(Identified, ABC, Generic[M]):
 
     @abstractmethod
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:
-        """The half that decides what each batch contains; made once per run."""
+        """Make the half that decides what each batch contains; called once per run."""
 
     @abstractmethod
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[M]:
-        """The half that gives the rows; made once per run."""
+        """Make the half that gives the rows; called once per run."""
 
 
 class ICommitterTridentSpout(ITridentSpout[M]):
@@ -155,7 +161,7 @@ class IBatchSpout(Identified, ABC):
         """Emit the batch numbered ``batch_id`` (the txid); called again with the same number for a replay."""
 
     def ack(self, batch_id: int) -> None:
-        """The batch is committed for good. Called at least once, in order."""
+        """Hear that the batch is committed for good. Called at least once, in order."""
 
     def close(self) -> None:
-        """The topology stops."""
+        """Close: the topology stops."""

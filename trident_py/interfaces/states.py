@@ -50,11 +50,14 @@ class State(ABC):
 
     @abstractmethod
     def begin_commit(self, txid: int) -> None:
-        """The changes of ``txid`` follow. Comes again, with the same txid, if an earlier try of it did not finish."""
+        """Begin with the changes of ``txid``.
+
+        Called again, with the same txid, if an earlier try of it did not finish.
+        """
 
     @abstractmethod
     def commit(self, txid: int) -> None:
-        """All changes of ``txid`` were made."""
+        """End with the changes of ``txid``, all of which were made."""
 
 
 class StateFactory(Identified, ABC):
@@ -89,10 +92,10 @@ class StateFactory(Identified, ABC):
 
     @abstractmethod
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        """The state of one partition; called once per run, with partition 0 of 1."""
+        """Make the state of one partition; called once per run, with partition 0 of 1."""
 
     def for_fields(self, keys: StructType, value: StructField) -> StateFactory:
-        """This factory for values of these types; called where the state is declared.
+        """Return this factory for values of these types; called where the state is declared.
 
         A factory that keeps typed columns returns a copy that knows them; the others return themselves.
 
@@ -102,7 +105,7 @@ class StateFactory(Identified, ABC):
         return self
 
     def for_reading(self) -> StateFactory:
-        """This factory for a state that is only asked; called where ``new_static_state`` declares it.
+        """Return this factory for a state that is only asked; called where ``new_static_state`` declares it.
 
         Raises:
             TopologyError: only a topology that fills such a state can ask it.
@@ -143,7 +146,10 @@ class QueryFunction(ABC, Generic[S, R]):
 
     @abstractmethod
     def batch_retrieve(self, state: S, args: Sequence[Any]) -> Sequence[R]:
-        """One result for each of ``args``, the rows of input fields; called once for a batch, on the commit thread."""
+        """Return one result for each of ``args``, the rows of input fields.
+
+        Called once for a batch, on the commit thread.
+        """
 
     @abstractmethod
     def execute(self, row: Any, result: R, collector: TridentCollector) -> None:
@@ -154,15 +160,13 @@ class ReadOnlyState(State):
     """A state that no batch changes: for ``TridentTopology.new_static_state`` (Storm ST24)."""
 
     def begin_commit(self, txid: int) -> None:
-        """Refuses."""
         raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
 
     def commit(self, txid: int) -> None:
-        """Refuses."""
         raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
 
     def close(self) -> None:
-        """The topology stops."""
+        """Close: the topology stops."""
 
 
 class ITupleCollection(ABC):
@@ -170,7 +174,7 @@ class ITupleCollection(ABC):
 
     @abstractmethod
     def get_tuples(self) -> Iterable[Sequence[Any]]:
-        """The committed values: for each key its values, then the value."""
+        """Give the committed values: for each key its values, then the value."""
 
 
 class ReadOnlyMapState(State, Generic[T]):
@@ -178,7 +182,7 @@ class ReadOnlyMapState(State, Generic[T]):
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """The value of each key, in the order of ``keys``; None where there is none."""
+        """Return the value of each key, in the order of ``keys``; None where there is none."""
 
 
 class MapState(ReadOnlyMapState[T]):
@@ -206,7 +210,7 @@ class ReadOnlySnapshottable(State, Generic[T]):
 
     @abstractmethod
     def get(self) -> T | None:
-        """The value; None where there is none."""
+        """Return the value; None where there is none."""
 
 
 class Snapshottable(ReadOnlySnapshottable[T]):
@@ -233,7 +237,7 @@ class FencedState(MapState[T]):
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: refuse older epochs from now on.
+        """Take over for a new leader: refuse older epochs from now on.
 
         Returns:
             The token of the last commit; None if nothing was ever committed here.
@@ -270,13 +274,13 @@ class FencedState(MapState[T]):
         self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
 
     def begin_commit(self, txid: int) -> None:
-        """Not called: `begin_transaction` stands in its place."""
+        """Do nothing: `begin_transaction` stands in its place."""
 
     def commit(self, txid: int) -> None:
-        """Not called: `end_transaction` stands in its place."""
+        """Do nothing: `end_transaction` stands in its place."""
 
     def close(self) -> None:
-        """The topology stops."""
+        """Close: the topology stops."""
 
 
 class GroupState(FencedState[T]):
@@ -300,7 +304,7 @@ class GroupState(FencedState[T]):
 
     @abstractmethod
     def begin_member(self, tx: SinkTransaction) -> None:
-        """The changes that follow are those of ``tx``, the next of those that `begin_group` returned."""
+        """Begin with the changes of ``tx``, the next of those that `begin_group` returned."""
 
     @abstractmethod
     def commit_group(self) -> None:
@@ -347,16 +351,16 @@ class StagingState(FencedState[T]):
 
     @abstractmethod
     def discard(self, tx: SinkTransaction) -> None:
-        """``tx`` will never commit: remove what it staged, as soon as that can be."""
+        """Remove what ``tx`` staged, which will never commit, as soon as that can be."""
 
 
 def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpdater[T]:
-    """Combines ``partial`` into the stored value; where there is none, ``partial`` is the value (Storm ST11)."""
+    """Combine ``partial`` into the stored value; where there is none, ``partial`` is the value (Storm ST11)."""
     return lambda stored: partial if stored is None else aggregator.combine(stored, partial)
 
 
 def reducer_updater(aggregator: ReducerAggregator[T], tuples: Sequence[Any]) -> ValueUpdater[T]:
-    """Reduces ``tuples`` onto the stored value; where there is none, onto ``init()`` (Storm ST12)."""
+    """Reduce ``tuples`` onto the stored value; where there is none, onto ``init()`` (Storm ST12)."""
 
     def update(stored: T | None) -> T:
         value = aggregator.init() if stored is None else stored

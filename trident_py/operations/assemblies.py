@@ -37,13 +37,12 @@ class FirstN(Assembly):
         return f"FirstN({self.n}{order}{', reverse=True' if self.reverse else ''})"
 
     def apply(self, stream: Any) -> Any:
-        """Those rows, in order."""
         if stream.schema is not None and self.in_field is not None:
             check_comparable(select(stream.schema, [self.in_field]))
         return stream.transform(self, stream.schema)
 
     def __call__(self, frame: DataFrame) -> DataFrame:
-        """Those rows of one batch."""
+        """Return those rows of one batch."""
         if self.in_field is not None:
             field = column(self.in_field)
             by = field.desc_nulls_last() if self.reverse else field.asc_nulls_last()

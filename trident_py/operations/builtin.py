@@ -37,7 +37,7 @@ class SparkAggregator(ABC):
 
     @abstractmethod
     def result_type(self, source: t.StructType) -> t.DataType:
-        """The type of its result over ``source``, which holds ``in_fields`` only (all fields where there are none).
+        """Return the type of its result over ``source``, which holds ``in_fields`` only (all fields if there are none).
 
         Raises:
             TopologyError: it can't aggregate values of such a type.
@@ -45,10 +45,16 @@ class SparkAggregator(ABC):
 
     @abstractmethod
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """The same as a Spark expression over the columns of ``in_fields``; never null where its zero isn't None."""
+        """Return the same as a Spark expression over the columns of ``in_fields``.
+
+        Never null where its zero isn't None.
+        """
 
     def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Those rows of a batch that decide what a reducer makes of it, for each of ``keys``; all, if nobody knows."""
+        """Return those rows of a batch that decide what a reducer makes of it, for each of ``keys``.
+
+        All, if nobody knows.
+        """
         return frame
 
     def __repr__(self) -> str:
@@ -65,23 +71,18 @@ class Count(NativeAggregator[int]):
     merge = "sum"
 
     def init(self, row: Any) -> int:
-        """One."""
         return 1
 
     def combine(self, left: int, right: int) -> int:
-        """The sum."""
         return left + right
 
     def zero(self) -> int:
-        """Nothing counted."""
         return 0
 
     def result_type(self, source: t.StructType) -> t.DataType:
-        """Always ``bigint``."""
         return t.LongType()
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """``count(1)``."""
         return F.count(F.lit(1))
 
 
@@ -98,20 +99,18 @@ class Sum(NativeAggregator[Number]):
         self.in_fields = (in_field,)
 
     def init(self, row: Any) -> Number:
-        """The field's value; 0 for null."""
+        """Return the field's value; 0 for null."""
         value: Number | None = row[0]
         return 0 if value is None else value
 
     def combine(self, left: Number, right: Number) -> Number:
-        """Both together."""
         return left + right  # type: ignore[operator] # one field, one type; but for the 0 that goes with all
 
     def zero(self) -> Number:
-        """Nothing added."""
         return 0
 
     def result_type(self, source: t.StructType) -> t.DataType:
-        """By the type of the field."""
+        """Return the type that follows from that of the field."""
         match kind := _only(source).dataType:
             case t.DecimalType():
                 return t.DecimalType(min(kind.precision + _SUM_EXTRA_DIGITS, _DECIMAL_PRECISION_MAX), kind.scale)
@@ -122,7 +121,6 @@ class Sum(NativeAggregator[Number]):
         raise TopologyError(f"{self!r} adds numbers, and {self.in_fields[0]!r} is {kind.simpleString()}")
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """``coalesce(sum(field), 0)``."""
         return F.coalesce(F.sum(columns[0]), F.lit(0).cast(result))
 
 
@@ -133,20 +131,18 @@ class _Extreme(NativeAggregator[Any]):
         self.in_fields = (in_field,)
 
     def init(self, row: Any) -> Any:
-        """The field's value."""
         return row[0]
 
     def combine(self, left: Any, right: Any) -> Any:
-        """The one that wins; a null never does."""
+        """Return the one that wins; a null never does."""
         if left is None or right is None:
             return right if left is None else left
         return self._winner(left, right)
 
     def zero(self) -> None:
-        """There is none among no rows."""
+        """Return None: there is none among no rows."""
 
     def result_type(self, source: t.StructType) -> t.DataType:
-        """The field's own."""
         kind = _only(source).dataType
         if isinstance(kind, self._UNORDERED):
             raise TopologyError(f"{self!r} compares values, and {self.in_fields[0]!r} is {kind.simpleString()}")
@@ -154,7 +150,7 @@ class _Extreme(NativeAggregator[Any]):
 
     @abstractmethod
     def _winner(self, left: Any, right: Any) -> Any:
-        """The one of two values that stays."""
+        """Return the one of two values that stays."""
 
 
 class Min(_Extreme):
@@ -163,7 +159,6 @@ class Min(_Extreme):
     merge = "min"
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """``min(field)``."""
         return F.min(columns[0])
 
     def _winner(self, left: Any, right: Any) -> Any:
@@ -176,7 +171,6 @@ class Max(_Extreme):
     merge = "max"
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """``max(field)``."""
         return F.max(columns[0])
 
     def _winner(self, left: Any, right: Any) -> Any:
@@ -188,7 +182,7 @@ class NativeFilter(Filter):
 
     @abstractmethod
     def condition(self, columns: Sequence[Column]) -> Column:
-        """The same as a Spark condition over the columns that it sees."""
+        """Return the same as a Spark condition over the columns that it sees."""
 
     def check(self, source: t.StructType) -> None:
         """Look at what it will see.
@@ -205,11 +199,11 @@ class FilterNull(NativeFilter):
         self.in_fields = in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Whether no value is null."""
+        """Tell whether no value is null."""
         return None not in row
 
     def condition(self, columns: Sequence[Column]) -> Column:
-        """``a IS NOT NULL AND b IS NOT NULL``."""
+        """Return ``a IS NOT NULL AND b IS NOT NULL``."""
         return reduce(and_, [each.isNotNull() for each in columns])
 
 
@@ -220,15 +214,15 @@ class Equals(NativeFilter):
         self.in_fields = in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Whether each value equals the first."""
+        """Tell whether each value equals the first."""
         return all(value == row[0] or (value != value and row[0] != row[0]) for value in row)
 
     def condition(self, columns: Sequence[Column]) -> Column:
-        """``a <=> b AND a <=> c``."""
+        """Return ``a <=> b AND a <=> c``."""
         return reduce(and_, [columns[0].eqNullSafe(each) for each in columns])
 
     def check(self, source: t.StructType) -> None:
-        """There are fields to compare, of one type, and values of it compare."""
+        """Check that there are fields to compare, of one type, and that values of it compare."""
         kinds = [field.dataType.simpleString() for field in source.fields]
         if len(kinds) < 2 or len(set(kinds)) > 1 or "map<" in kinds[0]:
             raise TopologyError(f"Equals compares two or more fields of one type, maps not, and these are {kinds}")
@@ -247,7 +241,6 @@ class Debug(Filter):
         self.use_logger = use_logger
 
     def is_keep(self, row: Any) -> bool:
-        """Always."""
         if self.use_logger:
             logging.getLogger("trident_py.debug").info("%s: %s", self.name, row)
         else:
@@ -265,19 +258,18 @@ class Negate(Filter):
         self.in_fields = inner.in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Whether the other one drops it."""
+        """Tell whether the other one drops it."""
         return not self.inner.is_keep(row)
 
     def prepare(self) -> None:
-        """The other one prepares."""
         self.inner.prepare()
 
     def cleanup(self) -> None:
-        """The other one cleans up."""
+        """Have the other one clean up."""
         self.inner.cleanup()
 
     def check(self, source: t.StructType) -> None:
-        """The other one looks at what it will see."""
+        """Have the other one look at what it will see."""
         if isinstance(self.inner, NativeFilter | Negate):
             self.inner.check(source)
 

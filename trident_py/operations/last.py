@@ -27,23 +27,20 @@ class Last(SparkAggregator, ReducerAggregator[Any]):
         self.in_fields = (in_field,)
 
     def init(self) -> None:
-        """Nothing seen."""
+        """Return None: nothing was seen."""
 
     def reduce(self, curr: Any, row: Any) -> Any:
-        """The field's value."""
         return row[0]
 
     def result_type(self, source: t.StructType) -> t.DataType:
-        """The field's own."""
         (field,) = source.fields
         return field.dataType
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """``max_by(field, place)``."""
         return F.max_by(columns[0], column(PLACE))
 
     def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """The last row of each key, so that no others travel to the driver."""
+        """Return the last row of each key, so that no others travel to the driver."""
         names = [f"_{position}" for position in range(len(frame.columns))]
         given = [names[frame.columns.index(key)] for key in keys]
         last = F.max_by(F.struct(*names), column(PLACE)).alias("_last")

@@ -27,7 +27,7 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
     needs = (ReadOnlyMapState,)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """The input fields are a key of the state."""
+        """Check that the input fields are a key of the state."""
         _check_one_value(self, out)
         if keys is None or seen is None:
             return
@@ -40,11 +40,9 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
             )
 
     def batch_retrieve(self, state: ReadOnlyMapState[Any], args: Sequence[Any]) -> Sequence[Any]:
-        """All keys at once."""
         return state.multi_get([list(row) for row in args])
 
     def execute(self, row: Any, result: Any, collector: TridentCollector) -> None:
-        """The value."""
         collector.emit((result,))
 
 
@@ -54,18 +52,17 @@ class SnapshotGet(QueryFunction[Any, Any]):
     needs = (ReadOnlySnapshottable, ReadOnlyMapState)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """The state has one value."""
+        """Check that the state has one value."""
         _check_one_value(self, out)
         if keys is not None and keys.names:
             raise TopologyError(f"the state has a value for each {keys.simpleString()}; ask it with MapGet()")
 
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
-        """One read for all; what is not grouped has the empty key in a map."""
+        """Read once for all; what is not grouped has the empty key in a map."""
         value = state.get() if isinstance(state, ReadOnlySnapshottable) else state.multi_get([[]])[0]
         return [value] * len(args)
 
     def execute(self, row: Any, result: Any, collector: TridentCollector) -> None:
-        """The value."""
         collector.emit((result,))
 
 
@@ -78,16 +75,15 @@ class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
     needs = (ITupleCollection,)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """There is a field for each part of a key, and one for the value."""
+        """Check that there is a field for each part of a key, and one for the value."""
         if keys is not None and len(out.names) != len(keys.names) + 1:
             raise TopologyError(f"the state holds {keys.names} and a value: so many fields come out, not {out.names}")
 
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        """One read for all."""
         return [list(state.get_tuples())] * len(args)
 
     def execute(self, row: Any, result: Sequence[Any], collector: TridentCollector) -> None:
-        """One tuple after the other."""
+        """Emit one tuple after the other."""
         for values in result:
             collector.emit(values)
 
@@ -98,7 +94,7 @@ def _check_one_value(function: QueryFunction[Any, Any], out: StructType) -> None
 
 
 def _kind(field: StructField) -> str:
-    """What a value's type is in a key, where integers of all sizes are alike, and so are floats and decimals."""
+    """Return what a value's type is in a key, where integers of all sizes are alike, and so are floats and decimals."""
     for kind in (t.IntegralType, t.DecimalType, t.FractionalType, t.StringType):
         if isinstance(field.dataType, kind):
             return kind.__name__

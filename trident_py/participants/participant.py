@@ -35,7 +35,7 @@ Columns: TypeAlias = Sequence[Sequence[Any]]
 
 
 def earliest(moments: Iterable[int | None]) -> int | None:
-    """The first of the moments that there are."""
+    """Return the first of the moments that there are."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -44,11 +44,11 @@ class CommitRows(ABC):
 
     @abstractmethod
     def table(self) -> pa.Table:
-        """Where they are: on the driver."""
+        """Return them where they are: on the driver."""
 
     @abstractmethod
     def frame(self) -> DataFrame:
-        """As a frame."""
+        """Return them as a frame."""
 
 
 class Participant(ABC):
@@ -103,13 +103,13 @@ class Participant(ABC):
         raise AssertionError(f"{self.name} takes no new values")
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
-        """The attempt will never commit."""
+        """Give up the attempt, which will never commit."""
 
     def abandon(self) -> None:
-        """The topology has ended while a thread was still at work here; what that thread does from now on fails."""
+        """Fail what a thread does from now on that was still at work here when the topology ended."""
 
     def close(self) -> None:
-        """The topology stops. Called on the commit thread, last."""
+        """Close: the topology stops. Called on the commit thread, last."""
 
 
 @define
@@ -163,17 +163,17 @@ class SinkParticipant(Participant):
             ) from error
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
-        """The sink stages the frame as it likes; returning is its report."""
+        """Have the sink stage the frame as it likes; returning is its report."""
         return self.sink.prepare(tx, frame)
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """The sink makes it visible."""
+        """Have the sink make it visible."""
         for tx, receipt in group:
             counting_for(tx.txid)
             self.sink.commit(tx, receipt)
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Both phases at once; what can't commit is given up."""
+        """Do both phases at once; what can't commit is given up."""
         receipt = self.sink.prepare(tx, rows.frame())
         try:
             self.sink.commit(tx, receipt)
@@ -189,5 +189,5 @@ class SinkParticipant(Participant):
             log.exception("sink %s could not give up %s", self.name, tx.attempt)
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
-        """The sink gives it up."""
+        """Have the sink give it up."""
         self.sink.abort(tx, receipt)

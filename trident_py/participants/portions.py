@@ -13,7 +13,7 @@ to write what it stands for (43 000 keys at once: 245 ms; in portions of 64 Ki, 
 
 
 def portions(change: pa.Table, keys: int) -> list[pa.Table]:
-    """``change`` in pieces of some rows, in the order of its keys, the first ``keys`` columns, if Arrow compares them.
+    """Cut ``change`` into pieces of some rows, in the order of the first ``keys`` columns, if Arrow compares them.
 
     Neighbouring keys share a store's pages: a table larger than its cache is written twice as fast that way.
     """
@@ -24,7 +24,7 @@ def portions(change: pa.Table, keys: int) -> list[pa.Table]:
 
 
 def in_key_order(change: pa.Table, keys: int) -> pa.Table:
-    """The rows in the order of their keys, those of one key in the order they have; without keys: as they are.
+    """Return the rows in the order of their keys, those of one key in the order they have; without keys: as they are.
 
     Keys that Arrow doesn't compare come in the order of their texts.
     """

@@ -90,7 +90,6 @@ class StateParticipant(Participant):
         return earliest(output.next_window_at for output in self.downstream_outputs)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Raise the state's fence."""
         self.recovered = self.state.recover(topology, epoch) if isinstance(self.state, FencedState) else None
         return self.recovered
 
@@ -221,7 +220,7 @@ class AggregateParticipant(StateParticipant):
     inputs: Sequence[str] = ()
 
     def check(self) -> None:
-        """The state has values by key, or the one that is needed."""
+        """Check that the state has values by key, or the one that is needed."""
         wanted = MapState if self.keys else Snapshottable | MapState
         for shard in shards_of(self.state):
             if not isinstance(shard, wanted):

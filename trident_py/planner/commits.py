@@ -10,7 +10,7 @@ from trident_py.graph.partitioning import fields_before, hint_before
 
 
 def placed(graph: Graph, node: Node) -> OutputPlace | None:
-    """What takes the rows that lead to ``node``, whose fields are known; None: nothing does, it is no output."""
+    """Return what takes the rows that lead to ``node``, whose fields are known; None: nothing does, it is no output."""
     output = output_of(node)
     if output is None:
         return None
@@ -18,7 +18,7 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
 
 
 def shards_of(graph: Graph, node: Node, output: Output) -> int:
-    """How many states the output of ``node`` has."""
+    """Return how many states the output of ``node`` has."""
     return output.shards(graph.shards.get(output.name, 0), hint_before(node.inputs[0]))
 
 
@@ -48,7 +48,7 @@ def _new_values(graph: Graph, state: Node) -> CommitStream | None:
 
 
 def _ends(graph: Graph, node: Node) -> list[Node]:
-    """The nodes in which the ways from ``node`` end."""
+    """Return the nodes in which the ways from ``node`` end."""
     following = graph.consumers(node)
     if output_of(node) is not None or not following:
         return [node]

@@ -20,7 +20,7 @@ _SAME_ROWS = frozenset({"peek", "shuffle", "global_", "partition_by", "partition
 
 
 def declarations(graph: Graph, accept: Sequence[str]) -> Declarations:
-    """All spouts, states, windows and sinks of a graph whose fields are known."""
+    """Return all spouts, states, windows and sinks of a graph whose fields are known."""
     outputs = [(node, output) for node in graph.nodes if (output := output_of(node))]
     entries = [*map(_spout, graph.sources), *(_output(graph, node, output) for node, output in outputs)]
     return Declarations(entries, accept)
@@ -52,7 +52,7 @@ def _output(graph: Graph, node: Node, output: Output) -> Declaration:
 
 
 def way_to(node: Node) -> str:
-    """The spouts and methods that lead to ``node``, without functions and other arguments."""
+    """Return the spouts and methods that lead to ``node``, without functions and other arguments."""
     if not node.inputs:
         return "".join(node.spouts)
     before = " + ".join(map(way_to, node.inputs))

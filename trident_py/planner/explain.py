@@ -25,7 +25,7 @@ _NO_FENCE = "no fence: while it commits, stop() keeps leading and says so, unles
 
 
 def explain(graph: Graph) -> str:
-    """What runs where, and how often a row counts in each state."""
+    """Return what runs where, and how often a row counts in each state."""
     ends = ends_of(graph)
     lines = [f"topology {graph.topology}", "", "spouts"]
     for source in graph.sources:
@@ -43,7 +43,7 @@ def explain(graph: Graph) -> str:
 
 
 def _asked(graph: Graph) -> Iterator[str]:
-    """The states that are only asked, and the way of each function's requests."""
+    """Give the states that are only asked, and the way of each function's requests."""
     statics, plans = static_states(graph), requests(graph)
     if statics:
         yield from ("", "states that are only asked")
@@ -56,7 +56,7 @@ def _asked(graph: Graph) -> Iterator[str]:
 
 
 def _way(node: Node) -> Iterator[str]:
-    """The operations from the spouts to ``node``, the last one last."""
+    """Give the operations from the spouts to ``node``, the last one last."""
     for before in node.inputs:
         yield from _way(before)
     if not node.inputs and node.spouts:

@@ -111,12 +111,15 @@ _CALLED_AGAIN = Guarantee(
 
 
 def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
-    """What holds where a stream gives again what ``replay`` says; ``kind`` is None for a sink."""
+    """Return what holds where a stream gives again what ``replay`` says; ``kind`` is None for a sink."""
     return _NONE if replay is Replay.NON_TRANSACTIONAL else _MATRIX[replay, kind]
 
 
 def guarantee_of(node: Node) -> Guarantee:
-    """What holds for the state or sink of ``node``: at most what holds for each state that its rows come from."""
+    """Return what holds for the state or sink of ``node``.
+
+    At most what holds for each state that its rows come from.
+    """
     found = _alone(node)
     for each in node.ancestry:
         output = output_of(each)
@@ -130,7 +133,7 @@ def guarantee_of(node: Node) -> Guarantee:
 
 
 def _alone(node: Node) -> Guarantee:
-    """What holds, if the states before it are right."""
+    """Return what holds, if the states before it are right."""
     replay, output = replay_of(node), output_of(node)
     if output and output.factory is None and not output.keeps_token and replay is not Replay.NON_TRANSACTIONAL:
         return _CALLED_AGAIN
@@ -144,7 +147,7 @@ def _alone(node: Node) -> Guarantee:
 
 
 def replay_of(node: Node) -> Replay:
-    """What the stream that ``node`` takes gives again: the weakest of what it depends on."""
+    """Return what the stream that ``node`` takes gives again: the weakest of what it depends on."""
     found = {source.spout.replay for source in node.sources}
     if Replay.NON_TRANSACTIONAL in found:
         return Replay.NON_TRANSACTIONAL
@@ -152,13 +155,13 @@ def replay_of(node: Node) -> Replay:
 
 
 def _depending(node: Node) -> list[str]:
-    """What gives other rows, when a batch is given to it again, than it gave before."""
+    """Return what gives other rows, when a batch is given to it again, than it gave before."""
     before = [each.operation for each in node.ancestry if each is not node]
     return [operation.title for operation in before if not operation.is_repeatable]
 
 
 def warnings(graph: Graph) -> Iterator[str]:
-    """One line for each state or sink in which a row may not count exactly once."""
+    """Give one line for each state or sink in which a row may not count exactly once."""
     for node in graph.nodes:
         output = output_of(node)
         if output and (found := guarantee_of(node)).instead:

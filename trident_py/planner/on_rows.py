@@ -23,7 +23,7 @@ AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 def rows_of_branch(
     branch: Branch, given: Mapping[str, Iterable[pa.RecordBatch]], batch_id: TransactionAttempt, ask: AskRows
 ) -> RowFlow:
-    """What ``branch`` makes of a batch, as `Branch.build` says it to Spark.
+    """Return what ``branch`` makes of a batch, as `Branch.build` says it to Spark.
 
     It runs nothing but what ``ask`` does, and what several of its ways begin with: that runs once.
 
@@ -58,7 +58,7 @@ def rows_of_branch(
 
 
 def spark_needed(planned: Plan) -> str | None:
-    """What was declared that only Spark can do, the first of it; None: nothing. Runs nothing.
+    """Return what was declared that only Spark can do, the first of it; None: nothing. Runs nothing.
 
     Raises:
         TopologyError: a function can't be copied, so it couldn't travel to a task.

@@ -64,7 +64,7 @@ class Branch:
         batch_id: TransactionAttempt | None = None,
         ask: Ask | None = None,
     ) -> DataFrame:
-        """What is done to a batch, as DataFrame expressions; no action but those of ``ask``.
+        """Return what is done to a batch, as DataFrame expressions; no action but those of ``ask``.
 
         Args:
             frames: the batch of each of ``spouts``, with the spout's fields in order.
@@ -106,7 +106,7 @@ class Plan:
 
 
 def plan(graph: Graph) -> Plan:
-    """What runs, as far as it can be known without Spark."""
+    """Return what runs, as far as it can be known without Spark."""
     spouts = tuple(map(_spout_plan, graph.sources))
     known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in node.ancestry)]
     return Plan(graph, spouts, tuple(_branch(graph, name, node) for name, node in known))
@@ -174,7 +174,7 @@ def _branch(graph: Graph, name: str, node: Node) -> Branch:
 
 
 def ends_of(graph: Graph) -> list[tuple[str, Node]]:
-    """The nodes of the processing phase in which batches end, each with a name of its own."""
+    """Return the nodes of the processing phase in which batches end, each with a name of its own."""
     ends: list[tuple[str, Node]] = []
     taken = state_names(graph)
     for node in graph.nodes:

@@ -40,7 +40,7 @@ class SharedBranch:
     nothing: Callable[[], Any] | None
 
     def together(self, batches: Mapping[int, pa.Table]) -> pa.Table:
-        """The rows of these batches, each with its txid in front."""
+        """Return the rows of these batches, each with its txid in front."""
         schema = arrow_schema(self.source)
         marked = [
             pa.table([pa.repeat(pa.scalar(txid, pa.int64()), rows.num_rows), *rows.columns], schema=schema)
@@ -49,11 +49,11 @@ class SharedBranch:
         return pa.concat_tables(marked)
 
     def build(self, frame: DataFrame) -> DataFrame:
-        """What is done to the batches, as DataFrame expressions."""
+        """Return what is done to the batches, as DataFrame expressions."""
         return self.branch.build({self.spout: frame})
 
     def apart(self, made: pa.Table, txids: Collection[int]) -> dict[int, pa.Table]:
-        """What came out of the batch of each of ``txids``.
+        """Return what came out of the batch of each of ``txids``.
 
         Raises:
             RuntimeError: there are rows of another one.
@@ -76,7 +76,7 @@ class SharedBranch:
 
 
 def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
-    """``branch`` for several transactions at once; None where they could get in each other's way."""
+    """Return ``branch`` for several transactions at once; None where they could get in each other's way."""
     output, nodes, sources = branch.output, branch.end.ancestry, branch.end.sources
     if output is None or len(sources) != 1:
         return None

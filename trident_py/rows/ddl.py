@@ -52,7 +52,7 @@ timestamp_ntz, array<…>, map<…, …>, struct<name: type, …>"
 
 
 def parse_ddl(text: str) -> t.StructType:
-    """The fields that ``text`` lists; ``struct<…>`` around the list is allowed.
+    """Return the fields that ``text`` lists; ``struct<…>`` around the list is allowed.
 
     Raises:
         TopologyError: it doesn't parse; the message has the text, the place and what was expected there.

@@ -24,7 +24,7 @@ def json_rows(rows: Sequence[Sequence[Any]], schema: t.StructType) -> list[Json]
 
 
 def rows_of_json(rows: Sequence[Json], schema: t.StructType) -> list[tuple[Any, ...]]:
-    """The rows that `json_rows` made."""
+    """Return the rows that `json_rows` made."""
     _, from_json = _struct(schema)
     return [from_json(row) for row in rows]
 

@@ -46,7 +46,7 @@ class Row(tuple[Any, ...]):
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self, strict=True))})"
 
     def _asdict(self) -> dict[str, Any]:
-        """The values by name, as a namedtuple's method of this name gives them."""
+        """Return the values by name, as a namedtuple's method of this name gives them."""
         return dict(zip(self._fields, self, strict=True))
 
 
@@ -55,7 +55,7 @@ _METHODS = frozenset(dir(Row)) - {"count", "index"} | {"_make"}
 
 @lru_cache(maxsize=1024)
 def row_class(names: tuple[str, ...]) -> type[Row]:
-    """The class of rows with these fields; its ``_make`` makes one from the values, which it doesn't count."""
+    """Return the class of rows with these fields; its ``_make`` makes one from the values, which it doesn't count."""
     # The attributes are a namedtuple's: read in C, also where the class's __getitem__ is Python's.
     getters: Any = namedtuple("getters", names, rename=True)  # type: ignore[misc]
     attributes: dict[str, Any] = {
@@ -74,12 +74,12 @@ def _restored(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 
 def rows_of(data: pa.RecordBatch | pa.Table) -> list[Row]:
-    """The rows of Arrow data."""
+    """Return the rows of Arrow data."""
     return list(map(row_class(tuple(data.schema.names))._make, zip(*map(column_values, data.columns), strict=True)))
 
 
 def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column's values as Python's: structs as Rows, maps as dicts, timestamps as datetimes in UTC."""
+    """Turn a column's values into Python's: structs into Rows, maps into dicts, timestamps into datetimes in UTC."""
     if not pa.types.is_nested(column.type):
         values: list[Any] = _in_utc(column).to_pylist()
         return values
@@ -95,7 +95,7 @@ def _in_utc(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What turns a value as Arrow gives it, not None, into what rows have."""
+    """Return what turns a value as Arrow gives it, not None, into what rows have."""
     if pa.types.is_struct(kind):
         make = row_class(tuple(field.name for field in kind))._make
         parts = [(field.name, _optional(_converter(field.type))) for field in kind]

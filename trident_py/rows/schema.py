@@ -25,12 +25,12 @@ _HIDDEN = {"_report", "_no_row", "_copy", "_place", "_row_hash"}
 
 
 def fields_text(schema: t.StructType) -> str:
-    """The fields as in ``word string, at timestamp``."""
+    """Return the fields as in ``word string, at timestamp``."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
 
 
 def schema_of(schema: str | t.StructType) -> t.StructType:
-    """The fields that a DDL string or a StructType declares.
+    """Return the fields that a DDL string or a StructType declares.
 
     Raises:
         TopologyError: it doesn't parse, names a field twice (Spark tells no upper from lower case), has no field at
@@ -46,7 +46,7 @@ def schema_of(schema: str | t.StructType) -> t.StructType:
 
 
 def names_of(fields: str | Sequence[str]) -> tuple[str, ...]:
-    """One field name, or several."""
+    """Return one field name, or several."""
     if not isinstance(fields, Iterable):
         raise TopologyError(f"fields are a name or a list of names, not {shown(fields)}")
     names = (fields,) if isinstance(fields, str) else tuple(fields)
@@ -57,7 +57,7 @@ def names_of(fields: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def select(schema: t.StructType, names: Sequence[str]) -> t.StructType:
-    """The fields ``names``, in this order.
+    """Return the fields ``names``, in this order.
 
     Raises:
         TopologyError: one doesn't exist, or is named twice.
@@ -71,7 +71,7 @@ def select(schema: t.StructType, names: Sequence[str]) -> t.StructType:
 
 
 def append(schema: t.StructType, more: t.StructType) -> t.StructType:
-    """The fields of both; a name that both have is an error."""
+    """Return the fields of both; a name that both have is an error."""
     taken = {name.lower() for name in schema.names}
     for name in more.names:
         if name.lower() in taken:
@@ -91,17 +91,17 @@ def check_comparable(schema: t.StructType) -> None:
 
 
 def same_fields(left: t.StructType, right: t.StructType) -> bool:
-    """Whether names, order and types are equal; what may be null doesn't count."""
+    """Tell whether names, order and types are equal; what may be null doesn't count."""
     return _without_nulls(left) == _without_nulls(right)
 
 
 def shown(value: object) -> str:
-    """A value and its type for a message, cut where it is long."""
+    """Show a value and its type in a message, cut where it is long."""
     return f"{clipped(value)} ({type(value).__name__})"
 
 
 def clipped(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """Show a value in a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
@@ -171,7 +171,7 @@ _ARROW: dict[type[t.DataType], pa.DataType] = {
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values of ``kind``."""
+    """Return the Arrow type in which Spark takes values of ``kind``."""
     match kind:
         case t.DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -186,7 +186,7 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """The Arrow schema in which Spark takes rows of ``schema``."""
+    """Return the Arrow schema in which Spark takes rows of ``schema``."""
     return pa.schema([_arrow_field(field) for field in schema.fields])
 
 
@@ -229,7 +229,7 @@ def arrow_table(rows: Sequence[Sequence[Any]], schema: t.StructType) -> pa.Table
 
 
 def columns_of(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """The values of each of ``width`` fields; ``rows`` are known to have them."""
+    """Return the values of each of ``width`` fields; ``rows`` are known to have them."""
     # Not zip(*rows): an iterator per row costs twenty times as much.
     return [list(map(itemgetter(position), rows)) for position in range(width)]
 

@@ -48,20 +48,18 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
         return getattr(self._fn, "__qualname__", type(self._fn).__qualname__)
 
     def details(self) -> Mapping[str, Json]:
-        """The name of the function."""
+        """Return the name of the function."""
         return {"function": self._name}
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Nothing is known of what was committed."""
+        """Return None: nothing is known of what was committed."""
         return None
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
-        """Compute the rows."""
         return kept(frame)
 
     def commit(self, tx: SinkTransaction, receipt: DataFrame) -> None:
-        """Call the function."""
         self._fn(receipt, tx)
 
     def abort(self, tx: SinkTransaction, receipt: DataFrame | None) -> None:
-        """Nothing was written; Spark drops the rows when nobody refers to them."""
+        """Do nothing: nothing was written, and Spark drops the rows when nobody refers to them."""

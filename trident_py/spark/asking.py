@@ -32,7 +32,7 @@ class AskingThreads:
     _idle: list[SimpleQueue[tuple[Callable[[], Any], Future[Any]]]] = field(factory=list, init=False)
 
     def answer(self, question: Callable[[], A], seconds: float) -> A:
-        """What ``question()`` gives.
+        """Ask ``question()``.
 
         Raises:
             TimeoutError: nothing, so far.
@@ -65,7 +65,7 @@ os.register_at_fork(after_in_child=_threads.forget)
 
 
 def answer_within(question: Callable[[], A], seconds: float) -> A:
-    """What ``question()`` gives, asked on a thread that may go on waiting.
+    """Ask ``question()`` on a thread that may go on waiting.
 
     Raises:
         TimeoutError: nothing, so far.

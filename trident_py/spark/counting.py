@@ -50,14 +50,14 @@ class CountingJob:
     _observations: list[Observation] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The rows of a frame that tell what was counted, without the last of each task, that does."""
+        """Return the rows of a frame that tell what was counted, without the last of each task, that does."""
         observation = Observation()
         self._observations.append(observation)
         seen = frame.observe(observation, F.collect_list(COUNTS).alias("reports"))
         return seen.where(F.col(COUNTS).isNull()).drop(COUNTS)
 
     def heard(self) -> dict[tuple[int | None, str], NodeCounts]:
-        """What was counted, by transaction and node; called when the job has returned.
+        """Return what was counted, by transaction and node; called when the job has returned.
 
         Of a node that was run twice, the run counts of which more tasks tell: Spark may have cut the other one short.
 
@@ -74,7 +74,7 @@ class CountingJob:
 
 
 def observed(observation: Observation) -> dict[str, Any] | None:
-    """What was observed, asked for after the job; None: the optimiser found that nothing of it was needed.
+    """Return what was observed, asked for after the job; None: the optimiser found that nothing of it was needed.
 
     Raises:
         RuntimeError: Spark doesn't tell.
@@ -92,7 +92,7 @@ _job: ContextVar[CountingJob | None] = ContextVar("trident_counting_job", defaul
 
 @contextmanager
 def counting_job(*, is_listening: bool) -> Iterator[CountingJob]:
-    """The block builds and runs, on this thread, a job for transactions: user functions may count in it."""
+    """Let user functions count in a job for transactions, which the block builds and runs on this thread."""
     job = CountingJob(is_listening)
     token = _job.set(job)
     try:
@@ -109,7 +109,7 @@ def mapped(
     classify: Classify = by_user_code,
     profile: ResourceProfile | None = None,
 ) -> DataFrame:
-    """``frame.mapInArrow`` for a stage of ours, which tells what it fails of, and what its functions count.
+    """Return ``frame.mapInArrow`` for a stage of ours, which tells what it fails of, and what its functions count.
 
     ``profile`` is what its tasks need.
     """
@@ -124,7 +124,7 @@ def mapped(
 
 
 def nullable(schema: StructType) -> list[StructField]:
-    """The fields of ``schema``, where each may be null, as in a row that only tells something."""
+    """Return the fields of ``schema``, where each may be null, as in a row that only tells something."""
     return [StructField(each.name, each.dataType, True, each.metadata) for each in schema.fields]
 
 
@@ -149,7 +149,7 @@ class CountingJobs:
     _listening: set[Hashable] = field(factory=set, init=False)
 
     def run(self, kind: Hashable, job: Callable[[CountingJob], T], *, again: bool = True) -> T:
-        """What ``job`` gives.
+        """Return what ``job`` gives.
 
         Args:
             kind: once a job of this kind has counted, all of them listen.

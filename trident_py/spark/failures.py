@@ -63,7 +63,7 @@ def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[],
 
 
 def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
-    """What is said where the session is gone."""
+    """Return what is said where the session is gone."""
     found = f" ({type(error).__name__})" if error else ""
     lost = SparkLost(
         f"{doing}: the Spark session is gone{found}, it was stopped or its JVM has ended; nothing was lost, "
@@ -74,7 +74,10 @@ def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
 
 
 def _in_short(error: BaseException) -> BaseException:
-    """What a Python function of Spark's raised, without the frames on the way there; those are in the ``__cause__``."""
+    """Return what a Python function of Spark's raised, without the frames on the way there.
+
+    Those are in the ``__cause__``.
+    """
     if not isinstance(error, PySparkException | PythonException):
         return error
     lines = str(error).rstrip().splitlines()

@@ -46,7 +46,6 @@ class Batches:
     rows: Mapping[str, Sequence[Sequence[Any]]]
 
     def __attrs_post_init__(self) -> None:
-        """Give the JVM all rows, and have all imported that a batch needs: both once for all processes forked later."""
         named = StructType([*self.schema.fields, StructField(_NAME, StringType())])
         rows = [(*row, name) for name, rows in self.rows.items() for row in rows]
         frame_of_rows(self.session, arrow_table(rows, named), named).createOrReplaceTempView(_VIEW)
@@ -56,7 +55,10 @@ class Batches:
         list(frame.toLocalIterator())
 
     def frame(self, name: str, rows: Sequence[Sequence[Any]], *, fails: bool = False) -> DataFrame:
-        """A batch; of ``rows``, if its name is not known. One that fails does so when it is read, as a function may."""
+        """Make a batch; of ``rows``, if its name is not known.
+
+        One that fails does so when it is read, as a function may.
+        """
         if rows and name not in self.rows:
             return frame_of_rows(self.session, arrow_table(rows, self.schema), self.schema)
         fields = ", ".join(f"`{field.replace('`', '``')}`" for field in self.schema.names)
@@ -65,7 +67,7 @@ class Batches:
 
 
 def rows_of_frame(frame: DataFrame) -> list[Any]:
-    """The rows of a batch that a spout emitted as a frame."""
+    """Return the rows of a batch that a spout emitted as a frame."""
     return frame.collect()
 
 

@@ -22,7 +22,10 @@ _LOW = 0xFFFFFFFF
 
 
 def counted(schema: t.StructType, *, hashing: bool) -> list[Column]:
-    """What has to be observed of rows with these fields; halves of the hash, as the sum of the whole overflows."""
+    """Return what has to be observed of rows with these fields.
+
+    Halves of the hash, as the sum of the whole overflows.
+    """
     rows = F.count(F.lit(1)).alias("rows")
     if not hashing:
         return [rows]
@@ -37,14 +40,14 @@ def counted(schema: t.StructType, *, hashing: bool) -> list[Column]:
 
 
 def fingerprint_of(observed: Mapping[str, Any] | None) -> Fingerprint:
-    """What was observed by `counted`; None: Spark found that there is no row."""
+    """Return what was observed by `counted`; None: Spark found that there is no row."""
     found = observed or {}
     total = (found.get("low") or 0) + ((found.get("high") or 0) << 32)
     return Fingerprint(found.get("rows") or 0, total % 2**64, KIND)
 
 
 def _comparable(values: Column, kind: t.DataType) -> Column:
-    """The same values in a type that Spark hashes: maps as their entries, in the order of the keys."""
+    """Return the same values in a type that Spark hashes: maps as their entries, in the order of the keys."""
     if not _has_map(kind):
         return values
     match kind:

@@ -22,11 +22,11 @@ class DeferredScan(ABC):
 
     @abstractmethod
     def frame(self) -> DataFrame:
-        """The rows."""
+        """Return the rows."""
 
     @abstractmethod
     def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
-        """What ``stage`` makes of them, where they are read, in tasks that have ``resources``."""
+        """Return what ``stage`` makes of them, where they are read, in tasks that have ``resources``."""
 
 
 _PLAIN = re.compile(r"[^.`]+")
@@ -36,19 +36,19 @@ PLACE = "_place"
 
 
 def place() -> Column:
-    """The place of each row of a frame: greater for what comes later; partitions come one after the other."""
+    """Return the place of each row of a frame: greater for what comes later; partitions come one after the other."""
     return F.monotonically_increasing_id()
 
 
 def column(name: str) -> Column:
-    """The column of this very name, dots and all."""
+    """Return the column of this very name, dots and all."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
 def map_batches(
     frame: DataFrame, names: Sequence[str], stage: Stage, target: StructType, resources: StageResources | None = None
 ) -> DataFrame:
-    """``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
+    """Return ``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
 
     PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
     """
@@ -69,15 +69,15 @@ def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> 
 
 
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
-    """A frame without rows, to let Spark analyse what is built on it."""
+    """Make a frame without rows, to let Spark analyse what is built on it."""
     return session.createDataFrame(arrow_schema(schema).empty_table(), schema)
 
 
 def rows_of_frame(frame: DataFrame) -> pa.Table:
-    """The rows of ``frame``, by one job."""
+    """Return the rows of ``frame``, by one job."""
     return frame.toArrow()
 
 
 def kept(frame: DataFrame) -> DataFrame:
-    """The rows of ``frame``, read once, by one job, and kept by the executors for as long as it is used."""
+    """Return the rows of ``frame``, read once, by one job, and kept by the executors for as long as it is used."""
     return frame.localCheckpoint(eager=True)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 
 def spark_context(session: SparkSession) -> SparkContext | None:
-    """The context of a classic session; None where Spark Connect is behind it."""
+    """Return the context of a classic session; None where Spark Connect is behind it."""
     try:
         return session.sparkContext
     except (PySparkAttributeError, PySparkNotImplementedError):
@@ -24,14 +24,14 @@ def spark_context(session: SparkSession) -> SparkContext | None:
 
 
 def parallelism(session: SparkSession) -> int:
-    """How many tasks run at once; for Spark Connect, which doesn't tell, what its shuffles are set to."""
+    """Return how many tasks run at once; for Spark Connect, which doesn't tell, what its shuffles are set to."""
     context = spark_context(session)
     return context.defaultParallelism if context else int(session.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 @contextmanager
 def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Every job that this thread starts inside carries ``tag``."""
+    """Give every job that this thread starts inside carries ``tag``."""
     target = spark_context(session)
     if target is None:
         session.addTag(tag)

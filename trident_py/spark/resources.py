@@ -39,7 +39,9 @@ class StageResources:
     )
 
     def profile(self, session: SparkSession) -> ResourceProfile | None:
-        """The profile, the same for each batch: for another one, Spark starts other executors. None in local mode.
+        """Return the profile, the same for each batch: for another one, Spark starts other executors.
+
+        None in local mode.
 
         Raises:
             TopologyError: Spark can't give that as it is configured.

@@ -35,7 +35,7 @@ QUICK: Mapping[str, str] = {
 
 @contextmanager
 def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
-    """A session of its own for topology ``name``, of ``spark`` or of the active or a local one.
+    """Give a session of its own for topology ``name``, of ``spark`` or of the active or a local one.
 
     What is built here serves all topologies of the process, and is stopped with the last of them; what is not is never
     stopped. Python workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` says otherwise.
@@ -78,7 +78,7 @@ def _built_application(session: SparkSession) -> str:
 
 
 def session_if_any() -> SparkSession | None:
-    """The active session, where there is one."""
+    """Return the active session, where there is one."""
     return SparkSession.getActiveSession()
 
 

@@ -24,7 +24,7 @@ SPOUTS = (ITridentSpout, IBatchSpout, IPartitionedTridentSpout, IOpaquePartition
 
 
 def as_trident_spout(spout: AnySpout) -> ITridentSpout[Any]:
-    """``spout`` as an `ITridentSpout`."""
+    """Return ``spout`` as an `ITridentSpout`."""
     match spout:
         case ITridentSpout():
             return spout

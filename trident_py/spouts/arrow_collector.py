@@ -17,7 +17,7 @@ SHOWN_CHARS_MAX = 300
 
 
 def shortened(value: object) -> str:
-    """``value`` for a message."""
+    """Return ``value`` for a message."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
@@ -37,7 +37,6 @@ class ArrowCollector(TridentCollector):
     _parts: list[Any] = field(factory=list, init=False)
 
     def emit(self, row: Sequence[Any]) -> None:
-        """Emit one row."""
         names = self.schema.names
         if not isinstance(row, tuple | list):
             raise SpoutError(
@@ -74,7 +73,7 @@ class ArrowCollector(TridentCollector):
         self._rows = []
 
     def _culprit(self) -> str:
-        """Which row it is, counted over all that was emitted row by row or as Arrow data."""
+        """Return which row it is, counted over all that was emitted row by row or as Arrow data."""
         before = sum(part.num_rows for part in self._parts if isinstance(part, pa.Table))
         for number, row in enumerate(self._rows, before + 1):
             try:

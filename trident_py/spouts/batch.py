@@ -22,11 +22,9 @@ class BatchSpoutAdapter(ITridentSpout[None]):
         self.replay = spout.replay
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> AlwaysReady:
-        """Has nothing to decide."""
         return AlwaysReady()
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchSpoutEmitter:
-        """Opens the spout."""
         self.spout.open(conf, context)
         return BatchSpoutEmitter(self.spout)
 
@@ -35,11 +33,10 @@ class AlwaysReady(BatchCoordinator[None]):
     """The coordinator of a spout that needs no metadata."""
 
     def is_ready(self, txid: int) -> bool:
-        """Always."""
         return True
 
     def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
-        """The txid says it all."""
+        """Return the txid, which says it all."""
 
 
 class BatchSpoutEmitter(Emitter[None]):
@@ -49,13 +46,10 @@ class BatchSpoutEmitter(Emitter[None]):
         self._spout = spout
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: None, collector: TridentCollector) -> None:
-        """Have the spout emit."""
         self._spout.emit_batch(attempt.txid, collector)
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """Tell the spout."""
         self._spout.ack(attempt.txid)
 
     def close(self) -> None:
-        """Close the spout."""
         self._spout.close()

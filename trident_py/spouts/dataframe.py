@@ -75,11 +75,9 @@ class DataFrameSpout(ITridentSpout[Range]):
         self._latest, self._read, self._start, self._upto = latest, read, start, upto
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
-        """Asks ``latest``."""
         return DataFrameCoordinator(tx_state_id, context.spark, self._latest, self._upto, self._start)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameEmitter:
-        """Calls ``read``."""
         return DataFrameEmitter(tx_state_id, context.spark, self._read)
 
 
@@ -104,7 +102,6 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
     _seen: list[Json] = field(factory=list, init=False)  # what `is_ready` was told, for the definition right after it
 
     def __attrs_post_init__(self) -> None:
-        """Nothing is defined yet."""
         self._end = self.start
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
@@ -116,7 +113,7 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
         return {_END: metadata["end"]}
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there is something behind the last batch."""
+        """Tell whether there is something behind the last batch."""
         begun = self.clock()
         self._asked = begun >= self._ask_at
         if not self._asked:
@@ -127,11 +124,11 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
         return self._seen[0] not in (None, self._end)
 
     def has_pending_input(self) -> bool:
-        """Nobody knows before ``latest`` is called again."""
+        """Return False: nobody knows before ``latest`` is called again."""
         return not self._asked
 
     def initialize_transaction(self, txid: int, prev_metadata: Range | None, curr_metadata: Range | None) -> Range:
-        """From the end of the batch before, up to where the rows end now, or before.
+        """Go from the end of the batch before up to where the rows end now, or before.
 
         Raises:
             SpoutError: ``upto`` gives an empty range, so no batch would ever have the rest.

@@ -69,12 +69,12 @@ class _Feed:
         )
 
     def open(self) -> None:
-        """A run begins."""
+        """Begin a run."""
         with self._changed:
             self._closed = None
 
     def close(self, name: str) -> None:
-        """The run is over: nobody may wait for it any longer."""
+        """End the run: nobody may wait for it any longer."""
         with self._changed:
             self._closed = f"spout {name!r}: the query has stopped, so nothing more is taken; start the topology again"
             for feeding in self._waiting:
@@ -89,7 +89,7 @@ class _Feed:
             self._changed.notify_all()
 
     def take(self, txid: int) -> list[Json]:
-        """The rows of a transaction that was never defined; none if nothing was fed."""
+        """Return the rows of a transaction that was never defined; none if nothing was fed."""
         with self._changed:
             if not self._waiting:
                 return []
@@ -98,12 +98,12 @@ class _Feed:
             return feeding.rows
 
     def has_rows(self) -> bool:
-        """Whether something was fed and not taken."""
+        """Tell whether something was fed and not taken."""
         with self._changed:
             return bool(self._waiting)
 
     def succeed(self, txid: int) -> None:
-        """A transaction succeeded."""
+        """Take note that a transaction succeeded."""
         with self._changed:
             if feeding := self._defined.pop(txid, None):
                 feeding.done = True
@@ -137,16 +137,15 @@ class FeederBatchSpout(ITridentSpout[list[Json]]):
         self._feed.put(_encoded(rows, self._schema), timeout)
 
     def set_wait_to_emit(self, wait: bool) -> None:
-        """Whether batches wait for `feed` (as at first), or empty ones are emitted endlessly meanwhile."""
+        """Tell whether batches wait for `feed` (as at first), or empty ones are emitted endlessly meanwhile."""
         self._feed.wait_to_emit = wait
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCoordinator:
-        """Takes what was fed."""
         self._feed.open()
         return FeederCoordinator(tx_state_id, self._feed)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederEmitter:
-        """Emits the rows in the metadata."""
+        """Emit the rows in the metadata."""
         return FeederEmitter(self._schema)
 
 
@@ -154,7 +153,7 @@ class FeederCommitterBatchSpout(FeederBatchSpout, ICommitterTridentSpout[list[Js
     """A `FeederBatchSpout` that takes part in the commit phase. Storm's class."""
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCommitterEmitter:
-        """Emits the rows in the metadata, and logs commits."""
+        """Emit the rows in the metadata, and logs commits."""
         return FeederCommitterEmitter(self._schema)
 
 
@@ -183,13 +182,13 @@ class FeederCoordinator(BatchCoordinator[list[Json]]):
         self._feed = feed
 
     def is_ready(self, txid: int) -> bool:
-        """Whether something was fed, or nothing needs to be."""
+        """Tell whether something was fed, or nothing needs to be."""
         return not self._feed.wait_to_emit or self._feed.has_rows()
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[Json] | None, curr_metadata: list[Json] | None
     ) -> list[Json]:
-        """The rows fed first, or those the transaction had before."""
+        """Return the rows fed first, or those the transaction had before."""
         return self._feed.take(txid) if curr_metadata is None else curr_metadata
 
     def success(self, txid: int) -> None:
@@ -208,7 +207,6 @@ class FeederEmitter(Emitter[list[Json]]):
         self._schema = schema
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[Json], collector: TridentCollector) -> None:
-        """Emit the rows."""
         if metadata:
             collector.emit_arrow(arrow_table(rows_of_json(metadata, self._schema), self._schema))
 
@@ -217,5 +215,4 @@ class FeederCommitterEmitter(FeederEmitter, CommitterEmitter[list[Json]]):
     """The emitter of a spout that has nothing of its own to commit, and is told nevertheless."""
 
     def commit(self, attempt: TransactionAttempt) -> None:
-        """Log it."""
         log.debug("attempt %s commits", attempt)

@@ -44,7 +44,7 @@ class FixedBatchSpout(ITridentSpout[list[int]]):
         return FixedCoordinator(tx_state_id, self._batches)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FixedEmitter:
-        """Gives the rows from memory."""
+        """Give the rows from memory."""
         return FixedEmitter(tx_state_id, self._rows)
 
 
@@ -69,7 +69,7 @@ class _Batches:
     cycle: bool
 
     def split(self, txid: int) -> list[int]:
-        """The first row and the one after the last."""
+        """Return the first row and the one after the last."""
         number = txid - 1
         if self.cycle and self.rows:
             number %= -(-self.rows // self.size)
@@ -84,14 +84,14 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
         self._batches = batches
 
     def is_ready(self, txid: int) -> bool:
-        """Whether the transaction has rows."""
+        """Tell whether the transaction has rows."""
         start, end = self._batches.split(txid)
         return start < end
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None
     ) -> list[int]:
-        """The split that the txid has.
+        """Return the split that the txid has.
 
         Raises:
             SpoutError: the transaction before was cut from other rows, so rows would be skipped or come again.

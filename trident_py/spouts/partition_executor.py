@@ -45,12 +45,12 @@ class PartitionedSpoutAdapter(ITridentSpout[Definition]):
         self._news = News()
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionsOfBatches:
-        """Asks the spout's coordinator for partitions."""
+        """Ask the spout's coordinator for partitions."""
         exact = self.replay is Replay.EXACT
         return PartitionsOfBatches(self.spout.get_coordinator(conf, context), exact, self._news)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionTasksEmitter:
-        """Has the spout's emitters, in tasks, emit."""
+        """Have the spout's emitters, in tasks, emit."""
         source = PartitionedSource(
             topology=context.topology,
             tx_id=tx_state_id,
@@ -79,7 +79,7 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
         self._told: Mapping[str, Json] | None = None
 
     def is_ready(self, txid: int) -> bool:
-        """Whether the spout's coordinator is, knowing the latest positions."""
+        """Tell whether the spout's coordinator is, knowing the latest positions."""
         tell, positions = getattr(self._coordinator, "emitted", None), self._news.positions
         if tell is not None and positions is not None and positions is not self._told:
             tell(json_copy(dict(positions)))
@@ -89,19 +89,17 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
     def initialize_transaction(
         self, txid: int, prev_metadata: Definition | None, curr_metadata: Definition | None
     ) -> Definition:
-        """The partitions of now; of an exact batch, those that it was first defined with (b.7-1, b.8-1)."""
+        """Return the partitions of now; of an exact batch, those that it was first defined with (b.7-1, b.8-1)."""
         if self._exact and curr_metadata is not None:
             return curr_metadata
         return {"partitions": self._coordinator.get_partitions_for_batch()}
 
     def success(self, txid: int) -> None:
-        """Tell the spout's coordinator."""
         success = getattr(self._coordinator, "success", None)
         if success is not None:
             success(txid)
 
     def close(self) -> None:
-        """Close the spout's coordinator."""
         close = getattr(self._coordinator, "close", None)
         if close is not None:
             close()
@@ -126,7 +124,6 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
     _emitting: Definition = field(factory=dict, init=False)
 
     def restore(self, positions: Mapping[str, Json], upto: int) -> None:
-        """Go on from these."""
         self._positions, self._upto = dict(positions), upto
         self.news.positions = self._positions_upto_now()
 
@@ -172,17 +169,17 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         return EndOffsets({**self._emitting, "extents": found}, found, errors)
 
     def moved(self, metadata: Definition) -> Mapping[str, Json] | None:
-        """Where each partition came to, if the batch was emitted."""
+        """Return where each partition came to, if the batch was emitted."""
         return metadata.get("extents")
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """What the batch moved has moved for good."""
+        """Take note that what the batch moved has moved for good."""
         for txid in sorted(txid for txid in self._splits if txid <= attempt.txid):
             self._positions.update(self._splits.pop(txid))
             self._upto = txid
 
     def _before(self, attempt: TransactionAttempt) -> dict[str, Json]:
-        """Where the partitions are before this transaction."""
+        """Return where the partitions are before this transaction."""
         if attempt.txid - 1 not in {self._upto, *self._splits}:
             # It was cancelled or has failed, and this one with it; the driver just hasn't said so yet.
             raise StoreBusyException(f"transaction {attempt.txid - 1} was not emitted, so {attempt} can't be")

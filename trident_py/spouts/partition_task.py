@@ -82,7 +82,10 @@ class Emitting:
         return self.kept.emitter
 
     def mine(self, number: int, count: int) -> dict[str, Any]:
-        """The partitions of this task by id, in order; the emitter hears of it if they are others than before."""
+        """Return the partitions of this task by id, in order.
+
+        The emitter hears of it if they are others than before.
+        """
         ordered = list(self.emitter.get_ordered_partitions(self.task.partitions))
         ids = [self._id(partition) for partition in ordered]
         twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
@@ -99,7 +102,7 @@ class Emitting:
         return mine
 
     def emitted_new(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
-        """What comes next in these partitions."""
+        """Return what comes next in these partitions."""
         known = {mine[each]: meta for each, meta in self.task.known.items() if each in mine}
         # A view of a dict's keys: a set, as Storm's, but in order.
         returned = self.emitter.emit_batch_new(self.task.attempt, collector, dict.fromkeys(mine.values()).keys(), known)
@@ -110,7 +113,7 @@ class Emitting:
         return {self._owned(partition, mine): meta for partition, meta in returned.items() if self._stored(meta)}
 
     def emitted_again(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
-        """What these partitions had in an earlier attempt."""
+        """Return what these partitions had in an earlier attempt."""
         found = {each: self.task.known[each] for each in mine if each in self.task.known}
         for each, meta in found.items():
             self.emitter.re_emit_partition_batch(self.task.attempt, collector, mine[each], meta)
@@ -149,7 +152,6 @@ class TaskCollector(ArrowCollector):
     errors: list[str] = field(factory=list, init=False)
 
     def emit(self, row: Sequence[Any]) -> None:
-        """Emit one row."""
         super().emit(row)
         if len(self._rows) == CHUNK_ROWS:
             self._flush()
@@ -159,7 +161,7 @@ class TaskCollector(ArrowCollector):
         self.errors.append(f"{type(error).__name__}: {error}")
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All that was emitted."""
+        """Return all that was emitted."""
         self._flush()
         return [batch for table in self._parts for batch in table.to_batches()]
 
@@ -182,7 +184,7 @@ _kept: dict[tuple[str, str], Kept] = {}
 
 
 def kept_emitter(source: PartitionedSource) -> Kept:
-    """This process's emitter for ``source``; one of an earlier run is closed."""
+    """Return this process's emitter for ``source``; one of an earlier run is closed."""
     key = (source.topology, source.tx_id)
     found = _kept.get(key)
     if found is None or found.run != source.run:

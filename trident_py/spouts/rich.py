@@ -52,13 +52,16 @@ class IRichSpout(Identified, ABC):
         """Emit the next row, or several, or return without one where there is none just now. Must not block."""
 
     def ack(self, message_id: Any) -> None:
-        """The row with this id is in a batch that has committed."""
+        """Hear that the row with this id is in a batch that has committed."""
 
     def fail(self, message_id: Any) -> None:
-        """The row with this id was in a batch that failed, or that nobody knows the end of; emit it again, or don't."""
+        """Hear that the row with this id was in a batch that failed, or whose end nobody knows.
+
+        Emit it again, or don't.
+        """
 
     def close(self) -> None:
-        """The topology stops."""
+        """Close: the topology stops."""
 
 
 class RichSpoutAdapter(ITridentSpout[None]):
@@ -73,13 +76,12 @@ class RichSpoutAdapter(ITridentSpout[None]):
     def get_coordinator(
         self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
     ) -> BatchCoordinator[None]:
-        """Opens the spout; it is ready when it has rows."""
+        """Open the spout; it is ready when it has rows."""
         self._rows = SpoutRows(self.spout, conf.spout_max_batch_size)
         self.spout.open(conf, context, self._rows)
         return RowsReady(self._rows)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> RowEmitter:
-        """Gives the rows."""
         return RowEmitter(self._rows)
 
 
@@ -113,7 +115,7 @@ class SpoutRows(SpoutOutputCollector):
             return bool(self._waiting)
 
     def take(self, txid: int) -> list[Sequence[Any]]:
-        """The rows of a batch; those of an earlier attempt have failed."""
+        """Return the rows of a batch; those of an earlier attempt have failed."""
         with self.lock:
             self._tell(self.spout.fail, self._ids.pop(txid, []))
             self.fetch()
@@ -151,7 +153,7 @@ class RowsReady(BatchCoordinator[None]):
     rows: SpoutRows
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there is a row."""
+        """Tell whether there is a row."""
         return self.rows.fetch()
 
     def limit_batches(self, max_rows: int | None) -> None:
@@ -159,7 +161,7 @@ class RowsReady(BatchCoordinator[None]):
         self.rows.limit = max_rows
 
     def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
-        """Nothing tells what a batch consists of."""
+        """Return None: nothing tells what a batch consists of."""
 
 
 @define
@@ -169,14 +171,11 @@ class RowEmitter(Emitter[None]):
     rows: SpoutRows
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: None, collector: TridentCollector) -> None:
-        """Emit what there is."""
         for row in self.rows.take(attempt.txid):
             collector.emit(row)
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """Ack the rows."""
         self.rows.succeed(attempt.txid)
 
     def close(self) -> None:
-        """Close the spout."""
         self.rows.close()

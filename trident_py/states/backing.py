@@ -25,7 +25,7 @@ class IBackingMap(ABC, Generic[T]):
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> Sequence[T | None]:
-        """What is stored for each of ``keys``, which are lists, in their order; None where nothing is."""
+        """Return what is stored for each of ``keys``, which are lists, in their order; None where nothing is."""
 
     @abstractmethod
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
@@ -46,7 +46,7 @@ class MicroBatchIBackingMap(IBackingMap[T]):
     max_multi_put: int = field(default=0, kw_only=True, validator=_not_negative)
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """What is stored, asked for piece by piece."""
+        """Return what is stored, asked for piece by piece."""
         return [value for part in _pieces(len(keys), self.max_multi_get) for value in self._got(keys[part])]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
@@ -79,7 +79,7 @@ class CachedMap(IBackingMap[T]):
     _known: OrderedDict[str, T | None] = field(factory=OrderedDict, init=False)
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """What is stored; asks the store for unknown keys only, at once."""
+        """Return what is stored; asks the store for unknown keys only, at once."""
         texts = encode_keys(keys)
         missing = {text: key for text, key in zip(texts, keys, strict=True) if text not in self._known}
         found: dict[str, T | None] = {text: self._known[text] for text in texts if text in self._known}
@@ -89,7 +89,6 @@ class CachedMap(IBackingMap[T]):
         return [found[text] for text in texts]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
-        """Store and remember."""
         texts = encode_keys(keys)
         try:
             self.delegate.multi_put(keys, values)

@@ -66,7 +66,7 @@ class Fence:
         return evolve(self, token=members[-1].token, group_first=group_first(members))
 
     def due(self, members: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
-        """Those of ``members`` that are to be applied, and whether the first of them has to be rolled back before.
+        """Return those of ``members`` to be applied, and whether the first of them has to be rolled back before.
 
         Raises:
             FencedError, StateError: as `decide`.
@@ -83,7 +83,7 @@ class Fence:
         return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
-        """The fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
+        """Return the fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
 
         A newer incarnation of the topology starts without a token; its caller sets the older one's data aside.
 
@@ -104,7 +104,7 @@ class Fence:
         return evolve(self, epoch=epoch)
 
     def decide(self, tx: SinkTransaction, state: str) -> Decision:
-        """What to do with ``tx``.
+        """Return what to do with ``tx``.
 
         Raises:
             FencedError: a newer leader, or a newer incarnation of the topology, has been here.
@@ -215,5 +215,8 @@ class Fence:
 
 
 def group_first(members: Sequence[SinkTransaction]) -> int:
-    """The first transaction of the group of which ``members`` are a part; steps before it may not be recorded yet."""
+    """Return the first transaction of the group of which ``members`` are a part.
+
+    Steps before it may not be recorded yet.
+    """
     return members[0].group_first or members[0].txid

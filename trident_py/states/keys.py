@@ -28,7 +28,7 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def encode_key(key: Sequence[Any]) -> str:
-    """The canonical text of ``key``.
+    """Return the canonical text of ``key``.
 
     Equal is what Spark groups together: 0.0 and -0.0, every NaN, decimals of one value, instants in any time zone.
 
@@ -40,7 +40,7 @@ def encode_key(key: Sequence[Any]) -> str:
 
 
 def encode_keys(keys: Sequence[Sequence[Any]]) -> list[str]:
-    """The texts of keys of the same fields: column by column, a fifth of the time for strings and integers.
+    """Return the texts of keys of the same fields: column by column, a fifth of the time for strings and integers.
 
     Raises:
         StateError: a value is of a type that cannot be a key.

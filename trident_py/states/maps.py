@@ -58,7 +58,7 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
     @classmethod
     def factory(cls, make_backing: Callable[[], IBackingMap[Any]], cache_size: int = 0) -> BackedMapFactory:
-        """For ``persistent_aggregate`` and ``partition_persist``.
+        """Make a factory for ``persistent_aggregate`` and ``partition_persist``.
 
         Args:
             make_backing: makes the store; called once per run, in the driver's process.
@@ -70,15 +70,18 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
         return BackedMapFactory(cls, make_backing, cache_size)
 
     def begin_commit(self, txid: int) -> None:
-        """The changes of ``txid`` follow."""
+        """Begin with the changes of ``txid``."""
         self._txid, self._written = txid, set()
 
     def commit(self, txid: int) -> None:
-        """The store has everything already."""
+        """Do nothing: the store has everything already."""
         self._txid, self._written = None, set()
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """The value of each key: within a commit those that its transaction starts from, and what it wrote itself."""
+        """Return the value of each key.
+
+        Within a commit those that its transaction starts from, and what it wrote itself.
+        """
         return [self._value(key, stored) for key, stored in zip(keys, self._stored(keys), strict=True)]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
@@ -112,16 +115,16 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
         return values
 
     def _has(self, txid: int, stored: B | None) -> bool:
-        """Whether ``stored``, which this commit didn't write, has the change of ``txid`` already."""
+        """Tell whether ``stored``, which this commit didn't write, has the change of ``txid`` already."""
         return False
 
     @abstractmethod
     def _updated(self, txid: int, stored: B | None, mine: bool, updater: ValueUpdater[T]) -> B:
-        """What to store; ``mine``: ``stored`` was written in this commit."""
+        """Return what to store; ``mine``: ``stored`` was written in this commit."""
 
     @abstractmethod
     def _current(self, stored: B | None) -> T | None:
-        """The value of what is stored."""
+        """Return the value of what is stored."""
 
     def _value(self, key: Key, stored: B | None) -> T | None:
         return self._current(stored)
@@ -188,7 +191,7 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
     _failed_txid: int | None = field(default=None, init=False)
 
     def begin_commit(self, txid: int) -> None:
-        """The changes of ``txid`` follow; what an earlier try of it wrote is taken back first."""
+        """Begin with the changes of ``txid``; what an earlier try of it wrote is taken back first."""
         if self._failed_txid != txid:
             self._failed, self._failed_txid = {}, txid
         super().begin_commit(txid)
@@ -234,15 +237,13 @@ class SnapshottableMap(Snapshottable[T]):
     key: Key
 
     def begin_commit(self, txid: int) -> None:
-        """The map's."""
         self.state.begin_commit(txid)
 
     def commit(self, txid: int) -> None:
-        """The map's."""
         self.state.commit(txid)
 
     def get(self) -> T | None:
-        """The value of the key."""
+        """Return the value of the key."""
         return self.state.multi_get([self.key])[0]
 
     def update(self, updater: ValueUpdater[T]) -> T:
@@ -270,7 +271,6 @@ class BackedMapFactory(StateFactory):
     cache_size: int = 0
 
     def __attrs_post_init__(self) -> None:
-        """Check the arguments."""
         if not callable(self.make_backing) or isinstance(self.make_backing, IBackingMap):
             raise TopologyError(
                 f"{self.map_class.__name__}.factory takes a function that makes a backing map, as the state is made "
@@ -285,11 +285,11 @@ class BackedMapFactory(StateFactory):
         return _KINDS[self.map_class]
 
     def identity(self) -> Mapping[str, Json]:
-        """What the values are kept as."""
+        """Return what the values are kept as."""
         return {"map": self.map_class.__name__}
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        """The map, over a store of its own."""
+        """Return the map, over a store of its own."""
         backing = self.make_backing()
         if not isinstance(backing, IBackingMap):
             raise StateError(f"{self!r}: {self.make_backing!r} must make an IBackingMap, it made {backing!r}")

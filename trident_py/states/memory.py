@@ -65,11 +65,11 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
 
     @classmethod
     def factory(cls) -> MemoryMapStateFactory:
-        """Makes such states; for one ``persistent_aggregate`` or ``partition_persist``, and one run at a time."""
+        """Make such states; for one ``persistent_aggregate`` or ``partition_persist``, and one run at a time."""
         return MemoryMapStateFactory()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: refuse older epochs from now on."""
+        """Take over for a new leader: refuse older epochs from now on."""
         with self._lock:
             self._fence = (self._fence or Fence(topology, epoch)).raised(topology, epoch, _STATE)
             self._open = None  # of a leader that was taken over
@@ -88,7 +88,7 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
             return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """What was changed before is where ``tx`` starts from."""
+        """Begin with ``tx``, which starts from what was changed before."""
         opened = self._in_transaction()
         opened.base, opened.changes = {**opened.base, **opened.changes}, {}
 
@@ -110,7 +110,7 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
         self._open = None
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """The value of each key; None where there is none."""
+        """Return the value of each key; None where there is none."""
         opened = self._open
         with self._lock:
             if opened is None or opened.thread != threading.get_ident():
@@ -145,12 +145,12 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
             opened.changes[encode_key(key)] = None
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """The committed values: for each key its values, then the value."""
+        """Return the committed values: for each key its values, then the value."""
         with self._lock:
             return [(*key, value) for key, value in self._committed.values()]
 
     def values(self) -> dict[tuple[Any, ...], T]:
-        """The committed values by key, as they are at this moment; arrays and structs in a key as tuples."""
+        """Return the committed values by key, as they are at this moment; arrays and structs in a key as tuples."""
         with self._lock:
             entries = list(self._committed.values())
         return {_hashable(tuple(key)): value for key, value in entries}
@@ -186,12 +186,14 @@ class MemoryMapStateFactory(StateFactory):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> MemoryMapState[Any]:
-        """An empty state; that of an earlier run is forgotten."""
+        """Make an empty state; that of an earlier run is forgotten."""
         self._state = MemoryMapState()
         return self._state
 
     def values(self) -> dict[tuple[Any, ...], Any]:
-        """The committed values of the run that started last, by key: a snapshot, from any thread, also after the run.
+        """Return the committed values of the run that started last, by key.
+
+        A snapshot, from any thread, also after the run.
 
         What is not grouped has the key ``()``.
         """

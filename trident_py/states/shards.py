@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 def made(factory: StateFactory, config: TridentConfig, metrics: Metrics, shards: int = 1) -> State:
-    """The state of a factory, in so many shards."""
+    """Return the state of a factory, in so many shards."""
     states = [factory.make_state(config, metrics, number, shards) for number in range(shards)]
     return states[0] if shards == 1 else PartitionedState(states)
 
@@ -31,23 +31,22 @@ class PartitionedState(State):
         self.shards = tuple(shards)
 
     def begin_commit(self, txid: int) -> None:
-        """Of every shard, also one that gets nothing."""
+        """Begin in every shard, also in one that gets nothing."""
         for shard in self.shards:
             shard.begin_commit(txid)
 
     def commit(self, txid: int) -> None:
-        """Of every shard."""
         for shard in self.shards:
             shard.commit(txid)
 
 
 def shards_of(state: State) -> tuple[State, ...]:
-    """What factories made: the shards of a state, or the state itself."""
+    """Return what factories made: the shards of a state, or the state itself."""
     return state.shards if isinstance(state, PartitionedState) else (state,)
 
 
 def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]]]:
-    """Every shard of ``state``, and the positions of its keys in ``keys``."""
+    """Give every shard of ``state``, and the positions of its keys in ``keys``."""
     shards = shards_of(state)
     if len(shards) == 1:
         yield shards[0], list(range(len(keys)))
@@ -58,7 +57,7 @@ def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]
 
 
 def gathered(found: Sequence[tuple[Sequence[int], Sequence[V]]], count: int) -> list[V]:
-    """What was found for each shard's positions, in the order of the ``count`` keys."""
+    """Return what was found for each shard's positions, in the order of the ``count`` keys."""
     values: list[Any] = [None] * count
     for positions, its in found:
         for position, value in zip(positions, its, strict=True):

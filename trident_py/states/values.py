@@ -29,7 +29,7 @@ class OpaqueValue(Generic[T]):
     prev: T | None = None
 
     def get(self, txid: int) -> T | None:
-        """The value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
+        """Return the value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
 
         Raises:
             StateError: a later transaction wrote this.
@@ -38,7 +38,7 @@ class OpaqueValue(Generic[T]):
         return self.prev if self.curr_txid == txid else self.curr
 
     def update(self, txid: int, value: T | None) -> OpaqueValue[T]:
-        """Another one, with the value as transaction ``txid`` leaves it.
+        """Return another one, with the value as transaction ``txid`` leaves it.
 
         Raises:
             StateError: a later transaction wrote this.
@@ -66,7 +66,7 @@ class Serializer(ABC, Generic[T]):
 
     @abstractmethod
     def serialize(self, value: T) -> bytes:
-        """The bytes of ``value``.
+        """Return the bytes of ``value``.
 
         Raises:
             StateError: it can't be written.
@@ -74,7 +74,7 @@ class Serializer(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """The value of ``data``.
+        """Return the value of ``data``.
 
         Raises:
             StateError: it can't be read; that never means "no value".
@@ -85,11 +85,9 @@ class JSONNonTransactionalSerializer(Serializer[Any]):
     """The value itself as JSON, in UTF-8 (Storm ST26)."""
 
     def serialize(self, value: Any) -> bytes:
-        """The bytes of ``value``."""
         return _dumped(value)
 
     def deserialize(self, data: bytes) -> Any:
-        """The value of ``data``."""
         return _loaded(data)
 
 
@@ -97,11 +95,9 @@ class JSONTransactionalSerializer(Serializer[TransactionalValue[Any]]):
     """``[txid, value]``."""
 
     def serialize(self, value: TransactionalValue[Any]) -> bytes:
-        """The bytes of ``value``."""
         return _dumped([value.txid, value.value])
 
     def deserialize(self, data: bytes) -> TransactionalValue[Any]:
-        """The value of ``data``."""
         return TransactionalValue(*_parts(data, 2))
 
 
@@ -109,11 +105,9 @@ class JSONOpaqueSerializer(Serializer[OpaqueValue[Any]]):
     """``[curr_txid, curr, prev]``."""
 
     def serialize(self, value: OpaqueValue[Any]) -> bytes:
-        """The bytes of ``value``."""
         return _dumped([value.curr_txid, value.curr, value.prev])
 
     def deserialize(self, data: bytes) -> OpaqueValue[Any]:
-        """The value of ``data``."""
         return OpaqueValue(*_parts(data, 3))
 
 
@@ -128,7 +122,7 @@ def _dumped(value: Any) -> bytes:
 
 
 def _listed(value: Any) -> Any:
-    """``value`` with lists for tuples, which is all that JSON may change of it."""
+    """Return ``value`` with lists for tuples, which is all that JSON may change of it."""
     if isinstance(value, list | tuple):
         return [_listed(item) for item in value]
     return {key: _listed(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -43,7 +43,7 @@ class ChainedFullAggregatorDeclarer(_Chain[S]):
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedFullAggregatorDeclarer[S]:
-        """One more aggregator; the arguments are those of `Stream.aggregate`.
+        """Add one more aggregator; the arguments are those of `Stream.aggregate`.
 
         Combiners alone are combined by partition first; with any other kind among them, each sees all rows of a group.
 
@@ -53,7 +53,7 @@ class ChainedFullAggregatorDeclarer(_Chain[S]):
         return ChainedFullAggregatorDeclarer(self._stream, self._longer(Scope.BATCH, aggregator, out, in_fields))
 
     def chain_end(self) -> S:
-        """The group fields, then what the aggregators give, one behind the other (Storm H3).
+        """End the chain: the group fields, then what the aggregators give, one behind the other (Storm H3).
 
         Where an `Aggregator` emits several rows, each goes with each of the others'; where it emits none, there is no
         row.
@@ -68,7 +68,7 @@ class ChainedPartitionAggregatorDeclarer(_Chain[S]):
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedPartitionAggregatorDeclarer[S]:
-        """One more aggregator; the arguments are those of `Stream.aggregate`.
+        """Add one more aggregator; the arguments are those of `Stream.aggregate`.
 
         Raises:
             TopologyError: it can't aggregate these fields, or another one gives a field of the same name.
@@ -78,7 +78,7 @@ class ChainedPartitionAggregatorDeclarer(_Chain[S]):
         )
 
     def chain_end(self) -> S:
-        """As `ChainedFullAggregatorDeclarer.chain_end`, for each partition."""
+        """End the chain as `ChainedFullAggregatorDeclarer.chain_end` does, for each partition."""
         return self._ended()
 
 
@@ -89,17 +89,17 @@ class ChainedAggregatorDeclarer(_Chain[S]):
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedFullAggregatorDeclarer[S]:
-        """The first aggregator; the arguments are those of `Stream.aggregate`."""
+        """Begin with the first aggregator; the arguments are those of `Stream.aggregate`."""
         return ChainedFullAggregatorDeclarer(self._stream, self._aggregation).aggregate(aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedPartitionAggregatorDeclarer[S]:
-        """The first aggregator; the arguments are those of `Stream.aggregate`."""
+        """Begin with the first aggregator; the arguments are those of `Stream.aggregate`."""
         begun = ChainedPartitionAggregatorDeclarer(self._stream, self._aggregation)
         return begun.partition_aggregate(aggregator, out, in_fields)
 
 
 def chained(stream: S, keys: tuple[str, ...]) -> ChainedAggregatorDeclarer[S]:
-    """A chain without aggregators so far."""
+    """Begin a chain without aggregators."""
     return ChainedAggregatorDeclarer(stream, Aggregation(title="chained_agg()", keys=keys, calls=()))

@@ -76,17 +76,17 @@ class RowStream:
             raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
 
     def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Self:
-        """One row for one row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
+        """Make one row of each row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
         with self._declaring("map", fn) as title:
             return self._next(map_rows(title, fn, schema))
 
     def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Self:
-        """Any number of rows for one row: ``fn`` gives an iterable of tuples, lists or Rows."""
+        """Make any number of rows of each row: ``fn`` gives an iterable of tuples, lists or Rows."""
         with self._declaring("flat_map", fn) as title:
             return self._next(flat_map_rows(title, fn, schema))
 
     def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Self:
-        """Keeps the rows for which ``condition`` holds.
+        """Keep the rows for which ``condition`` holds.
 
         A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields. Classic
         PySpark makes a ``Column`` only where a session is there already; a SQL string such as ``"length(word) > 3"``
@@ -99,12 +99,12 @@ class RowStream:
             return self._next(filter_rows(title, condition, names_of(names)))
 
     def peek(self, fn: Callable[[Row], object]) -> Self:
-        """Shows every row to ``fn``, in Spark tasks; again when a batch is replayed."""
+        """Show every row to ``fn``, in Spark tasks; again when a batch is replayed."""
         with self._declaring("peek", fn) as title:
             return self._next(peek_rows(title, fn))
 
     def project(self, *fields: str) -> Self:
-        """Keeps only ``fields``, in this order."""
+        """Keep only ``fields``, in this order."""
         with self._declaring("project", *fields) as title:
             return self._next(project_rows(title, names_of(fields)))
 
@@ -119,7 +119,7 @@ class RowStream:
             return self._next(transformed(title, fn, schema))
 
     def sql(self, query: str, schema: str | StructType | None = None) -> Self:
-        """A query in Spark's SQL over each batch, which is its table ``stream``: ``"SELECT word FROM stream"``.
+        """Make a query in Spark's SQL over each batch, which is its table ``stream``: ``"SELECT word FROM stream"``.
 
         It sees the rows of one transaction, whatever else is under way, and may aggregate, join ``stream`` with itself,
         and use the tables of the session's catalog. It has to give the same rows in a replay: no ``rand()``, and no
@@ -133,7 +133,7 @@ class RowStream:
             return self._next(sql_query(title, query, schema))
 
     def sample(self, fraction: float, seed: int) -> Self:
-        """Keeps about ``fraction`` of the rows of each batch; the same ones in each replay, however it is partitioned.
+        """Keep about ``fraction`` of the rows of each batch; the same ones in each replay, however it is partitioned.
 
         Which ones follows from the seed, the transaction and the values of a row; equal rows are kept or dropped one by
         one. For that the rows are shuffled: those of a partition stay in order, `partition_by` and its like belong
@@ -147,7 +147,7 @@ class RowStream:
             return self._next(sample_of(title, fraction, seed))
 
     def name(self, name: str) -> Self:
-        """The same stream under a name: the states and sinks on it that have none of their own are called so."""
+        """Give the stream a name: the states and sinks on it that have none of their own are called so."""
         with self._declaring("name", name):
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise TopologyError(f"a name is made of letters, digits, '_', '.' and '-', not {shown(name)}")
@@ -164,7 +164,9 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.BY_FIELDS, fields=names))
 
     def partition(self, number: Column | str) -> Self:
-        """Each row into the partition whose number an expression of Spark's gives: a grouping of your own (Storm S7).
+        """Put each row into the partition whose number an expression of Spark's gives.
+
+        A grouping of your own (Storm S7).
 
         Args:
             number: a ``Column`` or SQL such as ``"length(word)"``: an integer, taken modulo the number of partitions;
@@ -181,17 +183,20 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.SHUFFLE))
 
     def global_(self) -> Self:
-        """All rows of the batch into one partition (Storm S8)."""
+        """Put all rows of the batch into one partition (Storm S8)."""
         with self._declaring("global_") as title:
             return self._next(Repartition(title=title, kind=Partitioning.GLOBAL))
 
     def broadcast(self) -> Self:
-        """A copy of every row into each partition: as many copies as `parallelism_hint` says, else one (Storm S8)."""
+        """Put a copy of every row into each partition.
+
+        As many copies as `parallelism_hint` says, else one (Storm S8).
+        """
         with self._declaring("broadcast") as title:
             return self._next(Repartition(title=title, kind=Partitioning.BROADCAST))
 
     def parallelism_hint(self, partitions: int) -> Self:
-        """How many partitions there are, back to the last repartitioning; the greatest hint counts (Storm S2).
+        """Say how many partitions there are, back to the last repartitioning; the greatest hint counts (Storm S2).
 
         Where there is no repartitioning before it, one is put in: the rows are dealt out evenly. `global_` stays one.
         """
@@ -199,7 +204,7 @@ class RowStream:
             return self._next(parallelism_hint(title, partitions))
 
     def resources(self, *, cpus: int | None = None, memory: str | None = None, gpus: float | None = None) -> Self:
-        """What the Python operations in front of it need, back to the last shuffle or `resources` (Storm S3).
+        """Say what the Python operations in front of it need, back to the last shuffle or `resources` (Storm S3).
 
         They run in a Spark stage with a ``ResourceProfile`` of its own, on Standalone, YARN or Kubernetes; so does what
         Spark puts behind them into that stage. In local mode it changes nothing, and a warning says so. Batches of such
@@ -225,7 +230,10 @@ class RowStream:
 
 
 def described(thing: object) -> str:
-    """How a user would recognise ``thing`` in a message: a function by its name and place, the rest by its repr."""
+    """Show how a user would recognise ``thing`` in a message.
+
+    A function by its name and place, the rest by its repr.
+    """
     code = getattr(thing, "__code__", None)
     if code is not None:
         place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
@@ -236,7 +244,7 @@ def described(thing: object) -> str:
 
 
 def check_instance(thing: object, kind: type, what: str) -> None:
-    """``thing`` is a ``kind``, else a `TopologyError` says that ``what`` is."""
+    """Check that ``thing`` is a ``kind``, else raise a `TopologyError` which says that ``what`` is."""
     if not isinstance(thing, kind):
         raise TopologyError(f"{what} is an instance of {kind.__name__}, not {shown(thing)}")
 

@@ -57,7 +57,7 @@ class Stream(RowStream):
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """Appends what ``function`` finds in ``state`` for each row (Storm S15).
+        """Append what ``function`` finds in ``state`` for each row (Storm S15).
 
         This step is the driver's. A job of its own brings the stream's rows there, all fields, so `project` before it;
         the state is asked once for the whole batch, on the commit thread between two commits; then the rows go back to
@@ -119,11 +119,11 @@ class Stream(RowStream):
         return self._aggregate("partition_aggregate", (), aggregator, out, in_fields)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Several aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
+        """Chain aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
         return chained(self, ())
 
     def min_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
-        """The row of the batch with the least value of a field; none where no row has a value (Storm S22).
+        """Keep the row of the batch with the least value of a field; none where no row has a value (Storm S22).
 
         Of equal ones the last that is seen. Storm has one for each partition.
 
@@ -135,11 +135,11 @@ class Stream(RowStream):
         return self._extreme("min_by", in_field, key, greatest=False)
 
     def max_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
-        """The row of the batch with the greatest value of a field; see `min_by`. NaN is the greatest, as in Spark."""
+        """Keep the row with the greatest value of a field; see `min_by`. NaN is the greatest, as in Spark."""
         return self._extreme("max_by", in_field, key, greatest=True)
 
     def apply(self, assembly: Assembly | Callable[[Stream], Stream]) -> Stream:
-        """What an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
+        """Return what an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
         with self._declaring("apply", assembly):
             made = assembly.apply(self) if isinstance(assembly, Assembly) else assembly(self)
             check_instance(made, Stream, "what an assembly gives")
@@ -195,7 +195,7 @@ class Stream(RowStream):
         in_fields: str | Sequence[str],
         out_schema: str | StructType | None = None,
     ) -> TridentState:
-        """Hands the rows of each batch, all at once, to a user-written updater of a state.
+        """Hand the rows of each batch, all at once, to a user-written updater of a state.
 
         Args:
             state_factory: makes the state; its ``begin_commit`` and ``commit`` enclose each batch.
@@ -217,7 +217,7 @@ class Stream(RowStream):
             return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
 
     def write_to(self, sink: TransactionalSink[Any]) -> None:
-        """Writes each batch to a two-phase sink."""
+        """Write each batch to a two-phase sink."""
         with self._declaring("write_to", sink) as title:
             check_instance(sink, TransactionalSink, "a sink")
             check_writing(self._graph, self._node, sink)
@@ -302,7 +302,7 @@ class GroupedStream:
     group_fields: tuple[str, ...]
 
     def to_stream(self) -> Stream:
-        """The stream again, not grouped (Storm G1)."""
+        """Return the stream again, not grouped (Storm G1)."""
         return self._stream
 
     def aggregate(
@@ -324,11 +324,11 @@ class GroupedStream:
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """As `Stream.state_query`: whichever part of the state has the key is asked (Storm G5)."""
+        """Ask as `Stream.state_query` does: whichever part of the state has the key is asked (Storm G5)."""
         return self._stream.state_query(state, in_fields, function, out_schema)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
+        """Chain several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
         return chained(self._stream, self.group_fields)
 
     def persistent_aggregate(
@@ -382,7 +382,7 @@ class TridentState:
             return self
 
     def new_values_stream(self) -> Stream:
-        """What the state takes on in the commit phase: the group fields with the value, or what the updater emits.
+        """Follow what each commit changes: the group fields with the value, or what the updater emits.
 
         Whatever a stream does can follow, and counts under the same transaction: it is done before the commit ends.
         What Python can do runs on the driver, one transaction after the other; what only Spark can (`transform`, `sql`,

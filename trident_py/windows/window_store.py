@@ -156,11 +156,11 @@ class WindowRows:
         return fired
 
     def next_firing_at(self, state: MapState[bytes], key: str) -> int | None:
-        """When the rows of ``key`` fire next, if no more come; None: they don't wait for time to pass."""
+        """Return when the rows of ``key`` fire next, if no more come; None: they don't wait for time to pass."""
         return self.window.next_firing_at(self._heads(state, [key])[key].progress)
 
     def _tables(self, batch: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[pa.RecordBatch]]:
-        """The rows of each key in Arrow, turned at once: for a few rows each it takes a third of the time."""
+        """Return the rows of each key in Arrow, turned at once: for a few rows each it takes a third of the time."""
         whole = arrow_table(list(chain.from_iterable(batch.values())), self.schema)
         found, start = {}, 0
         for key, rows in batch.items():
@@ -190,7 +190,7 @@ class WindowRows:
     def _sealed(
         self, state: MapState[bytes], held: Mapping[str, _Held], steps: Mapping[str, Advance]
     ) -> dict[str, list[pa.RecordBatch]]:
-        """The chunks of each key that have rows of windows which fire."""
+        """Return the chunks of each key that have rows of windows which fire."""
         wanted = [
             (key, chunk.slot)
             for key, step in steps.items()
@@ -205,14 +205,14 @@ class WindowRows:
         return found
 
     def _fired(self, step: Advance, batches: list[pa.RecordBatch]) -> FiredWindows:
-        """The windows that fire; ``batches`` end with the last row of all."""
+        """Return the windows that fire; ``batches`` end with the last row of all."""
         if not step.fired:
             return FiredWindows()
         rows = [row for each in batches for row in rows_of(each)]
         return FiredWindows(firings=step.fired, rows=rows, first=step.after.seen - len(rows))
 
     def _kept(self, key: str, before: _Held, step: Advance, batches: list[pa.RecordBatch]) -> _Entries:
-        """What is to be stored for ``key``; ``batches`` are its loose rows, and the new ones."""
+        """Return what is to be stored for ``key``; ``batches`` are its loose rows, and the new ones."""
         entries: _Entries = {}
         chunks = tuple(chunk for chunk in before.chunks if chunk.stop > step.keep)
         loose = self._joined(batches, step.keep - before.loose_start)
@@ -225,7 +225,7 @@ class WindowRows:
         return entries
 
     def _joined(self, batches: list[pa.RecordBatch], drop: int) -> pa.RecordBatch | None:
-        """All rows but the first ``drop`` in one batch; None if there are none."""
+        """Return all rows but the first ``drop`` in one batch; None if there are none."""
         table = pa.Table.from_batches(batches, self._arrow).slice(max(0, drop)).combine_chunks()
         return table.to_batches()[0] if table.num_rows else None
 
@@ -273,11 +273,11 @@ class LocalWindows(StateFactory):
         return f"w_{readable}_{sha256(self.name.encode()).hexdigest()[:8]}"
 
     def for_fields(self, keys: StructType, value: StructField) -> LocalWindows:
-        """This factory for values of these types."""
+        """Return this factory for values of these types."""
         return evolve(self, fields=(keys, value))
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        """The state; its directory is made where there is none."""
+        """Return the state; its directory is made where there is none."""
         if self._fields is None:
             raise StateError(f"{self!r} keeps windows only; only window() tells it which")
         conf.state_dir.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ class Window(ABC):
 
     @abstractmethod
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """The lowest ``now`` at which it fires without more rows; None: it doesn't."""
+        """Return the lowest ``now`` at which it fires without more rows; None: it doesn't."""
 
 
 def _check_count(_: object, attribute: Attribute[int], value: object) -> None:
@@ -123,7 +123,6 @@ class _CountWindow(Window):
 
     @property
     def is_timed(self) -> bool:
-        """By rows."""
         return False
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
@@ -137,7 +136,7 @@ class _CountWindow(Window):
         return Advance(fired, WindowProgress(seen), max(0, (due + 1) * slide - length))
 
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """Never: it waits for rows."""
+        """Return None: it waits for rows."""
         return None
 
 
@@ -149,7 +148,6 @@ class _DurationWindow(Window):
 
     @property
     def is_timed(self) -> bool:
-        """By the clock."""
         return True
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
@@ -179,12 +177,15 @@ class _DurationWindow(Window):
         return Advance(tuple(fired), after, panes[0][1] if panes else after.seen)
 
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """The end of the next window, if there are rows: all that are left are in it."""
+        """Return the end of the next window, if there are rows: all that are left are in it."""
         _, slide = self._sizes
         return _next(progress.time, slide) - progress.ahead if progress.panes else None
 
     def _pane(self, time: int) -> int:
-        """The last time up to ``time`` at which a window begins or ends: what came since is in the same windows."""
+        """Return the last time up to ``time`` at which a window begins or ends.
+
+        What came since is in the same windows.
+        """
         length, slide = self._sizes
         return max(time // slide * slide, (time + length) // slide * slide - length)
 
@@ -205,7 +206,6 @@ class TumblingCount(_CountWindow):
 
     @property
     def slug(self) -> str:
-        """As in ``tumbling_count_5``."""
         return f"tumbling_count_{self.length}"
 
     @property
@@ -228,7 +228,6 @@ class SlidingCount(_CountWindow):
 
     @property
     def slug(self) -> str:
-        """As in ``sliding_count_5_2``."""
         return f"sliding_count_{self.length}_{self.slide}"
 
     @property

@@ -51,19 +51,19 @@ class Accumulator(ABC, Generic[V]):
 
     @abstractmethod
     def empty(self) -> V:
-        """The value of no rows."""
+        """Return the value of no rows."""
 
     @abstractmethod
     def first(self, row: Any) -> V:
-        """The value of a group's first row."""
+        """Return the value of a group's first row."""
 
     @abstractmethod
     def following(self, value: V, row: Any) -> V:
-        """The value after one more row."""
+        """Return the value after one more row."""
 
     @abstractmethod
     def results(self, value: V) -> list[Values]:
-        """The rows that a group gives, without its key."""
+        """Return the rows that a group gives, without its key."""
 
 
 @frozen
@@ -73,19 +73,16 @@ class CombiningAccumulator(Accumulator[Any]):
     aggregator: CombinerAggregator[Any]
 
     def empty(self) -> Any:
-        """Zero."""
         return self.aggregator.zero()
 
     def first(self, row: Row) -> Any:
-        """The row's own value: zero is left out, as where it is None in Storm."""
+        """Take the row's own value: zero is left out, as where it is None in Storm."""
         return self.aggregator.init(row)
 
     def following(self, value: Any, row: Row) -> Any:
-        """Both together."""
         return self.aggregator.combine(value, self.aggregator.init(row))
 
     def results(self, value: Any) -> list[Values]:
-        """One row."""
         return [(value,)]
 
 
@@ -94,11 +91,9 @@ class MergingAccumulator(CombiningAccumulator):
     """Partial values, one a row, to the whole value of a `CombinerAggregator`."""
 
     def first(self, row: Row) -> Any:
-        """The partial value itself."""
         return row[0]
 
     def following(self, value: Any, row: Row) -> Any:
-        """Both together."""
         return self.aggregator.combine(value, row[0])
 
 
@@ -109,19 +104,18 @@ class ReducingAccumulator(Accumulator[Any]):
     aggregator: ReducerAggregator[Any]
 
     def empty(self) -> Any:
-        """The value to start from."""
+        """Return the value to start from."""
         return self.aggregator.init()
 
     def first(self, row: Row) -> Any:
-        """The row reduced onto the value to start from."""
+        """Reduce the row onto the value to start from."""
         return self.aggregator.reduce(self.aggregator.init(), row)
 
     def following(self, value: Any, row: Row) -> Any:
-        """The row reduced onto the value so far."""
+        """Reduce the row onto the value so far."""
         return self.aggregator.reduce(value, row)
 
     def results(self, value: Any) -> list[Values]:
-        """One row."""
         return [(value,)]
 
 
@@ -144,27 +138,25 @@ class AggregatorAccumulator(Accumulator[Emitting]):
 
     @property
     def user_code(self) -> list[object]:
-        """The aggregator."""
         return [self.aggregator]
 
     def empty(self) -> Emitting:
-        """The aggregator's own start, with a collector for this group."""
+        """Start as the aggregator does, with a collector for this group."""
         collector = RowCollector(self.title, self.out)
         return Emitting(self.aggregator.init(self.batch_id, collector), collector)
 
     def first(self, row: Row) -> Emitting:
-        """A start, and the first row taken in."""
+        """Start, and take in the first row."""
         return self.following(self.empty(), row)
 
     def following(self, value: Emitting, row: Row) -> Emitting:
-        """One more row taken in."""
+        """Take in one more row."""
         changed = self.aggregator.aggregate(value.value, row, value.collector)
         if changed is not None:
             value.value = changed
         return value
 
     def results(self, value: Emitting) -> list[Values]:
-        """All that was emitted."""
         self.aggregator.complete(value.value, value.collector)
         return value.collector.take()
 
@@ -177,26 +169,25 @@ class ChainAccumulator(Accumulator[list[Any]]):
 
     @property
     def user_code(self) -> list[object]:
-        """The aggregators."""
         return [each for accumulator in self.accumulators for each in accumulator.user_code]
 
     def empty(self) -> list[Any]:
-        """The values of no rows."""
+        """Return the values of no rows."""
         return [accumulator.empty() for accumulator in self.accumulators]
 
     def first(self, row: tuple[Row, ...]) -> list[Any]:
-        """The values of a group's first row."""
+        """Return the values of a group's first row."""
         return [accumulator.first(view) for accumulator, view in zip(self.accumulators, row, strict=True)]
 
     def following(self, value: list[Any], row: tuple[Row, ...]) -> list[Any]:
-        """The values after one more row."""
+        """Return the values after one more row."""
         return [
             accumulator.following(call, view)
             for accumulator, call, view in zip(self.accumulators, value, row, strict=True)
         ]
 
     def results(self, value: list[Any]) -> list[Values]:
-        """Every combination of what the accumulators give; none if one of them gives none."""
+        """Return every combination of what the accumulators give; none if one of them gives none."""
         given = [accumulator.results(call) for accumulator, call in zip(self.accumulators, value, strict=True)]
         return [tuple(chain.from_iterable(rows)) for rows in product(*given)]
 
@@ -291,7 +282,10 @@ def _hashable(values: list[Any], kind: t.DataType) -> list[Any]:
 
 
 def _key_converter(kind: t.DataType) -> Callable[[Any], Any] | None:
-    """What makes values of ``kind`` one dict key where Spark sees one group: one NaN, one zero, tuples for lists."""
+    """Return what makes values of ``kind`` one dict key where Spark sees one group.
+
+    One NaN, one zero, tuples for lists.
+    """
     match kind:
         case t.FloatType() | t.DoubleType():
             return _normal

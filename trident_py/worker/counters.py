@@ -102,7 +102,7 @@ _node: ContextVar[str] = ContextVar("trident_node", default="")
 
 @contextmanager
 def count_scope(scope: CountScope) -> Iterator[CountScope]:
-    """What user functions count in the block, on this thread, is kept in ``scope``."""
+    """Keep what user functions count in the block, on this thread, in ``scope``."""
     token = _scope.set(scope)
     try:
         yield scope
@@ -111,27 +111,27 @@ def count_scope(scope: CountScope) -> Iterator[CountScope]:
 
 
 def counting_for(txid: int | None) -> None:
-    """What is counted from now on is that of ``txid``."""
+    """Take what is counted from now on for that of ``txid``."""
     scope = _scope.get()
     if scope is not None:
         scope.txid = txid
 
 
 def counting_at(node: str) -> None:
-    """What is counted from now on is that of the function of ``node``."""
+    """Take what is counted from now on for that of the function of ``node``."""
     scope = _scope.get()
     if scope is not None:
         scope.node = node
 
 
 def is_counting() -> bool:
-    """Whether somebody wants to know what is counted here, and for which transaction."""
+    """Tell whether somebody wants to know what is counted here, and for which transaction."""
     scope = _scope.get()
     return scope is not None and scope.is_kept
 
 
 def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
-    """The same values; what is counted while one is made is that of ``node``."""
+    """Give the same values; what is counted while one is made is that of ``node``."""
     while True:
         counting_at(node)
         try:
@@ -155,7 +155,7 @@ def building(node: str) -> Iterator[None]:
 
 
 def built_node() -> str:
-    """The node that is being built."""
+    """Return the node that is being built."""
     return _node.get()
 
 
@@ -220,7 +220,10 @@ def _report(scope: CountScope) -> str:
 
 
 def of_reports(reports: list[str]) -> dict[tuple[int | None, str], NodeCounts]:
-    """What the tasks of one stage have counted, by transaction and node; a task that Spark ran again counts once."""
+    """Return what the tasks of one stage have counted, by transaction and node.
+
+    A task that Spark ran again counts once.
+    """
     by_task = {told["partition"]: told["counts"] for told in map(json.loads, reversed(reports))}
     found: dict[tuple[int | None, str], NodeCounts] = {}
     for counts in by_task.values():
@@ -231,5 +234,5 @@ def of_reports(reports: list[str]) -> dict[tuple[int | None, str], NodeCounts]:
 
 
 def summed(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Both together, name by name."""
+    """Return both together, name by name."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -57,7 +57,7 @@ class TaskFailure:
 
     @classmethod
     def of(cls, error: BaseException, classify: Classify, txid: int | None = None) -> TaskFailure:
-        """What ``error`` means by ``classify``; one that was classified nearer to its place stays as it is."""
+        """Return what ``error`` means by ``classify``; one that was classified nearer to its place stays as it is."""
         if isinstance(error, TaskFailed):
             return error.failure if txid is None else evolve(error.failure, txid=txid)
         kind = classify(error)
@@ -78,13 +78,13 @@ class TaskFailure:
         return TaskFailed(self)
 
     def written(self) -> str:
-        """As text without any character that has a meaning somewhere."""
+        """Write it as text without any character that has a meaning somewhere."""
         fields = {**asdict(self), "kind": self.kind.value}
         return b64encode(json.dumps(fields).encode()).decode()
 
     @classmethod
     def read(cls, written: str) -> TaskFailure:
-        """From what `written` gave."""
+        """Read what `written` gave."""
         fields = json.loads(b64decode(written))
         return cls(**{**fields, "kind": FailureKind(fields["kind"])})
 
@@ -109,7 +109,7 @@ class LocatedRead:
     about: About
 
     def __call__(self, split: Any) -> Generator[pa.RecordBatch, None, Any]:
-        """The rows, and what a generator returns."""
+        """Give the rows, and what a generator returns."""
         with located(**self.about):
             rows = self.read(split)
             if isinstance(rows, Generator):
@@ -126,12 +126,12 @@ class MarkedFailure(Exception):
 
 
 def by_user_code(_: BaseException) -> FailureKind:
-    """In a function of the user's: whatever it is, it counts against the batch."""
+    """Classify what a function of the user's raised: whatever it is, it counts against the batch."""
     return FailureKind.USER_CODE
 
 
 def by_spout(error: BaseException) -> FailureKind:
-    """In what a spout does in a task: its contract or its source is broken, or the source is away."""
+    """Classify what a spout raised in a task: its contract or its source is broken, or the source is away."""
     match error:
         case SpoutError() | MetadataError():
             return FailureKind.FATAL
@@ -143,7 +143,7 @@ def by_spout(error: BaseException) -> FailureKind:
 
 
 def by_state(error: BaseException) -> FailureKind:
-    """In what a state does in a task."""
+    """Classify what a state raised in a task."""
     match error:
         case TridentError():
             return FailureKind.FATAL
@@ -153,13 +153,13 @@ def by_state(error: BaseException) -> FailureKind:
 
 
 def by_spark(_: BaseException) -> FailureKind:
-    """In what hands a task its rows: Spark has broken it off, or will fail the job for a reason of its own."""
+    """Classify what was raised by what hands a task its rows: Spark has broken it off, or will fail the job itself."""
     return FailureKind.INTERRUPTED
 
 
 @contextmanager
 def in_user_code(place: Callable[[], str]) -> Iterator[None]:
-    """A function of the user's runs in the block; where that was is noted on what it raises.
+    """Note on what a function of the user's raises in the block where that was.
 
     Raises:
         TaskFailed: it raised one of our own errors, which mean nothing where a function raises them.
@@ -180,7 +180,7 @@ _mark: ContextVar[str | None] = ContextVar("trident_job_mark", default=None)
 
 @contextmanager
 def task_failures_told() -> Iterator[None]:
-    """The block builds and runs a job; a failure that a task of it has told is raised.
+    """Raise a failure that a task of the job has told which the block builds and runs.
 
     Raises:
         TaskFailed: a task failed in a stage that was made by `telling` in this block, on this thread.
@@ -201,7 +201,7 @@ def task_failures_told() -> Iterator[None]:
 
 
 def telling(stage: Stage, classify: Classify = by_user_code) -> Stage:
-    """``stage`` for a task, which tells what it fails of; in a job of nobody who listens, just ``stage``."""
+    """Return ``stage`` for a task, which tells what it fails of; in a job of nobody who listens, just ``stage``."""
     mark = _mark.get()
     return stage if mark is None else TellingStage(stage, classify, mark)
 
@@ -226,7 +226,7 @@ class TellingStage:
 
 
 def classified(batches: Iterator[pa.RecordBatch], classify: Classify) -> Iterator[pa.RecordBatch]:
-    """The same batches; what is raised on the way is classified here, whoever takes them.
+    """Give the same batches; what is raised on the way is classified here, whoever takes them.
 
     Raises:
         TaskFailed: anything was raised.

@@ -23,7 +23,7 @@ _EXACT = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.BooleanType, t.B
 
 
 def can_tally(keys: t.StructType) -> bool:
-    """Whether Arrow tells keys apart as Spark does: it knows of no collations, one zero or one NaN."""
+    """Tell whether Arrow tells keys apart as Spark does: it knows of no collations, one zero or one NaN."""
     return bool(keys.fields) and all(
         isinstance(key.dataType, _EXACT) or key.dataType == t.StringType() for key in keys.fields
     )

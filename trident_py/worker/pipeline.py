@@ -53,7 +53,7 @@ class RowPipeline:
         return self.steps[-1].target if self.steps else self.source
 
     def then(self, step: Step) -> RowPipeline:
-        """The same, and one more step."""
+        """Add one more step."""
         return RowPipeline(self.source, (*self.steps, step))
 
     @property
@@ -93,7 +93,7 @@ class RowPipeline:
 
 @contextmanager
 def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
-    """Those of ``user_code`` that are operations are prepared in the block, and cleaned up behind it."""
+    """Prepare those of ``user_code`` that are operations for the block, and clean up behind it."""
     operations = {id(each): each for each in user_code if isinstance(each, Operation)}.values()
     try:
         for each in operations:
@@ -109,7 +109,7 @@ def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in pieces that are worked on at once, without those that are none."""
+    """Give the same rows in pieces that are worked on at once, without those that are none."""
     for batch in map(_real_rows, batches):
         size = CHUNK_ROWS
         if batch.nbytes > CHUNK_BYTES:
@@ -135,7 +135,7 @@ def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keeps the garbage collector away while rows are made: it took half the time, to find that all are in use."""
+    """Keep the garbage collector away while rows are made: it took half the time, to find that all are in use."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

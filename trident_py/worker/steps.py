@@ -52,7 +52,7 @@ class Step(ABC):
         return None
 
     def __call__(self, rows: Iterable[Values]) -> list[Values]:
-        """What the user's code makes of ``rows``; the step and the row are noted on an exception of it.
+        """Return what the user's code makes of ``rows``; the step and the row are noted on an exception of it.
 
         Raises:
             TypeError: user code gave something else than a tuple, list or Row for a row.
@@ -94,7 +94,6 @@ class MapStep(Step):
 
     @property
     def user_code(self) -> object:
-        """The function."""
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
@@ -111,7 +110,6 @@ class FlatMapStep(Step):
 
     @property
     def user_code(self) -> object:
-        """The function."""
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
@@ -149,7 +147,6 @@ class PeekStep(Step):
 
     @property
     def user_code(self) -> object:
-        """The function."""
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
@@ -168,11 +165,10 @@ class EachStep(Step):
 
     @property
     def user_code(self) -> object:
-        """The function."""
         return self.function
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """One copy of the row for each emitted tuple, with its values behind."""
+        """Make one copy of the row for each emitted tuple, with its values behind."""
         collector, execute = RowCollector(self.title, self.out), self.function.execute
         made: list[Values] = []
         for row, view in zip(rows, views, strict=True):
@@ -186,7 +182,6 @@ class ProjectStep(Step):
     """Keeps ``in_fields``."""
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Keep what is seen."""
         return list(map(tuple, views))
 
 
@@ -199,15 +194,14 @@ class TaggedStep(Step):
 
     @property
     def user_code(self) -> object:
-        """That of the step."""
         return self.step.user_code
 
     def __call__(self, rows: Iterable[Values]) -> list[Values]:
-        """What the step makes of the rows, with the value in front again."""
+        """Return what the step makes of the rows, with the value in front again."""
         return self.run(list(rows), iter(()))
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """The rows with one value after those with another; never are two of them in one call of the step."""
+        """Return the rows with one value after those with another; never are two of them in one call of the step."""
         made: list[Values] = []
         for value, group in groupby(rows, key=itemgetter(0)):
             counting_for(value)
@@ -219,7 +213,7 @@ class TaggedStep(Step):
 
 
 def tagged(make: Callable[[StructType], Step], source: StructType) -> TaggedStep:
-    """The step that ``make`` makes for all fields but the first, over rows that have it."""
+    """Return the step that ``make`` makes for all fields but the first, over rows that have it."""
     first, step = source.fields[0], make(StructType(source.fields[1:]))
     return TaggedStep(
         title=step.title,
@@ -240,11 +234,9 @@ class RowCollector(TridentCollector):
     _width: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Count the fields once, not for every row."""
         self._width = len(self.schema.fields)
 
     def emit(self, row: Values) -> None:
-        """Keep ``row``."""
         if type(row) is tuple and len(row) == self._width:
             self._emitted.append(row)
         else:
@@ -255,13 +247,13 @@ class RowCollector(TridentCollector):
         log.error("%s: reported %s: %s", self.title, type(error).__name__, error)
 
     def take(self) -> list[Values]:
-        """What was emitted since the last call."""
+        """Return what was emitted since the last call."""
         emitted, self._emitted = self._emitted, []
         return emitted
 
 
 def checked(rows: list[Any], schema: StructType, title: str) -> list[Values]:
-    """``rows``, each of which is a tuple, list or Row with a value per field of ``schema``."""
+    """Return ``rows``, each of which is a tuple, list or Row with a value per field of ``schema``."""
     kinds = set(map(type, rows))
     for kind in kinds - {tuple, list}:
         if not issubclass(kind, tuple | list):

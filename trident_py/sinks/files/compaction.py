@@ -42,7 +42,7 @@ class Transactions:
 
     @classmethod
     def of(cls, path: Path, up_to: int | None) -> Transactions:
-        """Those that are committed in ``path``, up to a txid.
+        """Find those that are committed in ``path``, up to a txid.
 
         Raises:
             SinkError: there are none, that one isn't there, or they are not all of one topology.
@@ -92,7 +92,7 @@ class Transactions:
 
 
 def compactable(path: Path, target: Path, up_to: int | None) -> Transactions:
-    """The transactions of ``path``, up to a txid, that can be copied to ``target``.
+    """Return the transactions of ``path``, up to a txid, that can be copied to ``target``.
 
     Args:
         path: what a `FileSink` writes to; it may go on meanwhile.

@@ -39,7 +39,7 @@ _COMMITTED = re.compile(rf"{TXID}=([1-9][0-9]*)")
 
 
 def committed(path: Path) -> dict[int, Path]:
-    """The directory of each transaction that is committed in ``path``, by txid, in this order.
+    """Return the directory of each transaction that is committed in ``path``, by txid, in this order.
 
     Raises:
         SinkError: there is something else, whose rows readers would see among ours.
@@ -58,7 +58,7 @@ def committed(path: Path) -> dict[int, Path]:
 
 
 def token_of(directory: Path) -> FileToken:
-    """The token of a committed transaction.
+    """Return the token of a committed transaction.
 
     Raises:
         SinkError: there is none, or it can't be read.
@@ -168,7 +168,7 @@ class TransactionDirectory:
         return token.commit
 
     def draft(self, tx: SinkTransaction) -> Path:
-        """Where tasks write the rows of an attempt; they make it."""
+        """Return where tasks write the rows of an attempt; they make it."""
         return self._drafts(tx.epoch) / _name(tx)
 
     def stage(self, tx: SinkTransaction, files: Sequence[Path], token: FileToken) -> Path:

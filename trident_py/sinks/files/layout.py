@@ -35,7 +35,7 @@ _NESTED = (t.ArrayType, t.MapType, t.StructType)
 
 
 def visible_files(directory: Path) -> list[Path]:
-    """All files below ``directory`` that a reader of it sees, in the order of their paths."""
+    """Return all files below ``directory`` that a reader of it sees, in the order of their paths."""
     seen = (file for file in directory.rglob("*") if file.is_file())
     return sorted(file for file in seen if not any(map(_is_hidden, file.relative_to(directory).parts)))
 
@@ -116,7 +116,7 @@ class Layout:
         writer.partitionBy(*self.partition_by).save(f"file://{directory}")
 
     def read(self, session: SparkSession, base: Path, folders: Sequence[Path], fields: t.StructType) -> DataFrame:
-        """The rows of some folders below ``base``, as they were written; damaged ones fail the job."""
+        """Return the rows of some folders below ``base``, as they were written; damaged ones fail the job."""
         strict = {"mode": "FAILFAST", "multiLine": self.format == "csv", **_AS_THEY_ARE, **self.options}
         reader = session.read.format(self.format).schema(fields).options(**strict)
         found = reader.option("basePath", f"file://{base}").load([f"file://{folder}" for folder in folders])

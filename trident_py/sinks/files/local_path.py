@@ -14,7 +14,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """An absolute path, as seen from the current directory, on a file system that this machine has mounted.
+    """Make an absolute path, as seen from the current directory, on a file system that this machine has mounted.
 
     Args:
         path: a path, or a URL that begins with ``file:/``.

@@ -69,7 +69,7 @@ class FileSink(TransactionalSink[Path]):
         return {"format": self._layout.format, "folders": ", ".join(self._layout.partition_by)}
 
     def details(self) -> Mapping[str, Json]:
-        """Where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
         return {"path": str(self._path)}
 
     def check_fields(self, fields: StructType) -> None:
@@ -96,12 +96,11 @@ class FileSink(TransactionalSink[Path]):
         self._directory.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Path | None) -> None:
-        """Remove what was staged."""
         self._directory.abort(tx)
 
 
 def written(draft: Path, tasks: Collection[int]) -> list[Path]:
-    """The files that Spark has written into ``draft``, without what it leaves there besides.
+    """Return the files that Spark has written into ``draft``, without what it leaves there besides.
 
     Raises:
         SinkError: one of these tasks has had rows, and no file of it is here.

@@ -26,7 +26,7 @@ class Beginnings:
 
     @classmethod
     def of(cls, cursors: Iterable[FileCursor]) -> Beginnings:
-        """Those of files that have been looked at."""
+        """Return those of files that have been looked at."""
         beginnings = cls()
         for cursor in cursors:
             beginnings.add(cursor)
@@ -44,7 +44,7 @@ class Beginnings:
         self._lengths.setdefault(start, set()).add(identity.head_bytes)
 
     def like(self, head: bytes) -> FileCursor | None:
-        """A file that begins with ``head``, all or the first KiB of another one, or with which ``head`` begins."""
+        """Make a file that begins with ``head``, all or the first KiB of another one, or with which ``head`` begins."""
         for size in range(1, min(len(head), START_BYTES) + 1):
             start = head[:size]
             for length in self._lengths.get(start, ()):

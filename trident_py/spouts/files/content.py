@@ -49,7 +49,7 @@ _UNPACKERS: Mapping[str, Callable[[BinaryIO], Any]] = {
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the suffix says that the file is compressed: .gz, .bz2, .xz or .zst."""
+    """Tell whether the suffix says that the file is compressed: .gz, .bz2, .xz or .zst."""
     return os.path.splitext(path)[1] in _UNPACKERS
 
 
@@ -94,7 +94,7 @@ class Content:
     file: BinaryIO
 
     def __enter__(self) -> Self:
-        """It is open."""
+        """Return it, open."""
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -117,7 +117,7 @@ class Content:
         return 0
 
     def read_at(self, position: int, size: int) -> bytes:
-        """``size`` bytes from ``position`` on; fewer where it ends."""
+        """Return ``size`` bytes from ``position`` on; fewer where it ends."""
         return os.pread(self.file.fileno(), size, position)
 
 
@@ -144,7 +144,7 @@ class UnpackedContent(Content):
         return self._upto
 
     def read_at(self, position: int, size: int) -> bytes:
-        """``size`` bytes from ``position`` on; fewer where it ends."""
+        """Return ``size`` bytes from ``position`` on; fewer where it ends."""
         if position + size <= len(self._first):
             return self._first[position : position + size]
         if position < self._upto - len(self._recent):
@@ -167,7 +167,7 @@ class UnpackedContent(Content):
 
 
 def open_content(path: str) -> Content:
-    """The content of the file that has this path now; to be closed, by ``with``.
+    """Return the content of the file that has this path now; to be closed, by ``with``.
 
     Raises:
         OSError: it can't be opened.

@@ -32,7 +32,7 @@ class Sight:
         return before if before and before.stamp == stamp else cls(stamp, now)
 
     def is_still(self, now: float) -> bool:
-        """Whether nobody wrote to it for a while."""
+        """Tell whether nobody wrote to it for a while."""
         return now - self.since >= STILL_SECONDS
 
 
@@ -75,7 +75,7 @@ class FileCursor:
 
     @classmethod
     def restored(cls, path: str, cursor: Json) -> FileCursor:
-        """With what `Split.cursor` stored: a position, the size that was seen, and an identity."""
+        """Make it of what `Split.cursor` stored: a position, the size that was seen, and an identity."""
         match cursor:
             case int():
                 return cls(path, path, cursor, cursor, resumed=False)
@@ -102,7 +102,7 @@ class FileCursor:
         return self.seen - self.position
 
     def here(self, content: Content) -> Here:
-        """Whether ``content`` is this file's, with all that was seen of it."""
+        """Tell whether ``content`` is this file's, with all that was seen of it."""
         if self.identity:
             return Here.SAME if self.likeness(content) is Likeness.EQUAL else Here.OTHER
         if self.is_compressed:  # an old version's position, in bytes as they are on disk
@@ -110,7 +110,7 @@ class FileCursor:
         return Here.SAME if content.size >= self.seen else Here.OTHER
 
     def likeness(self, content: Content) -> Likeness | None:
-        """How ``content`` compares with what is known of this file; None: it begins in another way."""
+        """Return how ``content`` compares with what is known of this file; None: it begins in another way."""
         if not self.identity:
             return None
         start = content.read_at(0, len(self.start))
@@ -122,7 +122,7 @@ class FileCursor:
         return Likeness.BEGINNING if is_shorter else None
 
     def take(self, content: Content, sight: Sight, now: float) -> bool:
-        """``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is.
+        """Return ``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is.
 
         False: it was cut at this moment.
         """
@@ -139,7 +139,7 @@ class FileCursor:
         return True
 
     def next_split(self, content: Content, budget: int, now: float) -> Split | None:
-        """As many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
+        """Take as many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
 
         Raises:
             SpoutError: the file goes on inside a line that was taken without a line feed, or has no line ends.
@@ -156,7 +156,10 @@ class FileCursor:
         return Split(self.name, self.position, end, self.seen, self.identity, self.origin)
 
     def _is_read_from(self, content: Content) -> bool:
-        """Whether this is what the last look saw, but for lines that were added; else the next look tells what is."""
+        """Tell whether this is what the last look saw, but for lines that were added.
+
+        Else the next look tells what is.
+        """
         if self.sight is None or self.identity is None:
             return False
         if stamp_of(content.status) == self.sight.stamp:
@@ -165,15 +168,18 @@ class FileCursor:
         return is_there and self.here(content) is Here.SAME
 
     def advance(self, split: Split) -> None:
-        """The lines of ``split`` are given now."""
+        """Go on behind the lines of ``split``, which are given now."""
         self.position, self.resumed = split.end, False
 
     def name_beside(self, other: FileCursor) -> tuple[str, str]:
-        """Its name and its origin once ``other`` is read: what left the pattern gives its name up to a new file."""
+        """Return its name and its origin once ``other`` is read.
+
+        What left the pattern gives its name up to a new file.
+        """
         return (self.path, self.name) if self.name == other.name else (self.name, self.origin)
 
     def split_beside(self, other: FileCursor) -> Split:
-        """No lines, but where the file stands, under the name that it has once ``other`` is read."""
+        """Return no lines, but where the file stands, under the name that it has once ``other`` is read."""
         name, origin = self.name_beside(other)
         return Split(name, self.position, self.position, self.seen, self.identity, origin)
 
@@ -191,7 +197,7 @@ class FileCursor:
         return self.seen if is_still else self.position
 
     def _resume(self, content: Content) -> bool:
-        """Whether the position is at the beginning of a line, after skipping what ends the one before."""
+        """Tell whether the position is at the beginning of a line, after skipping what ends the one before."""
         if not self.resumed and self.position:
             last, more = content.read_at(self.position - 1, 1), content.read_at(self.position, 2)
             if last != b"\n":
@@ -207,7 +213,7 @@ class FileCursor:
         return True
 
     def error(self, what: str) -> SpoutError:
-        """An error that says how far the file was read."""
+        """Make an error that says how far the file was read."""
         return SpoutError(
             f"file {self.path!r}, of which {self.position} bytes were read and {self.seen} were seen, {what}"
         )

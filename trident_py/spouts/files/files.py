@@ -91,11 +91,11 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         self._reader = LineReader(_encoding(encoding), errors)
 
     def details(self) -> Mapping[str, Json]:
-        """The pattern: files that it doesn't match any more are left alone, others are read from their beginning."""
+        """Return the pattern: files that it no longer matches are left alone, others are read from their beginning."""
         return {"glob": os.fspath(self._glob)}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileCoordinator:
-        """Looks for files.
+        """Look for files.
 
         Raises:
             SpoutError: the directory to look in doesn't exist.
@@ -107,7 +107,6 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         return FileCoordinator(pattern, self._max_bytes)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileEmitter:
-        """Has Spark tasks read."""
         return FileEmitter(self._reader, context.parallelism)
 
 
@@ -139,11 +138,14 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         self._files.restore(cursors)
 
     def moved(self, metadata: list[StoredSplit]) -> Mapping[str, Json]:
-        """Where each file of the batch was read to, its size if that was more, and what tells it from others."""
+        """Return where each file of the batch was read to, its size if that was more, and what tells it from others."""
         return {split.path: split.cursor for split in map(Split.parse, metadata)}
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there are lines that were not read; False is the answer of a look at all files, not of memory."""
+        """Tell whether there are lines that were not read.
+
+        False is the answer of a look at all files, not of memory.
+        """
         if not self._next:
             self._next = self._planned()
         if not self._next:
@@ -152,13 +154,13 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         return bool(self._next)
 
     def has_pending_input(self) -> bool:
-        """Whether a file has something that waits for two seconds without a change: a last line, or all of it."""
+        """Tell whether a file has something that waits for two seconds without a change: a last line, or all of it."""
         return self._files.is_waiting(self._clock())
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[StoredSplit] | None, curr_metadata: list[StoredSplit] | None
     ) -> list[StoredSplit]:
-        """The lines that `is_ready` found, or those the transaction had before."""
+        """Return the lines that `is_ready` found, or those the transaction had before."""
         if curr_metadata is not None:
             return curr_metadata
         splits, self._next = self._next or self._planned(), []
@@ -214,7 +216,7 @@ class FileEmitter(Emitter[list[StoredSplit]]):
 
 
 def shares(splits: Sequence[Split], tasks: int) -> list[list[Piece]]:
-    """The pieces that each task reads: a run of the batch, of about the same number of bytes, at least 1 MiB."""
+    """Return the pieces that each task reads: a run of the batch, of about the same number of bytes, at least 1 MiB."""
     size = max(PIECE_BYTES_MIN, -(-sum(split.size for split in splits) // tasks))
     given: list[list[Piece]] = [[]]
     room = size

@@ -67,18 +67,18 @@ class FollowedFiles:
         self._sights = {path: sight for path, sight in self._sights.items() if path not in self._cursors}
 
     def unread(self) -> list[FileCursor]:
-        """The files that have something to read: first those with names that the pattern doesn't match any more."""
+        """Return the files with something to read, first those whose names the pattern doesn't match any more."""
         cursors = [cursor for cursor in self._cursors.values() if cursor.unread and cursor.sight]
         return sorted(cursors, key=lambda cursor: (not cursor.is_outside, cursor.path))
 
     def is_waiting(self, now: float) -> bool:
-        """Whether something was seen that can't be told or taken yet, and will be if it doesn't change."""
+        """Tell whether something was seen that can't be told or taken yet, and will be if it doesn't change."""
         if self._wanted or self._sights:
             return True
         return any(cursor.sight and not cursor.sight.is_still(now) for cursor in self.unread())
 
     def next_splits(self, cursor: FileCursor, budget: int, now: float) -> list[Split]:
-        """The next lines of a file, behind the new names of what was stored under its path; none: there are none now.
+        """Return the next lines of a file, if there are any, behind the new names of what was stored under its path.
 
         Raises:
             SpoutError: it can't be read, or goes on inside a line that was taken.
@@ -100,7 +100,7 @@ class FollowedFiles:
         return [Split(name, 0, 0, 0, None) for name in sorted(left - {each.path for each in moved})] + moved
 
     def advance(self, cursor: FileCursor, splits: list[Split]) -> None:
-        """A batch has these splits of `next_splits`."""
+        """Go on behind these splits of `next_splits`, which a batch has."""
         moved: list[FileCursor] = [*(self._renamed(cursor) or ()), cursor]
         for each in moved:
             if self._stored.get(each.stored_name) is each:
@@ -114,7 +114,7 @@ class FollowedFiles:
         cursor.advance(splits[-1])
 
     def _renamed(self, cursor: FileCursor) -> list[FileCursor] | None:
-        """Whose positions go under new names before this one's replaces theirs; None: that can't be said yet."""
+        """Return whose positions go under new names before this one's replaces theirs; None: that can't be said yet."""
         if any(wanted.name == cursor.name for wanted in self._wanted):
             return None
         for outside in self._outside:
@@ -155,7 +155,7 @@ class FollowedFiles:
             strangers[path] = status
 
     def _is_ours(self, cursor: FileCursor) -> bool:
-        """Whether a file that the pattern doesn't match was renamed to that; else a changed pattern has left it out."""
+        """Tell whether a file that isn't matched was renamed to that; else a changed pattern has left it out."""
         return cursor.sight is not None or (cursor.origin != "" and self.pattern.matches(cursor.origin))
 
     def _find_wanted(self, found: Statuses, strangers: Statuses, now: float) -> set[str]:
@@ -210,7 +210,7 @@ class FollowedFiles:
         return (cursor.path, *(each.path for each in others))
 
     def _is_here(self, cursor: FileCursor, strangers: Statuses, now: float) -> bool:
-        """Whether the file is where it was, with device and inode as they were: then note how it is."""
+        """Tell whether the file is where it was, with device and inode as they were: then note how it is."""
         status = strangers.get(cursor.path)
         if status is None or (cursor.identity and cursor.identity.hint != hint_of(status)):
             return False

@@ -19,7 +19,7 @@ _MASK = (1 << _BITS) - 1
 
 
 def _scattered(first: int, count: int) -> np.ndarray:
-    """The numbers that SplitMix64 gives for ``first`` and the ``count - 1`` after it."""
+    """Return the numbers that SplitMix64 gives for ``first`` and the ``count - 1`` after it."""
     mixed = (np.arange(count, dtype=np.uint64) + np.uint64(first & _MASK)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -37,7 +37,7 @@ def seed_of(*names: str) -> int:
 
 
 def hash_bytes(seed: int, position: int, block: bytes) -> int:
-    """The part of the hash that is made of ``block``, which is at ``position`` of what ``seed`` names."""
+    """Return the part of the hash that is made of ``block``, which is at ``position`` of what ``seed`` names."""
     skipped = position % _WORD
     words = np.zeros(-(-(skipped + len(block)) // _WORD), "<u8")
     words.view(np.uint8)[skipped : skipped + len(block)] = np.frombuffer(block, np.uint8)

@@ -33,12 +33,12 @@ def hint_of(status: os.stat_result) -> Hint:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """What changes when a file does."""
+    """Return what changes when a file does."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def digest(data: bytes) -> str:
-    """A hash of ``data``, short enough to be stored a hundred thousand times."""
+    """Make a hash of ``data``, short enough to be stored a hundred thousand times."""
     return urlsafe_b64encode(blake2b(data, digest_size=_DIGEST_BYTES).digest()).decode()
 
 
@@ -66,7 +66,7 @@ class Identity:
 
     @classmethod
     def of(cls, content: Content, length: int) -> Identity | None:
-        """That of an open file, up to ``length``; None: it is shorter."""
+        """Return that of an open file, up to ``length``; None: it is shorter."""
         size = min(HASHED_BYTES, length)
         head = content.read_at(0, size)
         last = content.read_at(length - size, size) if length > size else head
@@ -80,7 +80,7 @@ class Identity:
         return min(HASHED_BYTES, self.length)
 
     def fits(self, content: Content) -> bool:
-        """Whether an open file has all that was seen, as far as the hashes tell."""
+        """Tell whether an open file has all that was seen, as far as the hashes tell."""
         size = self.head_bytes
         head = content.read_at(0, size)
         if len(head) < size or digest(head) != self.head:
@@ -89,12 +89,15 @@ class Identity:
         return len(last) == size and digest(last) == self.last
 
     def begins(self, content: Content) -> bool:
-        """Whether an open file has the same beginning, as far as it goes and hashes tell. One of nothing yet has."""
+        """Tell whether an open file has the same beginning, as far as it goes and hashes tell.
+
+        One of nothing yet has.
+        """
         head = content.read_at(0, self.head_bytes)
         return digest(head) == self.head if len(head) == self.head_bytes else self.start.startswith(start_of(head))
 
     def is_untouched(self, status: os.stat_result) -> bool:
-        """Whether device, inode and size say already that a compressed file is this one."""
+        """Tell whether device, inode and size say already that a compressed file is this one."""
         return bool(self.packed) and (*self.hint, self.packed) == (status.st_dev, status.st_ino, status.st_size)
 
     @property
@@ -107,7 +110,7 @@ class Identity:
 
     @classmethod
     def parse(cls, stored: object, length: int) -> Identity | None:
-        """From JSON; None: it is none."""
+        """Read it from JSON; None: it is none."""
         match stored:
             case [int() as device, int() as inode, str() as both]:
                 last, packed = both[:_DIGEST_CHARS], 0
@@ -121,5 +124,8 @@ class Identity:
 
 
 def start_of(head: bytes) -> str:
-    """What `Identity.start` is for a file that begins so; that of a shorter one is the beginning of a longer one's."""
+    """Return what `Identity.start` is for a file that begins so.
+
+    That of a shorter one is the beginning of a longer one's.
+    """
     return "".join(digest(head[:size])[0] for size in _START_SIZES if size <= len(head))

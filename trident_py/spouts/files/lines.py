@@ -68,7 +68,7 @@ class LineReader:
     errors: str
 
     def __call__(self, pieces: Sequence[Piece]) -> Generator[pa.RecordBatch, None, int]:
-        """The lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; returns a hash of what was read.
+        """Give the lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; returns a hash of what was read.
 
         Raises:
             SpoutError: a file is not what it was when the batch was defined, or not what it is said to be.
@@ -112,7 +112,7 @@ class LineReader:
 
 
 def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Where the lines of ``block`` begin, and where their text ends; only the last may lack its end."""
+    """Return where the lines of ``block`` begin, and where their text ends; only the last may lack its end."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == _LF)
     starts = np.concatenate(([0], ends + 1))
@@ -203,7 +203,7 @@ def _lines_between(content: Content, position: int, end: int | None, last: int |
 
 
 def line_end(content: Content, start: int, stop: int) -> int | None:
-    """Where the first line that ends in ``[start, stop)`` ends; None: none does."""
+    """Return where the first line that ends in ``[start, stop)`` ends; None: none does."""
     while start < stop:
         found = content.read_at(start, min(_SEARCH_BYTES, stop - start))
         if not found:
@@ -215,7 +215,7 @@ def line_end(content: Content, start: int, stop: int) -> int | None:
 
 
 def last_line_end(content: Content, start: int, stop: int) -> int | None:
-    """Where the last line that ends in ``[start, stop)`` ends; None: none does."""
+    """Return where the last line that ends in ``[start, stop)`` ends; None: none does."""
     while start < stop:
         begin = max(start, stop - _SEARCH_BYTES)
         if (index := content.read_at(begin, stop - begin).rfind(b"\n")) >= 0:

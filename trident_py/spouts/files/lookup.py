@@ -12,7 +12,7 @@ from trident_py.spouts.files.identity import Hint, Identity
 
 
 def open_same(path: str, identity: Identity | None) -> Content:
-    """The content of the file that had this path when it was identified, under whatever name of its directory.
+    """Return the content of the file that had this path when it was identified, under whatever name of its directory.
 
     Raises:
         SpoutError: no file there has what it had.
@@ -33,7 +33,7 @@ def open_same(path: str, identity: Identity | None) -> Content:
 
 
 def beside(path: str) -> Iterator[os.DirEntry[str]]:
-    """The other regular files of the directory, as far as it can be listed."""
+    """Give the other regular files of the directory, as far as it can be listed."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             yield from (entry for entry in entries if entry.path != path and entry.is_file())

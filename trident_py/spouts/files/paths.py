@@ -39,7 +39,7 @@ class PathPattern:
 
     @classmethod
     def of(cls, pattern: str | os.PathLike[str]) -> PathPattern:
-        """The pattern as seen from the current directory.
+        """Return the pattern as seen from the current directory.
 
         Raises:
             TopologyError: it is no pattern of a local path.
@@ -69,12 +69,12 @@ class PathPattern:
             )
 
     def matches(self, path: str) -> bool:
-        """Whether `find` finds the file that has this path, if there is one."""
+        """Tell whether `find` finds the file that has this path, if there is one."""
         below = Path(path)
         return below.is_relative_to(self.base) and _fits(below.relative_to(self.base).parts, self.parts)
 
     def find(self) -> dict[str, os.stat_result]:
-        """Every regular file, with its size and times; links to files are files.
+        """Return every regular file, with its size and times; links to files are files.
 
         Raises:
             SpoutError: a directory can't be read, or a name is not UTF-8.

@@ -37,7 +37,7 @@ class Split:
 
     @classmethod
     def parse(cls, stored: Sequence[Json]) -> Split:
-        """From a batch's metadata."""
+        """Read it from a batch's metadata."""
         match stored:
             case [str() as path, int() as start, int() as end]:
                 return cls(path, start, end, end, None)
@@ -73,7 +73,7 @@ class Split:
 
 
 def parse_origin(rest: Sequence[Json]) -> str | None:
-    """What is stored behind an identity: an origin or nothing; None: it is neither."""
+    """Return what is stored behind an identity: an origin or nothing; None: it is neither."""
     match rest:
         case []:
             return ""

@@ -39,7 +39,6 @@ class Suspects:
     _by_head: dict[int, dict[str, list[str]]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Sort by device and inode, and the largest first: what is long enough comes before what only begins so."""
         self._by_hint = {hint_of(status): path for path, status in self.strangers.items()}
         self._by_size = sorted(
             self.strangers, key=lambda path: (not is_compressed(path), -self.strangers[path].st_size, path)
@@ -47,7 +46,7 @@ class Suspects:
         self._copies = {cursor.copy_of: cursor for cursor in self.followed.values() if cursor.copy_of}
 
     def certainty(self, cursor: FileCursor) -> tuple[bool, int]:
-        """Whether a file has its device, inode and hashes, and how many bytes these tell it by: for sorting."""
+        """Tell whether a file has its device, inode and hashes, and how many bytes these tell it by: for sorting."""
         if cursor.identity is None:
             return False, 0
         found = [
@@ -57,7 +56,7 @@ class Suspects:
         return any(other and other.likeness is Likeness.EQUAL for other in found), cursor.identity.length
 
     def of(self, cursor: FileCursor, here: Here) -> list[Other]:
-        """The files that begin like ``cursor``'s, the most likely first."""
+        """Return the files that begin like ``cursor``'s, the most likely first."""
         identity = cursor.identity
         if identity is None or here is Here.CHANGING:
             return []
@@ -75,7 +74,9 @@ class Suspects:
         return [other for other in found if other]
 
     def is_cut(self, cursor: FileCursor, others: Sequence[Other]) -> bool:
-        """Whether its device and inode have other bytes now, where ``others`` are like it: then they may be copies.
+        """Tell whether its device and inode have other bytes now, where ``others`` are like it.
+
+        Then they may be copies.
 
         Where they are its first ones, it may be any new file with this header: only a copy with more of it tells then.
         """
