@@ -37,7 +37,7 @@ class JobBatcher:
     _running: dict[int, Job] = field(factory=dict, init=False)
 
     def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
-        """Return ``attempt`` has what ``branch`` reads, so many rows; gives the job that starts now, if one does."""
+        """Take ``attempt``, which has what ``branch`` reads, so many rows; gives the job that starts now, if any."""
         self._waiting[branch].append(_Waiting(attempt, rows))
         return None if branch in self._running else self._next(branch)
 

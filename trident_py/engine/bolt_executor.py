@@ -52,7 +52,7 @@ class TridentBoltExecutor:
         self.emitting = set(self.edges)
 
     def take(self, emitted: Emitted) -> Iterator[int]:
-        """Give a spout has emitted; gives the branches that have everything they read now."""
+        """Take what a spout has emitted; gives the branches that have everything they read now."""
         self._emitted[emitted.spout] = emitted
         self.count_rows(emitted.spout, "driver", emitted.rows)
         for branch in emitted.edges:
@@ -117,7 +117,7 @@ class TridentBoltExecutor:
         self._handed_over.pop(branch, None)
 
     def take_back(self, branch: int) -> Any:
-        """Return the commit of ``branch`` has failed: its receipt, which is to be given up like the others."""
+        """Return the receipt of ``branch``, whose commit has failed, to be given up like the others."""
         receipt = self._handed_over.pop(branch)
         if not self.is_cancelled:
             self._receipts[branch] = receipt

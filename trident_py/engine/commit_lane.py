@@ -35,7 +35,7 @@ class CommitOutput:
 
 
 def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
-    """Those that commit, in their order: the committer spouts, then states and sinks."""
+    """Return those that commit, in their order: the committer spouts, then states and sinks."""
     spouts = [CommitOutput(name=f"spout {each.name!r}", spout=each.name) for each in shape.spouts if each.is_committer]
     branches = [
         CommitOutput(name=each.name, branch=number, keeps_alive=each.keeps_alive, is_fenced=each.is_fenced)
@@ -46,7 +46,9 @@ def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
 
 
 def partial_commit_txid(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
-    """What a takeover finds torn: the last transaction that some states may have, and some not; 0: there is none.
+    """Return what a takeover finds torn: the last transaction that some states may have, and some not.
+
+    0: there is none.
 
     Args:
         last: the last transaction of each state that remembers it.
@@ -116,7 +118,7 @@ class CommitLane:
     _is_closing: bool = field(default=False, init=False)
 
     def add(self, item: CommitGroup | Abort | ReadWanted | CloseStates) -> Iterator[Instruction]:
-        """``item`` is done after what came before it."""
+        """Have ``item`` done after what came before it."""
         if self._is_closing and isinstance(item, ReadWanted):
             yield Refuse(item.read)
             return
@@ -124,7 +126,7 @@ class CommitLane:
         yield from self._next()
 
     def step_committed(self) -> Iterator[Instruction]:
-        """The step that was asked for is done."""
+        """End the step that was asked for: it is done."""
         group = self._ended_step()
         for member in group.members:
             member.executor.commit(self.outputs[group.output].branch)
@@ -137,7 +139,7 @@ class CommitLane:
         yield from self._next()
 
     def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
-        """The step that was asked for has raised; nobody knows what it has done, and the others don't follow."""
+        """End the step that was asked for: it has raised. Nobody knows what it has done; the others don't follow."""
         group = self._ended_step()
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()
@@ -149,13 +151,13 @@ class CommitLane:
         yield from self._next()
 
     def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
-        """The abort, read or close that was asked for is over."""
+        """End the abort, read or close that was asked for."""
         assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
 
     def close(self) -> Iterator[Instruction]:
-        """Nothing commits any more, and nobody reads; what is to be given up is."""
+        """Close: nothing commits any more, and nobody reads; what is to be given up is."""
         self._is_closing = True
         reads = [*self._parked, *(item for item in self._queue if isinstance(item, ReadWanted))]
         self._queue = deque(item for item in self._queue if isinstance(item, Abort))
@@ -233,7 +235,7 @@ class CommitLane:
         return group
 
     def _end_cut(self, group: CommitGroup) -> None:
-        """All outputs have the transactions of a step; some may have later ones, which an earlier attempt committed."""
+        """End a step that all outputs have; some may have later transactions, which an earlier attempt committed."""
         txid = group.txid
         if group.waiting:
             group.cut()

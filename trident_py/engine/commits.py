@@ -44,7 +44,7 @@ class Commits:
     thread: CommitThread
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
-        """Return one output commits a group, or a part of one."""
+        """Have one output commit a group, or a piece of one."""
         name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
         last = step.members[-1].attempt
         scope = CountScope(last.txid)
@@ -86,7 +86,7 @@ class Commits:
             raise StoreBusyException(str(error)) from error
 
     def abort(self, abort: Abort) -> Aborted:
-        """Return one output gives up what it prepared."""
+        """Have one output give up what it prepared."""
         participant = self.participants[abort.branch]
         try:
             participant.abort(self.transaction(abort.attempt, abort.time), abort.receipt)

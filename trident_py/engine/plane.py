@@ -95,7 +95,6 @@ class DataPlane:
     _are_states_closed: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing is done yet."""
         self._lane = CommitLane(outputs_of(self.shape))
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
@@ -109,17 +108,20 @@ class DataPlane:
     # --- what others may know -----------------------------------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
-        """Every spout listens to ``$batch``; whatever commits listens to ``$commit``."""
+        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
         return len(self.shape.spouts) if stream is StreamId.BATCH else len(self._lane.outputs)
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """The phases that something visibly works on: batches that have a job, and all commits where one goes on."""
+        """Return the phases that something visibly works on.
+
+        Batches that have a job, and all commits where one goes on.
+        """
         live = [executor for executor in self._executors.values() if not executor.is_cancelled]
         working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
         return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
-        """What a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
+        """Return what a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
         executor = self._executors.get(attempt)
         return Counts(executor.rows if executor else 0, self._counts.of(attempt))
 
@@ -272,7 +274,7 @@ class DataPlane:
     def _divided(
         self, job: Job, executors: Sequence[TridentBoltExecutor], why: Diagnosis
     ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
-        """Whose rows made a job fail, if that is known, and who has to run again, in which jobs.
+        """Return whose rows made a job fail, if that is known, and who has to run again, in which jobs.
 
         Where it is nobody's own, as a lost executor, the first has failed, and those behind it fail with it.
         """

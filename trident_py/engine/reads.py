@@ -59,7 +59,7 @@ class StateReads:
         self._want = want
 
     def now(self, read: Callable[[States], A], who: str = "a reader") -> A:
-        """Return ``read(states)`` at the next moment in which no commit runs; ``who`` names whoever reads.
+        """Run ``read(states)`` at the next moment in which no commit runs; ``who`` names whoever reads.
 
         One state is at one transaction then, which need not be that of another: a batch whose transaction has failed
         in mid-commit must be processed again before that is mended, so it can't wait for it.
@@ -78,7 +78,7 @@ class StateReads:
         )
 
     def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> A:
-        """Return ``read(states)`` at the next moment in which all states are at the same committed transaction.
+        """Run ``read(states)`` at the next moment in which all states are at the same committed transaction.
 
         Raises:
             TimeoutError: ``timeout`` seconds have passed; it will not be called any more, if it was not yet.

@@ -67,7 +67,7 @@ class TopologyStreams:
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
-        """Return every spout listens to ``$batch``; whatever commits listens to ``$commit``."""
+        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
         return self.plane.consumers(stream)
 
     def ask(self, spout: str, ask: Ask) -> None:

@@ -18,7 +18,7 @@ class CommitSpark(ABC):
 
     @abstractmethod
     def running(self) -> AbstractContextManager[SparkSession]:
-        """Return the block runs jobs in the session that it is given."""
+        """Let the block run jobs in the session that it is given."""
 
 
 @frozen(kw_only=True)

@@ -112,7 +112,7 @@ _ENCODERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Json]], ...] = (
 
 
 def decode_key(text: str) -> tuple[Any, ...]:
-    """The values of the key that has this text; a struct as a tuple, a timestamp in UTC."""
+    """Return the values of the key that has this text; a struct as a tuple, a timestamp in UTC."""
     return tuple(map(_decoded, json.loads(text)))
 
 

@@ -122,7 +122,7 @@ class FileCursor:
         return Likeness.BEGINNING if is_shorter else None
 
     def take(self, content: Content, sight: Sight, now: float) -> bool:
-        """Return ``content`` is this file's, as ``sight`` has it unless that is outdated: note how it is.
+        """Take ``content`` for this file's, as ``sight`` has it unless that is outdated, and note how it is.
 
         False: it was cut at this moment.
         """

@@ -72,7 +72,7 @@ class RedisState(StateFactory):
         return self._value is None
 
     def for_fields(self, keys: StructType, value: StructField) -> RedisState:
-        """This factory for values of these types."""
+        """Return this factory for values of these types."""
         return evolve(self, keys=keys, value=value)
 
     def ensure_usable(self) -> None:
@@ -84,7 +84,7 @@ class RedisState(StateFactory):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> RedisMapState:
-        """The state; it connects when it recovers."""
+        """Return the state; it connects when it recovers."""
         from trident_py.states.redis.redis_state import RedisMapState
         from trident_py.states.redis.server import Server
 

@@ -57,11 +57,11 @@ class Names:
         return f"{{{self.prefix}}}:_count"
 
     def staged(self, owner: str) -> tuple[str, str]:
-        """Where a leader puts values, and those before them, until its commit."""
+        """Return where a leader puts values, and those before them, until its commit."""
         return f"{{{self.prefix}}}:_staged:{owner}", f"{{{self.prefix}}}:_staged_undo:{owner}"
 
     def aside(self, incarnation: int) -> str:
-        """Where the values of an older incarnation are kept."""
+        """Return where the values of an older incarnation are kept."""
         return f"{{{self.prefix}}}:_incarnation_{incarnation}"
 
 
@@ -92,7 +92,7 @@ class RedisMapState(GroupState[Any], ITupleCollection):
     # --- takeover -----------------------------------------------------------------------------------------------------
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: refuse older epochs from now on, in one step."""
+        """Take over for a new leader: refuse older epochs from now on, in one step."""
         self._server.check(self._name)
         self._client = client = self._client or self._server.client()
         with self._explained():
@@ -111,7 +111,7 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         return header.fence.token
 
     def _exists(self, client: Redis, found: StateHeader | None) -> bool:
-        """Whether the values are there, all of them; a hash without any is none for the server."""
+        """Tell whether the values are there, all of them; a hash without any is none for the server."""
         count: Any = client.hlen(self._names.prefix)
         expected: Any = client.get(self._names.count)
         return bool(count) if found is None else int(expected or 0) == count
@@ -140,7 +140,7 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """What is written from now on is undone alone, if this transaction comes again."""
+        """Begin with ``tx``: what is written from now on is undone alone, if this transaction comes again."""
         self._open, self._before = tx, {}
 
     def commit_group(self) -> None:
@@ -184,14 +184,14 @@ class RedisMapState(GroupState[Any], ITupleCollection):
     # --- values -------------------------------------------------------------------------------------------------------
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """The value of each key; None where there is none."""
+        """Return the value of each key; None where there is none."""
         names = encode_keys(keys)
         is_writer = self._open is not None and self._writer == threading.get_ident()
         found = self._read(names, self._changed if is_writer else {})
         return self._loaded([found[name] for name in names])
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """The committed values: for each key its values, then the value."""
+        """Return the committed values: for each key its values, then the value."""
         with self._explained():
             found: dict[Any, Any] = self._recovered().hgetall(self._names.prefix)
         values = self._loaded(list(found.values()))
@@ -224,7 +224,7 @@ class RedisMapState(GroupState[Any], ITupleCollection):
             self._changed[name] = text
 
     def _read(self, names: Sequence[str], changed: Mapping[str, str]) -> dict[str, str]:
-        """The stored value of each key, once; `NOTHING` where there is none."""
+        """Return the stored value of each key, once; `NOTHING` where there is none."""
         found = {name: changed.get(name, NOTHING) for name in names}
         asked = [name for name in found if name not in changed]
         client = self._recovered()
@@ -247,7 +247,6 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         return [value for (value,) in rows]
 
     def close(self) -> None:
-        """Close the connection."""
         self.rollback()
         if self._client is not None:
             self._client.close()

@@ -81,7 +81,7 @@ class Server:
             raise StateError(f"a Redis URL is redis://[user:password@]host:port/db, not this: {error}") from error
 
     def client(self, timeout: float = TIMEOUT_SECONDS) -> Redis:
-        """A client; it connects when it is used, and never sends anything twice by itself."""
+        """Make a client; it connects when it is used, and never sends anything twice by itself."""
         return Redis.from_url(
             self.url.reveal(),
             decode_responses=True,
