@@ -30,7 +30,7 @@ def rows_of_json(rows: Sequence[Json], schema: t.StructType) -> list[tuple[Any, 
 
 
 def codec_of(kind: t.DataType) -> Codec:
-    """How values of ``kind`` go to JSON and back."""
+    """Return how values of ``kind`` go to JSON and back."""
     match kind:
         case t.StructType():
             return _struct(kind)
