@@ -62,7 +62,7 @@ def _between(origins: frozenset[Node], ends: Iterable[Node]) -> frozenset[Node]:
 
 
 def needs_spark(node: Node) -> bool:
-    """Whether Python can't do it; asked where the fields before it are known."""
+    """Tell whether Python can't do it; asked where the fields before it are known."""
     try:
         node.operation.on_rows([RowFlow.of((), each.fields, travels=False) for each in node.inputs], None)
     except NeedsSpark:

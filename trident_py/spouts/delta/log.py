@@ -42,15 +42,15 @@ class DeltaLog:
     storage: Storage
 
     def exists(self) -> bool:
-        """Whether there is such a table."""
+        """Tell whether there is such a table."""
         return DeltaTable.is_deltatable(self.storage.uri, storage_options=dict(self.storage.options))
 
     def table(self, version: int | None = None) -> DeltaTable:
-        """The table, as it is now or was at a version."""
+        """Return the table, as it is now or was at a version."""
         return DeltaTable(self.storage.uri, version=version, storage_options=dict(self.storage.options))
 
     def fields(self) -> StructType:
-        """Its fields now.
+        """Return its fields now.
 
         Raises:
             SpoutError: they are not called so in its files.
@@ -64,7 +64,7 @@ class DeltaLog:
         return StructType.fromJson(json.loads(table.schema().to_json()))
 
     def snapshot(self, version: int) -> list[DataFile]:
-        """All files that make up a version, in the order of their paths.
+        """Return all files that make up a version, in the order of their paths.
 
         Raises:
             SpoutError: rows of one of them are deleted.
@@ -84,7 +84,7 @@ class DeltaLog:
         return sorted(found, key=lambda file: file.path)
 
     def added(self, version: int) -> list[DataFile]:
-        """The files with new rows that a version has added, in the order of its log.
+        """Return the files with new rows that a version has added, in the order of its log.
 
         Raises:
             SpoutError: it has removed rows, or the log doesn't have it any more.
@@ -123,7 +123,7 @@ class FileReader:
     fields: StructType
 
     def __call__(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Its rows, with null for fields that it lacks."""
+        """Return its rows, with null for fields that it lacks."""
         schema = arrow_schema(self.fields)
         with self.storage.files().open_input_file(file.path) as stream:
             parquet = pq.ParquetFile(stream)
@@ -143,7 +143,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field, there: Sequence[str], partit
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
-    """What a partition's text says, as the type of its field."""
+    """Say what a partition's text says, as the type of its field."""
     if pa.types.is_boolean(kind):
         return text == "true"
     if pa.types.is_integer(kind):

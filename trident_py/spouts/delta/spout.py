@@ -80,7 +80,7 @@ class DeltaSpout(ITridentSpout[Range]):
         return f"DeltaSpout({self._log.storage.uri!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Where it reads; that another table is there is seen by its id."""
+        """Say where it reads; that another table is there is seen by its id."""
         return {"table": self._log.storage.uri}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
@@ -105,7 +105,7 @@ class Versions:
     _table: DeltaTable | None = None
 
     def latest(self) -> Json:
-        """The newest version."""
+        """Return the newest version."""
         if self._table is None:
             self._table = self.log.table()
         else:
@@ -113,13 +113,13 @@ class Versions:
         return self.offset(self._table.version())
 
     def offset(self, version: int) -> Json:
-        """A version of this table."""
+        """Return a version of this table."""
         if self._table is None:
             self._table = self.log.table()
         return {"table": str(self._table.metadata().id), "version": version}
 
     def upto(self, start: Any, latest: Any) -> Json:
-        """The last version of the next batch.
+        """Return the last version of the next batch.
 
         Raises:
             SpoutError: another table is there, or an older version of it.

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # typ
 
 from trident_py.spouts.kafka.ranges import Partition
 
-TIMEOUT_SECS = 10.0
+TIMEOUT_SECONDS = 10.0
 """How long the cluster may take for an answer."""
 
 _GROUP = "group.id"
@@ -64,12 +64,12 @@ class Cluster:
         return self._consumer
 
     def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
-        """Those of the ``wanted`` topics that there are."""
-        listed = self.client.list_topics(timeout=TIMEOUT_SECS).topics
+        """Return those of the ``wanted`` topics that there are."""
+        listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
         names = [name for name in listed if _is_wanted(name, wanted)]
         if not names:
             return {}
-        described = self.client.describe_topics(kafka.TopicCollection(names), request_timeout=TIMEOUT_SECS)
+        described = self.client.describe_topics(kafka.TopicCollection(names), request_timeout=TIMEOUT_SECONDS)
         found: dict[str, Topic] = {}
         for name, answer in described.items():
             try:
@@ -82,16 +82,16 @@ class Cluster:
         return found
 
     def compacted(self, topics: Collection[str]) -> list[str]:
-        """Those of ``topics`` whose records Kafka may remove one by one, so that a range doesn't stay what it is."""
+        """Return those of ``topics`` whose records Kafka may remove one by one, so that a range changes."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
         if not resources:
             return []
-        answers = self.client.describe_configs(resources, request_timeout=TIMEOUT_SECS)
+        answers = self.client.describe_configs(resources, request_timeout=TIMEOUT_SECONDS)
         told = {resource.name: answer.result()["cleanup.policy"].value for resource, answer in answers.items()}
         return sorted(name for name, policy in told.items() if "compact" in policy)
 
     def has_compacted(self, wanted: Collection[str] | re.Pattern[str]) -> bool | None:
-        """Whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
+        """Tell whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
         try:
             return bool(self.compacted(self.topics(wanted)))
         except kafka.KafkaException as error:
@@ -99,23 +99,23 @@ class Cluster:
             return None
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The last stable offset of each: the end of what no open transaction holds back."""
+        """Return the last stable offset of each: the end of what no open transaction holds back."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The first offset of each that is there."""
+        """Return the first offset of each that is there."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def at(self, moment: datetime, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The offset of the first record from ``moment`` on, in each; its end if there is none."""
+        """Return the offset of the first record from ``moment`` on, in each; its end if there is none."""
         found = self._offsets(partitions, OffsetSpec.for_timestamp(int(moment.timestamp() * 1000)))
         missing = [each for each, offset in found.items() if offset < 0]
         return {**found, **self.ends(missing)}
 
     def committed(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """What the group of the options has committed; nothing for those that it hasn't."""
+        """Say what the group of the options has committed; nothing for those that it hasn't."""
         asked = [kafka.TopicPartition(*each) for each in partitions]
-        told = self.consumer.committed(asked, timeout=TIMEOUT_SECS)
+        told = self.consumer.committed(asked, timeout=TIMEOUT_SECONDS)
         return {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -138,7 +138,7 @@ class Cluster:
         answers = self.client.list_offsets(
             {kafka.TopicPartition(*each): spec for each in partitions},
             isolation_level=kafka.IsolationLevel.READ_COMMITTED,
-            request_timeout=TIMEOUT_SECS,
+            request_timeout=TIMEOUT_SECONDS,
         )
         return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
 

@@ -27,8 +27,8 @@ from trident_py.spouts.kafka.ranges import (
 Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
-REST_RATIO, REST_SECS_MAX = 4, 0.25
-POLICY_SECS = 30.0
+REST_RATIO, REST_SECONDS_MAX = 4, 0.25
+POLICY_SECONDS = 30.0
 """How often it is looked whether a topic is compacted by now."""
 
 SAMPLED_BATCHES = 100
@@ -43,6 +43,7 @@ class Limits:
     bytes: int
 
 
+# large: what it is given, ten settings, and what it remembers of one spout belong to one thread
 @define(kw_only=True)
 class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     """Looks what there is, and cuts it into batches.
@@ -79,11 +80,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         self._is_new = not cursors
 
     def moved(self, metadata: list[StoredRange]) -> Mapping[str, Json]:
-        """The end of each range."""
+        """Return the end of each range."""
         return dict(cursor_of(OffsetRange.parse(stored)) for stored in metadata)
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there are records, or partitions whose beginning is to be kept; a look at the cluster."""
+        """Tell whether there are records, or partitions whose beginning is to be kept; a look at the cluster."""
         if not self._next:
             self._next = self._look()
         return bool(self._next)
@@ -95,7 +96,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     def initialize_transaction(
         self, txid: int, prev_metadata: list[StoredRange] | None, curr_metadata: list[StoredRange] | None
     ) -> list[StoredRange]:
-        """The ranges that `is_ready` has found, or those that the transaction had before."""
+        """Return the ranges that `is_ready` has found, or those that the transaction had before."""
         if curr_metadata is not None:
             ranges = [OffsetRange.parse(stored) for stored in curr_metadata]
         else:
@@ -126,7 +127,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
             return self._found()
         finally:
             ended = time.monotonic()
-            self._rest_until = ended + min(REST_SECS_MAX, REST_RATIO * (ended - began))
+            self._rest_until = ended + min(REST_SECONDS_MAX, REST_RATIO * (ended - began))
 
     def _found(self) -> list[OffsetRange]:
         topics = self.cluster.topics(self.topics)
@@ -151,7 +152,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return self._is_new and self.start != "earliest"
 
     def _begun(self, partitions: Collection[Partition], beginnings: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Where partitions begin that were not read before; those that appear later at their first record."""
+        """Say where partitions begin that were not read before; those that appear later at their first record."""
         found = {each: beginnings[each] for each in partitions}
         if not self._is_new or self.start == "earliest" or not partitions:
             return found
@@ -202,7 +203,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
                 )
 
     def _check_policy(self, topics: Mapping[str, Topic]) -> None:
-        due = time.monotonic() - self._policy_at > POLICY_SECS
+        due = time.monotonic() - self._policy_at > POLICY_SECONDS
         if not self.is_exact or not (due or topics.keys() - self._checked):
             return
         compacted = self.cluster.compacted(topics)

@@ -113,7 +113,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         return self._replay
 
     def details(self) -> Mapping[str, Json]:
-        """The topics: one that is left out is left alone, another one is read from its beginning."""
+        """Return the topics: one that is left out is left alone, another one is read from its beginning."""
         return {"topics": self._shown_topics}
 
     @property

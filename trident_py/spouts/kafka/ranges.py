@@ -34,7 +34,7 @@ class OffsetRange:
 
     @classmethod
     def parse(cls, stored: StoredRange) -> OffsetRange:
-        """The range that was stored."""
+        """Return the range that was stored."""
         return cls(stored["topic"], stored["partition"], stored["from"], stored["to"], stored["id"])
 
     @property
@@ -71,12 +71,12 @@ class Position:
 
 
 def cursor_of(given: OffsetRange) -> tuple[str, Json]:
-    """The cursor that a range moves, and where to."""
+    """Return the cursor that a range moves, and where to."""
     return f"{given.topic}/{given.partition}", {"offset": given.end, "id": given.topic_id}
 
 
 def positions_of(cursors: Mapping[str, Json]) -> dict[Partition, Position]:
-    """What `cursor_of` has made cursors of."""
+    """Say what `cursor_of` has made cursors of."""
     found: dict[Partition, Position] = {}
     for name, cursor in cursors.items():
         topic, _, partition = name.rpartition("/")
@@ -86,7 +86,7 @@ def positions_of(cursors: Mapping[str, Json]) -> dict[Partition, Position]:
 
 
 def limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
-    """The beginnings of ``ranges``, of at most so many records together: each has an equal part, if it is that long."""
+    """Return what each of so many tasks reads: about as many records, in the order of ``ranges``."""
     left, found = records, []
     by_size = sorted(ranges, key=lambda each: each.size)
     for number, each in enumerate(by_size):
@@ -97,7 +97,7 @@ def limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
 
 
 def shared_out(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
-    """What each of so many tasks reads: about as many records, in the order of ``ranges``."""
+    """Say what each of so many tasks reads: about as many records, in the order of ``ranges``."""
     size = max(1, -(-sum(each.size for each in ranges) // tasks))
     given: list[list[OffsetRange]] = [[]]
     room = size

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 ROWS_MAX = 10_000
 """Of one Arrow batch."""
 
-SILENCE_SECS = 30.0
+SILENCE_SECONDS = 30.0
 """How long a cluster may give nothing of what it has."""
 
-POLL_SECS = 0.1
+POLL_SECONDS = 0.1
 
 _READING = {
     "isolation.level": "read_committed",
@@ -41,7 +41,7 @@ _kept = threading.local()
 
 
 def fields_of(values: ValueFormat) -> t.StructType:
-    """The fields of the rows: as those of Spark's own source."""
+    """Return the fields of the rows: as those of Spark's own source."""
     return t.StructType(
         [
             t.StructField("key", t.BinaryType()),
@@ -68,7 +68,7 @@ class KafkaReader:
     values: ValueFormat
 
     def __call__(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """The records of ``ranges``, in their order.
+        """Return the records of ``ranges``, in their order.
 
         Raises:
             SpoutError: some are there no more, or can't be read.
@@ -79,7 +79,7 @@ class KafkaReader:
                 yield self._batch(records)
 
     def mean_bytes(self, given: OffsetRange) -> float:
-        """How large the first records of a range are on average; 0: there are none."""
+        """Say how large the first records of a range are on average; 0: there are none."""
         for records in self._records(given):
             return sum(len(each) for each in records) / len(records)
         return 0.0
@@ -130,7 +130,7 @@ class KafkaReader:
 def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
     heard, at = time.monotonic(), given.start
     while at < given.end:
-        found = consumer.consume(min(ROWS_MAX, given.end - at), POLL_SECS)
+        found = consumer.consume(min(ROWS_MAX, given.end - at), POLL_SECONDS)
         records: list[Message] = []
         for message in found:
             if message.error() is not None:
@@ -144,12 +144,12 @@ def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
             yield records
         if found:
             heard = time.monotonic()
-        elif time.monotonic() - heard > SILENCE_SECS:
-            raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECS:.0f} s")
+        elif time.monotonic() - heard > SILENCE_SECONDS:
+            raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECONDS:.0f} s")
 
 
 def _ended(message: Message, given: OffsetRange) -> int:
-    """Up to where it is read, as a message that is no record tells.
+    """Return up to where it is read, as a message that is no record tells.
 
     Raises:
         SpoutError: the records are there no more.

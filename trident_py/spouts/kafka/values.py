@@ -59,7 +59,7 @@ class ValueFormat:
         return t.StructField("value", self.schema or plain)
 
     def array(self, values: Sequence[bytes | None], where: Callable[[int], str]) -> tuple[pa.Array, list[int]]:
-        """The values as a column, and the numbers of those that are in it.
+        """Return the values as a column, and the numbers of those that are in it.
 
         Args:
             values: as they are in Kafka.
@@ -105,7 +105,7 @@ class ValueFormat:
 
 
 def _converter(kind: t.DataType) -> Callable[[Any], Any]:
-    """From JSON to values of a Spark type: what JSON has no type for stands in it as text."""
+    """Convert from JSON to values of a Spark type: what JSON has no type for stands in it as text."""
     match kind:
         case t.StructType():
             return _struct(kind)
