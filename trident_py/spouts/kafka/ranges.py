@@ -86,7 +86,7 @@ def positions_of(cursors: Mapping[str, Json]) -> dict[Partition, Position]:
 
 
 def limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
-    """Return what each of so many tasks reads: about as many records, in the order of ``ranges``."""
+    """Return the beginnings of ``ranges``, so many records at most: an equal part of each, if it is that long."""
     left, found = records, []
     by_size = sorted(ranges, key=lambda each: each.size)
     for number, each in enumerate(by_size):

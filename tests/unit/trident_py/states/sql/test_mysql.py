@@ -128,7 +128,7 @@ def test_what_tasks_stage_is_merged_and_undone_and_their_tables_go(mysql: str, s
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM _counts_1_1_0", "DROP TABLE _counts_1_1_0"])
-def test_what_is_not_there_as_reported_fails_the_attempt(mysql: str, select: Any, change: str) -> None:
+def test_what_a_mysql_server_lacks_of_what_was_reported_fails_the_attempt(mysql: str, select: Any, change: str) -> None:
     with opened(mysql) as state:
         state.recover(TOPOLOGY, 1)
         reports = stage(state, transaction(1), {"a": 1})
