@@ -70,10 +70,10 @@ EXPORTS = {
         Replay FixedBatchSpout FeederBatchSpout FeederCommitterBatchSpout FileSpout
         DataFrameSpout DeltaSpout""",
     "trident_py.states": """State StateFactory StateUpdater MapState Snapshottable MemoryMapState SQLiteState
-        PostgresState MySQLState RedisState QueryFunction IBackingMap NonTransactionalMap TransactionalMap OpaqueMap
-        OpaqueValue TransactionalValue""",
+        PostgresState MySQLState RedisState SQLQuery QueryFunction IBackingMap NonTransactionalMap TransactionalMap
+        OpaqueMap OpaqueValue TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey DeltaSink FileSink
-        ForeachBatchSink""",
+        ForeachBatchSink SQLSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -164,7 +164,7 @@ FLOORS = """
     participants
     windows
     states.redis spouts.delta spouts.kafka sinks.delta
-    operations states states.sql spouts spouts.files sinks sinks.files spark worker
+    operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows
     errors _lazy
     coordinators.zookeeper

@@ -25,6 +25,7 @@ from trident_py.states.memory import MemoryMapState as MemoryMapState
 from trident_py.states.redis.redis import RedisState as RedisState
 from trident_py.states.sql.mysql import MySQLState as MySQLState
 from trident_py.states.sql.postgres import PostgresState as PostgresState
+from trident_py.states.sql.query import SQLQuery as SQLQuery
 from trident_py.states.sql.sqlite import SQLiteState as SQLiteState
 from trident_py.states.values import JSONNonTransactionalSerializer as JSONNonTransactionalSerializer
 from trident_py.states.values import JSONOpaqueSerializer as JSONOpaqueSerializer

@@ -8,7 +8,7 @@ from attrs import define, field
 
 from trident_py.errors import FailedException, StateError
 from trident_py.states.sql.dialect import Database, Link
-from trident_py.states.sql.table import Table
+from trident_py.states.sql.table import AnyTable
 
 log = logging.getLogger(__name__)
 
@@ -22,14 +22,14 @@ class Leftovers:
 
     names: set[str] = field(factory=set)
 
-    def add_older(self, link: Link, table: Table, epoch: int) -> None:
+    def add_older(self, link: Link, table: AnyTable, epoch: int) -> None:
         """Add what leaders before ``epoch`` have left."""
         with link.transaction() as connection:
             found = connection.execute(table.find_staged, [table.schema, table.prefix, table.prefix]).fetchall()
         epochs = {name: table.epoch_of(name) for (name,) in found}
         self.names |= {name for name, its in epochs.items() if its is not None and its < epoch}
 
-    def drop(self, database: Database, link: Link, table: Table) -> None:
+    def drop(self, database: Database, link: Link, table: AnyTable) -> None:
         """Drop what can be dropped; after one that can't be, the others have to wait, too."""
         where = f"table {table.name!r} of {database.shown}"
         for name in sorted(self.names):

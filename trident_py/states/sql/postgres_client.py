@@ -259,8 +259,8 @@ class Link(AnyLink):
     def _begun(self, *settings: str) -> Connection:
         self.rollback()
         for last in (False, True):
-            session = self._connected()
             try:
+                session = self._connected()
                 cursor = session.connection.execute("; ".join(["BEGIN", *settings, _BACKEND]).encode(), prepare=False)
             except psycopg.Error:
                 # It broke while nobody used it, or else so will the new one.

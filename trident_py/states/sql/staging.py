@@ -18,6 +18,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import StagingState, combiner_updater
 from trident_py.rows.row import column_values
 from trident_py.states.keys import encode_keys
+from trident_py.states.sql.columns import TypedColumn
 from trident_py.states.sql.dialect import Connection, Database, Link
 from trident_py.states.sql.leftovers import Leftovers
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
@@ -85,7 +86,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
             self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
             connection.execute(staging.create)
         self._staged.add(staging.name)
-        return StagingTask(self._database, staging, self._where(tx))
+        return StagingTask(self._database, staging, self._where(tx), tuple(range(len(self._table.keys))))
 
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
         """Combine what the reported tasks staged into the table, if it is all there."""
@@ -152,11 +153,13 @@ class StagingTask:
 
     Attributes:
         where: names the topology, the attempt and the table in errors.
+        keys: the positions of the columns that are the key.
     """
 
     database: Database
     staging: Staging
     where: str
+    keys: tuple[int, ...]
 
     def over(self, frame: DataFrame) -> DataFrame:
         """The reports of the tasks that store the rows of ``frame``."""
@@ -184,10 +187,18 @@ class StagingTask:
         return count, checksum
 
     def _rows(self, batch: pa.RecordBatch, task: int) -> Iterator[tuple[Any, ...]]:
-        columns = list(map(column_values, batch.columns))
-        keys: list[Sequence[Any]] = list(zip(*columns[:-1], strict=True)) if columns[:-1] else [()] * batch.num_rows
-        stored = [column.stored(values) for column, values in zip(self.staging.columns, columns, strict=True)]
-        return ((*row, text, task) for row, text in zip(zip(*stored, strict=True), encode_keys(keys), strict=True))
+        rows, texts = stored_columns(self.staging.columns, batch, self.keys)
+        return ((*row, text, task) for row, text in zip(rows, texts, strict=True))
+
+
+def stored_columns(
+    columns: Sequence[TypedColumn], data: pa.RecordBatch | pa.Table, places: Sequence[int]
+) -> tuple[Iterator[tuple[Any, ...]], list[str]]:
+    """The rows of ``data`` as they are stored, and the text of each one's key, whose columns are at ``places``."""
+    values = list(map(column_values, data.columns))
+    keys: list[Any] = list(zip(*(values[place] for place in places), strict=True)) if places else [()] * data.num_rows
+    stored = [column.stored(its) for column, its in zip(columns, values, strict=True)]
+    return zip(*stored, strict=True), encode_keys(keys)
 
 
 def link_of(database: Database) -> Link:

@@ -2,76 +2,45 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import localcontext
 from operator import itemgetter
 from typing import Any
-from uuid import uuid4
 
 from attrs import evolve
 
-from coordinators.errors import located
-from trident_py.errors import StateError, StoreBusyException
+from trident_py.errors import StateError
 from trident_py.interfaces.operations import CombinerAggregator
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.commit_row import StateHeader, TableStep
-from trident_py.states.sql.dialect import AnswerLostError, Connection, Database, Leader, Link
+from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.table import Table, stored_rows
-
-log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
 
 
-class SQLMapState(GroupState[Any], ITupleCollection):
+class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     def __init__(self, database: Database, table: Table) -> None:
-        self._database = database
+        super().__init__(database, table.name)
         self._table = table
-        self._name = f"table {table.name!r} of {database.shown}"
-        self._topology = ""
-        self._owner = uuid4().hex
-        self._commits: Link = database.link()
-        self._others: Link = database.beside()
         self._run: Sequence[SinkTransaction] = ()
         self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
-        self._known: Fence | None = None  # as this leader last saw it
         self._checked: object | None = None
 
-    # --- takeover -----------------------------------------------------------------------------------------------------
-
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: make what is missing, and refuse older epochs from now on."""
-        self.close()
-        leader = Leader(topology, epoch, self._owner)
-        self._database = self._database.led_by(leader, self._table.name)
-        self._commits, self._others = self._database.link(), self._database.beside()
-        where = f"topology {topology.name!r}: {self._name}"
-        with located(topology=topology.name), self._database.starting(where):
-            schema = self._database.schema(self._commits, where)
-            self._table = evolve(self._table, schema=schema)
-            with self._database.takeover(self._commits, schema, self._table.name, leader) as connection:
-                fence = self._take_over(connection, topology, epoch)
-        self._topology, self._known = topology.name, fence
-        return fence.token
-
-    def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
-        table = self._table
-        lock, _, _ = table.dialect.locks
-        row = connection.execute(table.headers.read(lock), [table.name]).fetchone()
-        found = StateHeader.of(row) if row else None
-        claim = StateHeader(Fence(topology, epoch), self._owner, table.columns)
-        there = connection.execute(table.dialect.has_table, [table.schema, table.name]).fetchone()
-        header, step = claim.claimed(found, exists=there is not None, state=self._name)
+    def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
+        self._table = table = evolve(self._table, schema=self._headers.schema)
+        claim = StateHeader(fence, self._owner, table.columns)
+        header, step = claim.claimed(found, exists=exists, state=self._name)
         # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
         # databases commit before and after each change of a table.
         if step is TableStep.REPLACE and found:
@@ -79,7 +48,7 @@ class SQLMapState(GroupState[Any], ITupleCollection):
         connection.execute(table.headers.write, [table.name, *header.row])
         if step is not TableStep.KEEP:
             connection.execute(table.create)
-        return header.fence
+        return header
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -131,35 +100,6 @@ class SQLMapState(GroupState[Any], ITupleCollection):
     def _finish(self, connection: Connection) -> None:
         """The last statements of a transaction."""
         connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
-
-    def _commit(self, tx: SinkTransaction) -> None:
-        try:
-            self._commits.commit()
-        except AnswerLostError as error:
-            log.warning("%s: the answer to COMMIT was lost (%s); reading back", self._where(tx), error)
-            if not self._is_committed(tx):
-                raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
-
-    def _is_committed(self, tx: SinkTransaction) -> bool:
-        """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
-        self._commits.close()
-        with self._commits.transaction() as connection:
-            return self._locked_header(connection, tx).fence.token == tx.token
-
-    def _locked_header(self, connection: Connection, tx: SinkTransaction) -> StateHeader:
-        _, lock, _ = self._table.dialect.locks
-        return self._header(connection, lock, self._where(tx))
-
-    def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
-        """This state's header, with all that this leader knows to be in it."""
-        known = self._known  # before it is read: a commit may end meanwhile
-        row = connection.execute(self._table.headers.read(lock), [self._table.name]).fetchone()
-        if row is None:
-            raise StateError(f"{where} has lost its row in _trident; restore the database")
-        header = StateHeader.of(row)
-        if known is not None:
-            header.fence.check_kept(known, where)
-        return header
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -242,26 +182,9 @@ class SQLMapState(GroupState[Any], ITupleCollection):
     def close(self) -> None:
         """Close the connections."""
         self._open = None
-        self._topology = ""
-        for link in (self._commits, self._others):
-            with link.lock:
-                link.close()
-
-    # --- everywhere ---------------------------------------------------------------------------------------------------
-
-    def _check_recovered(self) -> None:
-        if not self._topology:
-            raise StateError(f"{self._name} is not open: it was not recovered, or is closed")
+        super().close()
 
     def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
         if self._open is None:
             raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
         return self._open[0], self._open[1]
-
-    def _where(self, tx: SinkTransaction) -> str:
-        return f"topology {self._topology!r}, attempt {tx.attempt}: {self._name}"
-
-    @contextmanager
-    def _explained(self, tx: SinkTransaction) -> Iterator[None]:
-        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(self._where(tx)):
-            yield

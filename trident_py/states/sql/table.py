@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -128,8 +129,64 @@ class Staging:
         return f"DROP TABLE IF EXISTS {self.there}"
 
 
+class AnyTable:
+    """What a table under a fence has: a name, columns, and tables beside it where attempts stage.
+
+    Attributes:
+        schema: where it is; known once the database was asked.
+    """
+
+    dialect: Dialect
+    name: str
+    schema: str
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[TypedColumn, ...]:
+        """The columns that are not bookkeeping."""
+
+    @property
+    def there(self) -> str:
+        """The table's name as it stands in a statement."""
+        return placed(self.dialect, self.schema, self.name)
+
+    def staging(self, epoch: int, txid: int, attempt: int) -> Staging:
+        """Where an attempt stages; the name is the attempt's own for ever, since an epoch is nobody else's."""
+        return self.staged(f"_{self.name}_{epoch}_{txid}_{attempt}")
+
+    def staged(self, name: str) -> Staging:
+        """The staging table of this name.
+
+        Raises:
+            StateError: the database would cut the name off, and it would be another attempt's.
+        """
+        if len(name) > self.dialect.longest_name:
+            raise StateError(
+                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; take a shorter table"
+            )
+        return Staging(self.dialect, self.schema, name, self.fields)
+
+    @property
+    def find_staged(self) -> str:
+        """The tables of the schema that may be staging tables of this one; bound is the schema, and twice `prefix`."""
+        return (
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s "
+            "AND left(table_name, char_length(%s)) = %s"
+        )
+
+    @property
+    def prefix(self) -> str:
+        """How the names of its staging tables begin."""
+        return f"_{self.name}_"
+
+    def epoch_of(self, name: str) -> int | None:
+        """Whose epoch's staging table ``name`` is; None: not a staging table of this one."""
+        found = re.fullmatch(rf"_{self.name}_(\d+)_\d+_\d+", name)
+        return int(found[1]) if found else None
+
+
 @frozen
-class Table:
+class Table(AnyTable):
     """A state's table: its key columns, its value, and what it takes to undo the last transaction.
 
     There is no index by ``_txid``: it would cost each commit half as much again, and only a commit that was cut off
@@ -168,9 +225,9 @@ class Table:
         return Headers(self.dialect, self.schema)
 
     @property
-    def there(self) -> str:
-        """The table's name as it stands in a statement."""
-        return placed(self.dialect, self.schema, self.name)
+    def fields(self) -> tuple[TypedColumn, ...]:
+        """The key columns, then the value."""
+        return (*self.keys, self.value)
 
     @property
     def create(self) -> str:
@@ -236,40 +293,6 @@ class Table:
             (f"DELETE FROM {self.there} WHERE {txid} = {mark} AND {born} = {mark}", 2),
             (f"UPDATE {self.there} SET {value} = {prev} WHERE {txid} = {mark}", 1),
         )
-
-    def staging(self, epoch: int, txid: int, attempt: int) -> Staging:
-        """Where an attempt stages; the name is the attempt's own for ever, since an epoch is nobody else's."""
-        return self.staged(f"_{self.name}_{epoch}_{txid}_{attempt}")
-
-    def staged(self, name: str) -> Staging:
-        """The staging table of this name.
-
-        Raises:
-            StateError: the database would cut the name off, and it would be another attempt's.
-        """
-        if len(name) > self.dialect.longest_name:
-            raise StateError(
-                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; take a shorter table"
-            )
-        return Staging(self.dialect, self.schema, name, (*self.keys, self.value))
-
-    @property
-    def find_staged(self) -> str:
-        """The tables of the schema that may be staging tables of this one; bound is the schema, and twice `prefix`."""
-        return (
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s "
-            "AND left(table_name, char_length(%s)) = %s"
-        )
-
-    @property
-    def prefix(self) -> str:
-        """How the names of its staging tables begin."""
-        return f"_{self.name}_"
-
-    def epoch_of(self, name: str) -> int | None:
-        """Whose epoch's staging table ``name`` is; None: not a staging table of this state."""
-        found = re.fullmatch(rf"_{self.name}_(\d+)_\d+_\d+", name)
-        return int(found[1]) if found else None
 
     def _quoted(self, *names: str) -> str:
         return self.dialect.quoted(*names)

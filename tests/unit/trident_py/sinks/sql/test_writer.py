@@ -1,0 +1,204 @@
+"""One contract for `SQLSink` on every database: rows once, whole transactions, older leaders refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from coordinators.secret import Secret
+from tests.unit.trident_py.states.sql.postgres_rows import staged_by
+from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
+from trident_py.errors import FencedError, SinkError, StateError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.sinks.sql.rows_table import RowsTable
+from trident_py.sinks.sql.sink import SQLSink
+from trident_py.sinks.sql.writer import Prepared, RowsWriter
+from trident_py.states.sql import staging
+from trident_py.states.sql.databases import database_of
+from trident_py.states.sql.mysql import MySQLDatabase
+from trident_py.states.sql.staging import StagingTask
+
+FIELDS = "id bigint, word string"
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("mysql", marks=pytest.mark.mysql),
+    ]
+)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'rows.db'}"
+    found: str = request.getfixturevalue(request.param)
+    if request.param == "mysql":
+        return found
+    parts = psycopg.conninfo.conninfo_to_dict(found)
+    user, password = parts["user"], str(parts["password"]).replace("%", "%25").replace("/", "%2F").replace("@", "%40")
+    return f"postgresql://{user}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+
+
+@pytest.fixture(autouse=True)
+def _no_links_left() -> Iterator[None]:
+    yield
+    for link in staging._links.values():
+        link.close()
+    staging._links.clear()
+
+
+def select(url: str, query: str) -> Any:
+    """What another client sees, or does."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
+            return sorted(client.execute(query).fetchall())
+    if url.startswith("mysql"):
+        session = MySQLDatabase(Secret(url)).connect()
+        with closing(session.client):
+            return sorted(session.execute(query).fetchall())
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(query.encode())
+        return sorted(found.fetchall()) if found.description else []
+
+
+class Written:
+    """A writer, given rows as `SQLSink` gives them, without Spark."""
+
+    def __init__(self, url: str, keys: tuple[str, ...] = (), fields: str = FIELDS) -> None:
+        database = database_of(Secret(url))
+        self.writer = RowsWriter(database, "words", by_key=bool(keys))
+        self.wanted = RowsTable.of(database.dialect, "words", schema_of(fields), keys)
+        self.fields = fields
+
+    def recover(self, epoch: int = 1, topology: TopologyKey = TOPOLOGY) -> CommitToken | None:
+        token = self.writer.recover(topology, epoch)
+        self.writer.sweep(self.wanted, epoch)
+        return token
+
+    def prepare(self, tx: SinkTransaction, rows: Rows) -> Prepared:
+        table = self.writer.table(self.wanted)
+        if not table.dialect.stages:
+            return Prepared(arrow_table(rows, schema_of(self.fields)), staged=False)
+        task: StagingTask = self.writer.staging_task(tx, table)
+        report = staged_by(task, 7, rows, self.fields)
+        return Prepared(arrow_table([report], schema_of(staging.REPORTS)), staged=True)
+
+    def write(self, tx: SinkTransaction, rows: Rows) -> None:
+        self.writer.commit(tx, self.prepare(tx, rows))
+
+
+@pytest.fixture
+def written(url: str) -> Iterator[Written]:
+    made = Written(url)
+    yield made
+    made.writer.close()
+
+
+def test_rows_are_added_once_also_where_a_transaction_comes_again(url: str, written: Written) -> None:
+    assert written.recover() is None
+    written.write(transaction(1), [(1, "a"), (1, "a"), (None, None)])
+    written.write(transaction(2), [])
+    written.write(transaction(3), [(3, "c")])
+    assert written.recover(2) == CommitToken(3, 1, 0)
+    written.write(transaction(3, 1, 2), [(3, "c")])
+    assert written.recover(3) == CommitToken(3, 1, 0)
+    assert select(url, "SELECT id, word FROM words WHERE id IS NOT NULL") == [(1, "a"), (1, "a"), (3, "c")]
+    assert select(url, "SELECT count(*) FROM words") == [(4,)]
+
+
+def test_nothing_is_seen_before_the_commit_nor_of_what_was_given_up(url: str, written: Written) -> None:
+    written.recover()
+    prepared = written.prepare(transaction(1), [(1, "a")])
+    assert select(url, "SELECT * FROM words") == []
+    written.writer.discard(transaction(1))
+    written.write(transaction(1, 1), [(2, "b")])
+    assert select(url, "SELECT id, word FROM words") == [(2, "b")]
+    assert prepared
+
+
+def test_an_older_leader_is_refused_and_what_it_staged_is_gone(url: str, written: Written) -> None:
+    written.recover(1)
+    prepared = written.prepare(transaction(1), [(1, "a")])
+    newer = Written(url)
+    newer.recover(2)
+    with pytest.raises(FencedError, match="epoch 2"):
+        written.writer.commit(transaction(1), prepared)
+    newer.write(transaction(1, 1, 2), [(2, "b")])
+    assert select(url, "SELECT id, word FROM words") == [(2, "b")]
+    newer.writer.close()
+
+
+def test_rows_of_one_key_replace_each_other(url: str) -> None:
+    written = Written(url, ("id",))
+    written.recover()
+    written.write(transaction(1), [(1, "a"), (2, "b"), (None, "n")])
+    written.write(transaction(2), [(1, "A"), (3, "c"), (None, "N")])
+    assert select(url, "SELECT id, word FROM words WHERE id IS NOT NULL") == [(1, "A"), (2, "b"), (3, "c")]
+    assert select(url, "SELECT word FROM words WHERE id IS NULL") == [("N",)]
+    prepared = written.prepare(transaction(3), [(1, "x"), (1, "y")])
+    with pytest.raises(SinkError, match=r"attempt 3:0: .*several rows of the batch have the key \[1\]"):
+        written.writer.commit(transaction(3), prepared)
+    assert select(url, "SELECT count(*) FROM words") == [(4,)]
+    written.writer.close()
+
+
+def test_a_table_of_others_takes_rows_but_is_not_taken_for_one_with_keys(url: str, written: Written) -> None:
+    select_nothing = "CREATE TABLE words (word varchar(10), id bigint, more int)"
+    with suppress(psycopg.Error, pymysql.Error):
+        select(url, select_nothing)
+    by_key = Written(url, ("id",))
+    with pytest.raises(SinkError, match="was not made by a topology"):
+        by_key.recover()
+    by_key.writer.close()
+    written.recover()
+    written.write(transaction(1), [(1, "a")])
+    assert select(url, "SELECT id, word, more FROM words") == [(1, "a", None)]
+
+
+def test_a_table_of_another_topology_or_other_fields_or_an_older_life_is_refused(url: str, written: Written) -> None:
+    written.recover()
+    written.write(transaction(1), [(1, "a")])
+    theirs = Written(url)
+    with pytest.raises(StateError, match=r"belongs to topology 'wordcount'"):
+        theirs.recover(topology=TopologyKey("other", "77", 1))
+    theirs.writer.close()
+    other = Written(url, fields="id bigint, word binary")
+    other.recover(2)
+    with pytest.raises(SinkError, match="has the fields id bigint, word string, declared are id bigint, word binary"):
+        other.prepare(transaction(2, 0, 2), [])
+    other.writer.close()
+    with pytest.raises(SinkError, match="has rows from before the topology was reset"):
+        written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2))
+    select(url, "DELETE FROM words") if "sqlite" not in url else _emptied(url)
+    assert written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2)) is None
+
+
+def _emptied(url: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
+        client.execute("DELETE FROM words")
+        client.commit()
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "told"),
+    [
+        ("oracle://x", {}, "begins with sqlite:///"),
+        ("sqlite://words.db", {}, "is a file"),
+        ("sqlite:///:memory:", {}, "is a file"),
+        ("sqlite:///w.db", {"mode": "merge"}, "'append' or 'upsert'"),
+        ("sqlite:///w.db", {"mode": "upsert"}, "needs keys="),
+        ("sqlite:///w.db", {"keys": "id"}, "needs keys="),
+    ],
+)
+def test_what_cannot_work_is_refused_where_it_is_written(url: str, more: dict[str, Any], told: str) -> None:
+    with pytest.raises(SinkError.__mro__[1], match=told):
+        SQLSink(url, "words", **more)

@@ -1,0 +1,108 @@
+"""The table that a `SQLSink` fills, and the statements over it."""
+# ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+from pyspark.sql.types import StructType
+
+from trident_py.errors import TopologyError
+from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.states.sql.dialect import Dialect
+from trident_py.states.sql.table import AnyTable, Staging, declarations
+
+
+@frozen
+class RowsTable(AnyTable):
+    """A table of rows, each with the text of its key where rows of the same key replace each other.
+
+    Attributes:
+        keys: the positions of the fields that are the key; none: rows are only added.
+    """
+
+    dialect: Dialect
+    name: str
+    _fields: tuple[TypedColumn, ...]
+    keys: tuple[int, ...]
+    schema: str = ""
+    columns: str = field(init=False)
+    """The declared fields, to be compared with those of the table that is there."""
+
+    @columns.default
+    def _declared(self) -> str:
+        by_key = ", ".join(self._fields[place].name for place in self.keys)
+        return declared(self._fields) + (f"; by {by_key}" if by_key else "")
+
+    @classmethod
+    def of(cls, dialect: Dialect, name: str, fields: StructType, keys: Sequence[str]) -> RowsTable:
+        """The table for rows of these fields.
+
+        Raises:
+            TopologyError: a field of the key is not there.
+            StateError: a type or a name has no place in it.
+        """
+        columns = tuple(dialect.column_of(spec) for spec in fields.fields)
+        check_distinct(columns, "SQL")
+        for key in keys:
+            if key not in fields.names:
+                raise TopologyError(f"there is no field {key!r} for keys=; there are {', '.join(fields.names)}")
+        return cls(dialect, name, columns, tuple(fields.names.index(key) for key in keys))
+
+    @property
+    def fields(self) -> tuple[TypedColumn, ...]:
+        """The fields of the rows."""
+        return self._fields
+
+    @property
+    def create(self) -> str:
+        """CREATE TABLE, where there is none."""
+        of = self.dialect
+        key = f", {of.quoted('_key')} {of.key} NOT NULL PRIMARY KEY" if self.keys else ""
+        return f"CREATE TABLE IF NOT EXISTS {self.there} ({declarations(of, self._fields)}{key}) {of.engine}"
+
+    @property
+    def look(self) -> str:
+        """Find no row; fails where a column is not there."""
+        return f"SELECT {self._names} FROM {self.there} WHERE 1 = 0"
+
+    @property
+    def has_rows(self) -> str:
+        """Find a row."""
+        return f"SELECT 1 FROM {self.there} LIMIT 1"
+
+    def insert(self, rows: int = 1) -> str:
+        """Add or replace some rows; bound are, of each, the fields, and the key's text where there are keys."""
+        marks = f"({self.dialect.marks(len(self._fields) + bool(self.keys))})"
+        return f"INSERT INTO {self.there} ({self._names}) VALUES {', '.join([marks] * rows)}{self._conflict}"
+
+    def insert_staged(self, staging: Staging) -> str:
+        """Add or replace what was staged; bound are tasks."""
+        of = self.dialect
+        return (
+            f"INSERT INTO {self.there} ({self._names}) SELECT {self._names} FROM {staging.there} AS "
+            f"{of.quoted('_staged')} WHERE {of.quoted('_task')} {of.among}{self._conflict}"
+        )
+
+    def find_double(self, staging: Staging) -> str:
+        """A key that several of the staged rows have; bound are tasks."""
+        of, key = self.dialect, self.dialect.quoted("_key")
+        return (
+            f"SELECT {key} FROM {staging.there} WHERE {of.quoted('_task')} {of.among} "
+            f"GROUP BY {key} HAVING count(*) > 1 LIMIT 1"
+        )
+
+    @property
+    def _names(self) -> str:
+        names = [column.name for column in self._fields]
+        return self.dialect.quoted(*names, *(["_key"] if self.keys else []))
+
+    @property
+    def _conflict(self) -> str:
+        of = self.dialect
+        if not self.keys:
+            return ""
+        others = [each.name for place, each in enumerate(self._fields) if place not in self.keys] or ["_key"]
+        new = ", ".join(f"{of.quoted(name)} = {of.new.format(of.quoted(name))}" for name in others)
+        return f" {of.conflict.format(of.quoted('_key'))} {new}"

@@ -1,0 +1,136 @@
+"""`SQLSink`: the rows of each transaction in a table of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from coordinators.canonical import Json
+from coordinators.secret import Secret, as_secret
+from trident_py.errors import SinkError, StateError, TopologyError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.states.sql.databases import database_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from trident_py.sinks.sql.rows_table import RowsTable
+    from trident_py.sinks.sql.writer import Prepared, RowsWriter
+
+
+class SQLSink(TransactionalSink["Prepared"]):
+    """Writes each transaction into a table: all of its rows appear at once, with the commit token.
+
+    The table is made where there is none. With ``mode="append"`` it may be one of yours that has columns of these
+    names; with ``mode="upsert"`` rows of the same key replace each other, and ``_key`` is the primary key, a text that
+    tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows in
+    PostgreSQL and MySQL; those of a batch for SQLite come to the driver. `docs/databases.md` says more.
+
+    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
+
+    Args:
+        url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user:password@host:5432/database`` or
+            ``mysql://user:password@host:3306/database``; never printed.
+        table: its name.
+        mode: ``append`` or ``upsert``.
+        keys: for ``upsert``, the fields of the key.
+
+    Raises:
+        TopologyError: an argument that cannot work.
+        ConfigError: the database's library is not installed.
+        StateError: ``table`` cannot be a table's name, or ``url`` is none.
+    """
+
+    needs_exact_replays = True
+
+    def __init__(self, url: str | Secret, table: str, *, mode: str = "append", keys: str | Sequence[str] = ()) -> None:
+        if mode not in ("append", "upsert"):
+            raise TopologyError(f"mode is 'append' or 'upsert', not {mode!r}")
+        self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        if (mode == "upsert") != bool(self._keys):
+            raise TopologyError(
+                "mode='upsert' needs keys=, the fields by which rows replace each other, and only it does"
+            )
+        self._url, self._table, self._mode = as_secret(url), table, mode
+        self._database = database_of(self._url)
+        self._database.dialect.checked_table(table)
+        self._declared: RowsTable | None = None
+        self._open: RowsWriter | None = None
+
+    def __repr__(self) -> str:
+        return f"SQLSink({self._database.shown!r}, {self._table!r}, mode={self._mode!r})"
+
+    def identity(self) -> Mapping[str, Json]:
+        """The table, and how rows get into it."""
+        return {"table": self._table, "mode": self._mode, "keys": ", ".join(self._keys)}
+
+    def details(self) -> Mapping[str, Json]:
+        """The database."""
+        return {"database": self._database.shown}
+
+    def check_fields(self, fields: StructType) -> None:
+        """See whether rows of these fields have a place in the database."""
+        try:
+            self._declared = self._table_for(fields)
+        except StateError as error:
+            raise TopologyError(str(error)) from error
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Refuse older leaders from now on, and drop what they have staged."""
+        from trident_py.sinks.sql.rows_table import RowsTable
+
+        with _as_sink(topology.name):
+            if self._open is not None:
+                self._open.close()
+            self._open = self._made_writer()
+            try:
+                token = self._open.recover(topology, epoch)
+                self._open.sweep(RowsTable(self._database.dialect, self._table, (), ()), epoch)
+                if self._declared is not None:
+                    self._open.table(self._declared)
+            except BaseException:
+                self._open.close()
+                raise
+        return token
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> Prepared:
+        """Stage the rows where readers don't look."""
+        with _as_sink():
+            return self._writer.prepare(tx, frame, self._table_for(frame.schema))
+
+    def commit(self, tx: SinkTransaction, receipt: Prepared) -> None:
+        """Add the rows and the token in one transaction; rows that are there already stay."""
+        with _as_sink():
+            self._writer.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: Prepared | None) -> None:
+        """Drop what was staged."""
+        if self._open is not None:
+            self._open.discard(tx)
+
+    @property
+    def _writer(self) -> RowsWriter:
+        if self._open is None:
+            raise SinkError(f"{self!r} was not recovered")
+        return self._open
+
+    def _made_writer(self) -> RowsWriter:
+        from trident_py.sinks.sql.writer import RowsWriter
+
+        return RowsWriter(self._database, self._table, by_key=bool(self._keys))
+
+    def _table_for(self, fields: StructType) -> RowsTable:
+        from trident_py.sinks.sql.rows_table import RowsTable
+
+        return RowsTable.of(self._database.dialect, self._table, fields, self._keys)
+
+
+@contextmanager
+def _as_sink(topology: str | None = None) -> Iterator[None]:
+    """Have what is said of a state said of a sink."""
+    try:
+        yield
+    except StateError as error:
+        raise SinkError(str(error), topology=error.topology or topology, attempt=error.attempt) from error

@@ -1,0 +1,195 @@
+"""What a `SQLSink` does to its database: rows and token in one transaction, under the fence of the table."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from trident_py.errors import SinkError, StoreBusyException
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.rows.row import column_values
+from trident_py.sinks.sql.rows_table import RowsTable
+from trident_py.spark.frames import rows_of_frame
+from trident_py.states.fenced import Fence
+from trident_py.states.sql.commit_row import StateHeader
+from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.fenced_table import FencedTable
+from trident_py.states.sql.leftovers import Leftovers
+from trident_py.states.sql.staging import StagingTask, stored_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@frozen
+class Prepared:
+    """The receipt: what tasks reported of the rows that they staged, or the rows themselves.
+
+    Attributes:
+        staged: whether it is reports.
+    """
+
+    rows: pa.Table
+    staged: bool
+
+
+class RowsWriter(FencedTable):
+    """The writer of one table; ``table`` is None until somebody has told the fields."""
+
+    def __init__(self, database: Database, name: str, *, by_key: bool) -> None:
+        super().__init__(database, name)
+        self._by_key = by_key
+        self._making = threading.Lock()
+        self._made: RowsTable | None = None
+        self._leftovers = Leftovers()
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Refuse older epochs from now on."""
+        self._made = None
+        return super().recover(topology, epoch)
+
+    def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
+        claim = StateHeader(fence, self._owner, found.columns if found else "")
+        if found is None and exists and self._by_key:
+            raise SinkError(
+                f"topology {fence.topology.name!r}: {self._name} exists and was not made by a topology, so it doesn't "
+                f"know rows by their keys; take another table for mode='upsert'",
+                topology=fence.topology.name,
+            )
+        is_newer = found is not None and found.fence.topology.incarnation < fence.topology.incarnation
+        table = RowsTable(self._headers.dialect, self._table_name, (), (), self._headers.schema)
+        if exists and is_newer and connection.execute(table.has_rows).fetchone():
+            raise SinkError(
+                f"topology {fence.topology.name!r}: {self._name} has rows from before the topology was reset, and "
+                f"would get them again; rename the table, or empty it",
+                topology=fence.topology.name,
+            )
+        header, _ = claim.claimed(found, exists=exists and found is not None, state=self._name)
+        header = evolve(header, columns="") if is_newer else header
+        connection.execute(self._headers.write, [self._table_name, *header.row])
+        return header
+
+    def table(self, wanted: RowsTable) -> RowsTable:
+        """The table, made where there is none.
+
+        Raises:
+            SinkError: it was made for other fields.
+        """
+        self._check_recovered()
+        with self._making:
+            if self._made is None or self._made.columns != wanted.columns:
+                self._made = self._prepared_table(evolve(wanted, schema=self._headers.schema))
+            return self._made
+
+    def _prepared_table(self, table: RowsTable) -> RowsTable:
+        where = f"topology {self._topology!r}: {self._name}"
+        link = self._database.link()
+        lock, _, _ = self._headers.dialect.locks
+        try:
+            with self._database.explained(where), link.transaction() as connection:
+                header = self._header(connection, lock, where)
+                if header.columns not in ("", table.columns):
+                    raise SinkError(
+                        f"{where} has the fields {header.columns}, declared are {table.columns}; take another table",
+                        topology=self._topology,
+                    )
+                connection.execute(self._headers.write, [table.name, *evolve(header, columns=table.columns).row])
+                connection.execute(table.create)
+            with self._database.explained(where), link.transaction() as connection:
+                connection.execute(table.look)
+        finally:
+            link.close()
+        return table
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, table: RowsTable) -> Prepared:
+        """Have tasks stage the rows, or take them to the driver where the database takes nothing from tasks."""
+        table = self.table(table)
+        if not table.dialect.stages:
+            return Prepared(rows_of_frame(frame), staged=False)
+        return Prepared(rows_of_frame(self.staging_task(tx, table).over(frame)), staged=True)
+
+    def staging_task(self, tx: SinkTransaction, table: RowsTable) -> StagingTask:
+        """What each task does, with a table to do it in."""
+        staging = table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
+        _, _, lock = table.dialect.locks
+        with self._explained(tx), self._others.transaction(durable=False) as connection:
+            self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
+            connection.execute(staging.create)
+        return StagingTask(self._database, staging, self._where(tx), table.keys)
+
+    def commit(self, tx: SinkTransaction, prepared: Prepared) -> None:
+        """Add the rows, once."""
+        self._check_recovered()
+        table = self._made
+        if table is None:
+            raise SinkError(f"{self._where(tx)} was not prepared", topology=self._topology, attempt=tx.attempt)
+        try:
+            with self._explained(tx):
+                connection = self._commits.begin()
+                fence = self._locked_header(connection, tx).fence
+                fence.check_leader(tx, self._name)
+                if fence.token is None or tx.txid > fence.token.txid:
+                    self._write(connection, tx, table, prepared)
+                    token = evolve(fence, token=tx.token, group_first=None).commit
+                    connection.execute(self._headers.write_token, [*token, table.name])
+                    self._commit(tx)
+                    self._known = evolve(self._known, token=tx.token) if self._known else None
+        finally:
+            self._commits.rollback()
+        if prepared.staged:
+            self.discard(tx)
+
+    def _write(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> None:
+        if prepared.staged:
+            self._write_staged(connection, tx, table, prepared.rows)
+        else:
+            rows, texts = stored_columns(table.fields, prepared.rows, table.keys)
+            double = next((text for text, times in Counter(texts).items() if times > 1), None) if table.keys else None
+            self._refuse_double(tx, double)
+            bound = [(*row, text) for row, text in zip(rows, texts, strict=True)] if table.keys else list(rows)
+            if bound:
+                self._database.write(connection, table.insert, bound)
+
+    def _write_staged(self, connection: Connection, tx: SinkTransaction, table: RowsTable, reports: pa.Table) -> None:
+        columns = map(column_values, reports.columns)
+        reported = {task: (rows, checksum) for task, rows, checksum in zip(*columns, strict=True) if rows}
+        if not reported:
+            return
+        staging = table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
+        tasks = table.dialect.listed(list(reported))
+        with self._database.explained(self._where(tx), staged=True):
+            sums = connection.execute(staging.sums, [tasks]).fetchall()
+        if {task: (rows, checksum) for task, rows, checksum in sums} != reported:
+            raise StoreBusyException(f"{self._where(tx)}: what is staged is not what was reported; it is staged again")
+        if table.keys:
+            found = connection.execute(table.find_double(staging), [tasks]).fetchone()
+            self._refuse_double(tx, found[0] if found else None)
+        connection.execute(table.insert_staged(staging), [tasks])
+
+    def _refuse_double(self, tx: SinkTransaction, key: Any) -> None:
+        if key is not None:
+            raise SinkError(
+                f"{self._where(tx)}: several rows of the batch have the key {key}, and which of them is the last one "
+                f"nobody can tell; aggregate them first, as by Last(...)",
+                topology=self._topology,
+                attempt=tx.attempt,
+            )
+
+    def discard(self, tx: SinkTransaction) -> None:
+        """Drop what was staged."""
+        if self._headers.dialect.stages and self._made is not None:
+            staging = self._made.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
+            self._leftovers.names.add(staging.name)
+            self._leftovers.drop(self._database, self._others, self._made)
+
+    def sweep(self, table: RowsTable, epoch: int) -> None:
+        """Drop what older leaders have staged."""
+        if self._headers.dialect.stages:
+            placed = evolve(table, schema=self._headers.schema)
+            with self._database.starting(f"topology {self._topology!r}: {self._name}"):
+                self._leftovers.add_older(self._others, placed, epoch)
+            self._leftovers.drop(self._database, self._others, placed)

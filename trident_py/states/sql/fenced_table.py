@@ -1,0 +1,118 @@
+"""A table under a fence: who may write to it, and what was committed last, in the same transactions as its rows."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from attrs import evolve
+
+from coordinators.errors import located
+from trident_py.errors import StateError, StoreBusyException
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.states.fenced import Fence
+from trident_py.states.sql.commit_row import StateHeader
+from trident_py.states.sql.dialect import AnswerLostError, Connection, Database, Leader, Link
+from trident_py.states.sql.table import Headers
+
+log = logging.getLogger(__name__)
+
+
+class FencedTable:
+    """A table of a database, beside a row of ``_trident`` that has the fence and the last token."""
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table_name = table
+        self._name = f"table {table!r} of {database.shown}"
+        self._topology = ""
+        self._owner = uuid4().hex
+        self._commits: Link = database.link()
+        self._others: Link = database.beside()
+        self._headers = Headers(database.dialect, "")
+        self._known: Fence | None = None  # as this leader last saw it
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """A new leader takes over: make what is missing, and refuse older epochs from now on."""
+        self.close()
+        leader = Leader(topology, epoch, self._owner)
+        self._database = self._database.led_by(leader, self._table_name)
+        self._commits, self._others = self._database.link(), self._database.beside()
+        where = f"topology {topology.name!r}: {self._name}"
+        with located(topology=topology.name), self._database.starting(where):
+            schema = self._database.schema(self._commits, where)
+            self._headers = evolve(self._headers, schema=schema)
+            with self._database.takeover(self._commits, schema, self._table_name, leader) as connection:
+                fence = self._take_over(connection, topology, epoch)
+        self._topology, self._known = topology.name, fence
+        return fence.token
+
+    def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
+        headers, name = self._headers, self._table_name
+        lock, _, _ = headers.dialect.locks
+        row = connection.execute(headers.read(lock), [name]).fetchone()
+        there = connection.execute(headers.dialect.has_table, [headers.schema, name]).fetchone()
+        found = StateHeader.of(row) if row else None
+        return self._claim(connection, Fence(topology, epoch), found, exists=there is not None).fence
+
+    @abstractmethod
+    def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
+        """Write the header as it is from now on, and make what is missing.
+
+        Args:
+            connection: of the takeover's transaction.
+            fence: what a first leader would write.
+            found: the header that is there.
+            exists: whether there is a table.
+        """
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._topology = ""
+        for link in (self._commits, self._others):
+            with link.lock:
+                link.close()
+
+    def _commit(self, tx: SinkTransaction) -> None:
+        try:
+            self._commits.commit()
+        except AnswerLostError as error:
+            log.warning("%s: the answer to COMMIT was lost (%s); reading back", self._where(tx), error)
+            if not self._is_committed(tx):
+                raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
+
+    def _is_committed(self, tx: SinkTransaction) -> bool:
+        """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
+        self._commits.close()
+        with self._commits.transaction() as connection:
+            return self._locked_header(connection, tx).fence.token == tx.token
+
+    def _locked_header(self, connection: Connection, tx: SinkTransaction) -> StateHeader:
+        _, lock, _ = self._headers.dialect.locks
+        return self._header(connection, lock, self._where(tx))
+
+    def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
+        """The header, with all that this leader knows to be in it."""
+        known = self._known  # before it is read: a commit may end meanwhile
+        row = connection.execute(self._headers.read(lock), [self._table_name]).fetchone()
+        if row is None:
+            raise StateError(f"{where} has lost its row in _trident; restore the database")
+        header = StateHeader.of(row)
+        if known is not None:
+            header.fence.check_kept(known, where)
+        return header
+
+    def _check_recovered(self) -> None:
+        if not self._topology:
+            raise StateError(f"{self._name} is not open: it was not recovered, or is closed")
+
+    def _where(self, tx: SinkTransaction) -> str:
+        return f"topology {self._topology!r}, attempt {tx.attempt}: {self._name}"
+
+    @contextmanager
+    def _explained(self, tx: SinkTransaction) -> Iterator[None]:
+        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(self._where(tx)):
+            yield
