@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,7 @@ def write_a_day(spark: SparkSession) -> None:
 if __name__ == "__main__":
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's workers run what this program runs
     session = SparkSession.builder.master("local[2]").getOrCreate()
     write_a_day(session)
     print(topology.explain())
