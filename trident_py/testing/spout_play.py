@@ -222,8 +222,10 @@ class SpoutPlay(Play):
         if answer.value is None:
             self.steps[-1] += ": there is no input"
             return False
-        stored.metadata[txid], moved = answer.value
-        stored.defined.update(moved)
+        metadata, moved = answer.value
+        if txid not in stored.metadata:  # what comes again moves nothing: later batches may be defined
+            stored.defined.update(moved)
+        stored.metadata[txid] = metadata
         stored.attempts[txid] += 1
         self.steps[-1] += f" gives {stored.metadata[txid]}"
         return True
