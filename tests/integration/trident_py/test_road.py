@@ -20,7 +20,7 @@ from trident_py.spouts import FixedBatchSpout
 from trident_py.states import SQLiteState
 
 ROOT = Path(__file__).parents[3]
-TOLD = {"CoordinatorDriver._take": "notice", "DataPlane.handle": "stimulus"}
+TOLD = {"CoordinatorDriver._take": "message", "DataPlane.handle": "stimulus"}
 """Where the driver takes what it is told, and the argument that this is."""
 
 
@@ -74,7 +74,7 @@ def test_a_recorded_batch_takes_the_road_that_the_readme_tells(spark: SparkSessi
         .persistent_aggregate(SQLiteState(tmp_path / "counts.db", table="counts"), Count(), "count")
     )
     with recording() as recorded, topology.start(TridentConfig(state_dir=tmp_path), spark=spark) as query:
-        query.process_all_available()
+        query.process_all_available(timeout=120)
     visits = road()
     assert len(visits) == 6
     called, turn = iter(recorded.called), 0
