@@ -116,7 +116,7 @@ def test_what_one_topology_writes_another_one_reads(
         assert dict(database.execute("SELECT word, total FROM words")) == {"a0": 9, "a1": 12, "a2": 15}
 
 
-@pytest.mark.slow
+@pytest.mark.hours
 def test_the_kit_finds_nothing(tmp_path: Path) -> None:
     program = "tests.integration.trident_py.testing.delta_check"
     done = subprocess.run([sys.executable, "-m", program, tmp_path / "words"], capture_output=True, text=True)

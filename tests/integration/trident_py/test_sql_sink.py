@@ -25,7 +25,7 @@ def lines(topology: TridentTopology) -> Any:
     return topology.new_stream("words", FixedBatchSpout("word string", 2, *WORDS))
 
 
-@pytest.mark.slow
+@pytest.mark.hours
 def test_rows_are_there_once_with_the_kit_s_kills(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
 
