@@ -135,7 +135,17 @@ def _running_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[KafkaBroker]:
-    """One broker for the whole run."""
+    """One broker for the whole run. Who stops one starts its own, by `fresh_kafka`."""
+    yield from _running_kafka()
+
+
+@pytest.fixture
+def fresh_kafka() -> Iterator[KafkaBroker]:
+    """A broker of the test's own, to be stopped and killed."""
+    yield from _running_kafka()
+
+
+def _running_kafka() -> Iterator[KafkaBroker]:
     with tempfile.TemporaryDirectory(prefix="trident-kafka-") as directory:
         broker = KafkaBroker(Path(directory))
         try:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from attrs import define, field
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -24,7 +25,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.servers.kafka import KafkaBroker
-from trident_py import Count, KafkaSpout, Replay, SpoutError, SQLiteState, Stream, TridentTopology
+from trident_py import (
+    Count,
+    KafkaSpout,
+    Replay,
+    SpoutError,
+    SQLiteState,
+    Stream,
+    TopologyContext,
+    TridentConfig,
+    TridentTopology,
+)
 from trident_py.testing import LocalCoordination, run_batches
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -277,3 +288,29 @@ def test_large_batches_are_read_by_spark_tasks(topic: Topic, spark: Any) -> None
     words.group_by("value").persistent_aggregate(state, Count(), "n")
     run_batches(topology, topic.coordination, spark)
     assert topic.counts == dict.fromkeys("0123456", 2000)
+
+
+def test_a_broker_that_was_away_is_found_again(fresh_kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(fresh_kafka, tmp_path, "t")
+    topic.make()
+    topic.send("a")
+    spout = topic.spout()
+    coordinator = spout.get_coordinator("records", TridentConfig(), TopologyContext("kafka", "records"))
+    assert coordinator.is_ready(1)
+    coordinator.initialize_transaction(1, None, None)
+    fresh_kafka.kill()
+    with pytest.raises(KafkaException):
+        coordinator.is_ready(2)
+    fresh_kafka.start()
+    topic.send("b")
+
+    def is_ready() -> bool:
+        try:
+            return coordinator.is_ready(2)
+        except KafkaException:  # as the driver takes it: the source can't be reached, and is asked again
+            return False
+
+    deadline = monotonic() + 60
+    while not is_ready():
+        assert monotonic() < deadline
+    coordinator.close()

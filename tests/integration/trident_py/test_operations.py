@@ -483,9 +483,7 @@ def test_what_only_spark_can_tell_is_said_before_anything_runs(case: str, batch:
 def test_a_state_is_told_the_types_that_only_spark_knew(batch: Batch) -> None:
     def declare(stream: Stream) -> Any:
         shaped = stream.transform(lambda frame: frame.selectExpr("array(n) AS ns", "n"))
-        return shaped.group_by("n").persistent_aggregate(
-            SQLiteState("counts.db", table="counts"), Total(), "`x y` int"
-        )
+        return shaped.group_by("n").persistent_aggregate(SQLiteState("counts.db", table="counts"), Total(), "`x y` int")
 
     with pytest.raises(StateError, match=r"topology 'operations', persistent_aggregate\(Total, 'n'\): .*'x y'"):
         batch.branch(WORDS, declare)

@@ -125,6 +125,9 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         began = time.monotonic()
         try:
             return self._found()
+        except BaseException:
+            self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+            raise
         finally:
             ended = time.monotonic()
             self._rest_until = ended + min(REST_SECONDS_MAX, REST_RATIO * (ended - began))
