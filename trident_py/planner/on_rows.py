@@ -36,15 +36,16 @@ def rows_of_branch(
     Raises:
         NeedsSpark: something of it does.
     """
-    flows: dict[Node, RowFlow] = {}
-    read = Counter(branch.end.ancestry)
+    flows: dict[Node | int, RowFlow] = {}
+    read = Counter(map(_declared, branch.end.ancestry))
 
     def built(node: Node) -> RowFlow:
-        if node not in flows:
+        known = _declared(node)
+        if known not in flows:
             with building(f"node {node.number}"):
                 made = flow_of(node)
-                flows[node] = RowFlow.of(made.table().to_batches(), made.schema) if read[node] > 1 else made
-        return flows[node]
+                flows[known] = RowFlow.of(made.table().to_batches(), made.schema) if read[known] > 1 else made
+        return flows[known]
 
     def flow_of(node: Node) -> RowFlow:
         if isinstance(node.operation, Source):
@@ -55,6 +56,11 @@ def rows_of_branch(
         return node.operation.on_rows(inputs, batch_id)
 
     return built(branch.end)
+
+
+def _declared(node: Node) -> Node | int:
+    """Return what tells ``node`` from others: hints make a copy of it for each way that leads there."""
+    return node if node.number < 0 else node.number
 
 
 def spark_needed(planned: Plan) -> str | None:

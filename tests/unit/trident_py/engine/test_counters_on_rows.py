@@ -50,6 +50,14 @@ def test_a_function_of_which_several_branches_read_or_one_twice_counts_once() ->
     assert counts_of(topology) == [{"checked": 3, "init": 2}] * 2
 
 
+def test_a_function_behind_which_ways_fork_and_meet_is_called_once_for_each_row() -> None:
+    topology = TridentTopology("forked")
+    stream = topology.new_stream("numbers", FixedBatchSpout("n bigint", 3, *[(n % 3,) for n in range(6)]))
+    kept = stream.filter(checked)
+    topology.merge(kept, kept.map(lambda row: (row.n,), "n bigint")).peek(lambda row: None)
+    assert counts_of(topology) == [{"checked": 3}] * 2
+
+
 def test_what_follows_new_values_and_what_asks_a_state_counts() -> None:
     topology = TridentTopology("asking")
     stream = topology.new_stream("numbers", FixedBatchSpout("n bigint", 2, (1,), (2,)))
