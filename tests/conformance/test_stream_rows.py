@@ -15,7 +15,7 @@ import pytest
 from attrs import define
 
 from tests.integration.trident_py.test_streams import PLACE, WORDS, Batch, Place, places, same
-from tests.unit.trident_py.graph.test_windowing import declared, driven
+from tests.unit.trident_py.windows.driven import declared, driven
 from trident_py import (
     Aggregator,
     Assembly,

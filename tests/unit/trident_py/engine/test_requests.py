@@ -10,27 +10,15 @@ import pytest
 
 from coordinators.messages import Diagnosis
 from tests.unit.trident_py.engine.driving import driven
+from tests.unit.trident_py.graph.asking import Lengths, LengthsFactory
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
 from trident_py.errors import RequestError, TridentError
 from trident_py.graph.queries import requests
-from trident_py.interfaces.states import ReadOnlyMapState, ReadOnlyState, StateFactory
 from trident_py.operations.queries import MapGet
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed
 from trident_py.topology import TridentTopology
-
-
-class Lengths(ReadOnlyState, ReadOnlyMapState[int]):
-    """The length of each key."""
-
-    def multi_get(self, keys: Sequence[Any]) -> list[int | None]:
-        return [len(word) or None for (word,) in keys]
-
-
-class LengthsFactory(StateFactory):
-    def make_state(self, *_: Any) -> Lengths:
-        return Lengths()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from attrs import define, field
 
@@ -13,44 +12,17 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Acked, Broken, Failed, FailureKind
 from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
+from tests.unit.trident_py.engine.numbers import CommitterNumbers, Numbers
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import SpoutError, StateError
-from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.spouts import Committing, Emitter
 from trident_py.participants.participant import Participant
 
 SECS, PATIENCE_SECONDS = 7, 5
 
 
 """What each commit takes, and what is taken for granted."""
-
-
-class Numbers(Emitter[int]):
-    """Emits as many rows as the metadata says."""
-
-    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-        if metadata < 0:
-            raise SystemExit(metadata)
-        collector.emit_arrow(pa.table({"n": list(range(metadata))}))
-
-
-class CommitterNumbers(Numbers, Committing):
-    """Notes what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
-
-    def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-        self.heard.append(("emit", str(attempt)))
-        super().emit_batch(attempt, metadata, collector)
-
-    def commit(self, attempt: TransactionAttempt) -> None:
-        self.heard.append(("commit", str(attempt)))
-
-    def success(self, attempt: TransactionAttempt) -> None:
-        self.heard.append(("success", str(attempt)))
 
 
 @define

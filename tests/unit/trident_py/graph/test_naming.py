@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
 
-from tests.unit.trident_py.states.test_maps import Store
-from trident_py.errors import StateError, TopologyError
+from tests.unit.trident_py.declared import NamedFactory, Nowhere
+from tests.unit.trident_py.states.stores import Store
+from trident_py.errors import TopologyError
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.interfaces.states import State, StateFactory, StateUpdater
+from trident_py.interfaces.states import StateFactory, StateUpdater
 from trident_py.operations.builtin import Count
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.maps import OpaqueMap
@@ -27,31 +23,6 @@ from trident_py.windows.windows import TumblingCount
 class Append(StateUpdater[Any]):
     def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
         state.extend(tuples)
-
-
-class NamedFactory(StateFactory):
-    """Holds integers only, in something that has a name."""
-
-    name = "totals"
-
-    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        raise AssertionError("nothing is started here")
-
-    def for_fields(self, keys: StructType, value: StructField) -> StateFactory:
-        if value.dataType.simpleString() != "bigint":
-            raise StateError(f"{value.name!r} is {value.dataType.simpleString()}, only bigint can be held")
-        return self
-
-
-class Nowhere(TransactionalSink[None]):
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        return None
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
-
-    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
 
 
 @pytest.fixture

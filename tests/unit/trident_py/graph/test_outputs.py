@@ -5,63 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
+from tests.unit.trident_py.declared import CONTEXT, Append, Declared, Nowhere, fields, memory
 from tests.unit.trident_py.worker.aggregators import Longest, Total
-from trident_py.graph.graph import Graph
 from trident_py.graph.output import OutputPlace
-from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.interfaces.states import StateUpdater
 from trident_py.operations.builtin import Sum
-from trident_py.participants.context import ParticipantContext
-from trident_py.planner.plan import Plan, plan
-from trident_py.rows.schema import schema_of
-from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
-from trident_py.streams.stream import Stream
-from trident_py.topology import TridentTopology
-
-
-class Append(StateUpdater[Any]):
-    def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None: ...
-
-
-class Nowhere(TransactionalSink[None]):
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        return None
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
-
-    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-
-class Declared:
-    """A topology with one stream, and the plan of what is declared on it."""
-
-    def __init__(self) -> None:
-        self.topology = TridentTopology("wordcount")
-        self.words = self.stream("lines", "word string, n int")
-
-    def stream(self, tx_id: str, schema: str) -> Stream:
-        return self.topology.new_stream(tx_id, FixedBatchSpout(schema, 2))
-
-    @property
-    def graph(self) -> Graph:
-        return self.topology._graph
-
-    @property
-    def plan(self) -> Plan:
-        return plan(self.graph)
-
-    @property
-    def branches(self) -> list[tuple[str, type]]:
-        return [(branch.name, type(branch.output and branch.output.output)) for branch in self.plan.branches]
 
 
 @pytest.fixture
@@ -69,20 +17,9 @@ def declared() -> Declared:
     return Declared()
 
 
-def memory() -> MemoryMapStateFactory:
-    return MemoryMapState.factory()
-
-
-CONTEXT = ParticipantContext(config=TridentConfig(), metrics=Metrics())
-
-
 def participant(place: OutputPlace | None) -> Any:
     assert place is not None
     return place.participant(CONTEXT)
-
-
-def fields(text: str) -> StructType:
-    return schema_of(text)
 
 
 def test_a_combiner_is_given_keys_and_a_partial_value(declared: Declared) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.trident_py.graph.asking import Lengths, LengthsFactory
 from trident_py.errors import TopologyError
 from trident_py.graph.queries import StateQuery, requests
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, ReadOnlyState, StateFactory
+from trident_py.interfaces.states import QueryFunction
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
 from trident_py.planner.plan import plan
@@ -18,18 +19,6 @@ from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.topology import TridentTopology
-
-
-class Lengths(ReadOnlyState, ReadOnlyMapState[int]):
-    """The length of each key."""
-
-    def multi_get(self, keys: Sequence[Any]) -> list[int | None]:
-        return [len(word) or None for (word,) in keys]
-
-
-class LengthsFactory(StateFactory):
-    def make_state(self, *_: Any) -> Lengths:
-        return Lengths()
 
 
 class Short(QueryFunction[Any, Any]):

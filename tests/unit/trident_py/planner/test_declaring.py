@@ -14,8 +14,8 @@ from coordinators.canonical import Json
 from coordinators.changes import Comparison, compared
 from coordinators.record import CoordinatorRecord
 from tests.unit.coordinators import test_output_changes, test_spout_changes
-from tests.unit.trident_py.planner.test_plan import Nowhere
-from tests.unit.trident_py.states.test_maps import Store
+from tests.unit.trident_py.declared import Nowhere
+from tests.unit.trident_py.states.stores import Store
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.operations.builtin import Count, Max, Sum

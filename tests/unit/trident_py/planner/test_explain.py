@@ -3,15 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
-
+from tests.unit.trident_py.declared import Append, Nowhere, Ticks
 from tests.unit.trident_py.worker.aggregators import Longest
-from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.interfaces.spouts import IBatchSpout
-from trident_py.interfaces.states import State, StateFactory, StateUpdater
+from trident_py.interfaces.states import State, StateFactory
 from trident_py.operations.builtin import Count, FilterNull
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
@@ -19,30 +15,9 @@ from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology
 
 
-class Ticks(IBatchSpout):
-    output_schema = "n int"
-
-    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
-
-
-class Append(StateUpdater[Any]):
-    def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None: ...
-
-
 class Own(StateFactory):
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
         raise AssertionError("nothing is started here")
-
-
-class Nowhere(TransactionalSink[None]):
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        return None
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
-
-    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
 
 
 def split(row: Any) -> Any:

@@ -6,10 +6,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
+from tests.unit.trident_py.declared import Nowhere
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import Count, Max
@@ -29,17 +28,6 @@ class Words(IBatchSpout):
         self.replay = replay
 
     def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
-
-
-class Nowhere(TransactionalSink[None]):
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        return None
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
-
-    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
 
 
 def store() -> IBackingMap[Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tests.unit.trident_py.planner.test_plan import Append, Nowhere
+from tests.unit.trident_py.declared import Append, Nowhere
 from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Count, FilterNull, Max, Sum

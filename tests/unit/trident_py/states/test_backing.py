@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from attrs import define, field
 
+from tests.unit.trident_py.states.stores import Store
 from trident_py.errors import FailedException
-from trident_py.interfaces.states import Key
-from trident_py.states.backing import CachedMap, IBackingMap
-
-
-@define
-class Store(IBackingMap[Any]):
-    """A store in a dict, which can break in the middle of a put."""
-
-    entries: dict[tuple[Any, ...], Any] = field(factory=dict)
-    calls: list[str] = field(factory=list)
-    breaks_after: int | None = None
-
-    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        assert all(type(key) is list for key in keys)
-        self.calls.append(f"get {len(keys)}")
-        return [self.entries.get(tuple(key)) for key in keys]
-
-    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        assert all(type(key) is list for key in keys)
-        assert len({tuple(key) for key in keys}) == len(keys)
-        self.calls.append(f"put {len(keys)}")
-        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if number == self.breaks_after:
-                raise FailedException("the store is gone")
-            self.entries[tuple(key)] = value
+from trident_py.states.backing import CachedMap
 
 
 def test_st20_a_cache_asks_for_unknown_keys_only_and_knows_what_is_not_there() -> None:

@@ -6,40 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.trident_py.states.stores import Store
 from trident_py.errors import FailedException, StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import Key, StateKind
-from trident_py.states.backing import CachedMap, IBackingMap
+from trident_py.states.backing import CachedMap
 from trident_py.states.maps import BackedMap, NonTransactionalMap, OpaqueMap, SnapshottableMap, TransactionalMap
 from trident_py.states.values import OpaqueValue, TransactionalValue
-
-
-@define
-class Store(IBackingMap[Any]):
-    """A store in a dict, which can break in the middle of a put."""
-
-    entries: dict[tuple[Any, ...], Any] = field(factory=dict)
-    calls: list[str] = field(factory=list)
-    breaks_after: int | None = None
-
-    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        assert all(type(key) is list for key in keys)
-        self.calls.append(f"get {len(keys)}")
-        return [self.entries.get(tuple(key)) for key in keys]
-
-    def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        assert all(type(key) is list for key in keys)
-        assert len({tuple(key) for key in keys}) == len(keys)
-        self.calls.append(f"put {len(keys)}")
-        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if number == self.breaks_after:
-                raise FailedException("the store is gone")
-            self.entries[tuple(key)] = value
 
 
 def adding(amount: int) -> Callable[[int | None], int]:

@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
 
+from tests.unit.trident_py.declared import NamedFactory, Nowhere
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import StateError, TopologyError
 from trident_py.graph.graph import Phase
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import Filter, Function
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
-from trident_py.interfaces.states import State, StateFactory, StateUpdater
+from trident_py.interfaces.states import StateFactory, StateUpdater
 from trident_py.operations.builtin import Count, FilterNull, Max, Negate, Sum
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -42,31 +39,6 @@ class IsLong(Filter):
 class Append(StateUpdater[Any]):
     def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
         state.extend(tuples)
-
-
-class NamedFactory(StateFactory):
-    """Holds integers only, in something that has a name."""
-
-    name = "totals"
-
-    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        raise AssertionError("nothing is started here")
-
-    def for_fields(self, keys: StructType, value: StructField) -> StateFactory:
-        if value.dataType.simpleString() != "bigint":
-            raise StateError(f"{value.name!r} is {value.dataType.simpleString()}, only bigint can be held")
-        return self
-
-
-class Nowhere(TransactionalSink[None]):
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        return None
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> None: ...
-
-    def commit(self, tx: SinkTransaction, receipt: None) -> None: ...
-
-    def abort(self, tx: SinkTransaction, receipt: None) -> None: ...
 
 
 @pytest.fixture

@@ -3,131 +3,21 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define
-from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from trident_py.graph.aggregation import AnyAggregator
-from trident_py.graph.windowing import WindowState, window_state
-from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.operations import Aggregator
-from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
-from trident_py.interfaces.states import FencedState, StateFactory
+from tests.unit.trident_py.windows.driven import declared, driven
 from trident_py.operations.builtin import Count, Sum
-from trident_py.participants.states import UpdateCollector
-from trident_py.rows.row import row_class
-from trident_py.rows.schema import schema_of
-from trident_py.states.backing import IBackingMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.windows import window_store
 from trident_py.windows.window_store import LocalWindows
-from trident_py.windows.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window
-
-TOPOLOGY = TopologyKey("windows", "8d1f", 1)
-
-
-def directory() -> IBackingMap[Any]:
-    raise AssertionError("nothing is started here")
-
-
-class All(Aggregator[list[Any]]):
-    """Emits the window's id and its rows."""
-
-    def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
-        return [batch_id]
-
-    def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:
-        value.append(tuple(row))
-
-    def complete(self, value: list[Any], collector: TridentCollector) -> None:
-        collector.emit((value[0], value[1:]))
-
-
-def declared(
-    window: Window,
-    aggregator: AnyAggregator | None = None,
-    out: str = "id bigint, rows array<string>",
-    *,
-    in_fields: str | Sequence[str] = "n",
-    keys: tuple[str, ...] = (),
-    factory: StateFactory | None = None,
-) -> WindowState:
-    factory = factory or LocalWindows("windows", "-".join(["some", *keys]))
-    return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out)
-
-
-@define
-class Driver:
-    """Commits batches into a window's state, as the engine does, at a time of ours."""
-
-    state: FencedState[Any]
-    operation: WindowState
-    source: StructType
-    now: float = 0
-    epoch: int = 1
-    txid: int = 0
-
-    def commit(self, rows: Sequence[Any], *, attempt: int = 0, again: bool = False) -> list[Any]:
-        """One transaction; ``again``: the last one once more."""
-        self.txid += not again
-        tx = self.transaction(attempt)
-        assert self.state.begin_transaction(tx)
-        emitted = self.change(rows)
-        self.state.end_transaction(tx)
-        return emitted
-
-    def fail(self, rows: Sequence[Any], *, attempt: int = 0) -> None:
-        """An attempt that is given up in mid-commit."""
-        self.txid += 1
-        assert self.state.begin_transaction(self.transaction(attempt))
-        self.change(rows)
-        self.state.rollback()
-        self.txid -= 1
-
-    def change(self, rows: Sequence[Any]) -> list[Any]:
-        updater = self.operation.updater(self.source)
-        kept = self.operation.fields(self.source)
-        positions = [self.source.names.index(name) for name in kept.names]
-        make = row_class(tuple(kept.names))._make
-        collector = UpdateCollector("here", self.operation.output([self.source]).names)
-        made = [make([row[at] for at in positions]) for row in rows]
-        updater.feed(self.state, made, round(self.now * 1000), collector)
-        return collector.rows
-
-    def transaction(self, attempt: int) -> SinkTransaction:
-        key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, self.txid)
-        return SinkTransaction(key, TransactionAttempt(self.txid, attempt), self.epoch)
-
-    def size(self) -> int:
-        """How many values are stored."""
-        return len(self.state.get_tuples()) if isinstance(self.state, MemoryMapState) else 0
-
-
-@contextmanager
-def driven(operation: WindowState, schema: str, directory: Path | None = None, epoch: int = 1) -> Iterator[Driver]:
-    """A driver over SQLite in ``directory``, else over memory."""
-    source = schema_of(schema)
-    conf = TridentConfig(state_dir=directory) if directory else TridentConfig()
-    state: Any = MemoryMapState() if directory is None else operation.typed(source).make_state(conf, Metrics(), 0, 1)
-    state.recover(TOPOLOGY, epoch)
-    driver = Driver(state, operation, source, epoch=epoch)
-    try:
-        yield driver
-    finally:
-        state.close()
-
+from trident_py.windows.windows import SlidingCount, TumblingCount
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "boolean": [True],
@@ -183,11 +73,6 @@ def test_windows_that_fire_at_once_are_made_one_by_one() -> None:
         finally:
             tracemalloc.stop()
     assert peak < 4 << 20
-
-
-windows = st.sampled_from(
-    [TumblingCount(3), SlidingCount(7, 2), SlidingCount(4, 3), TumblingDuration(3), SlidingDuration(5, 2)]
-)
 
 
 def test_what_waits_takes_no_more_room_than_its_rows() -> None:
