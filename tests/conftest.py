@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -80,82 +81,78 @@ def logrotate() -> str:
     return found
 
 
+class Server(Protocol):
+    """One that a test may need."""
+
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Server)
+
+
+def running(name: str, make: Callable[[Path], S]) -> Iterator[S]:
+    """A server in a directory of its own; where it isn't installed the test is left out, and fails in CI."""
+    with tempfile.TemporaryDirectory(prefix=f"trident-{name}-") as directory:
+        Path(directory).chmod(0o711)  # the server's user has to get through
+        server = make(Path(directory))
+        try:
+            server.start()
+            yield server
+        except NoServerError as error:
+            if IS_CI:
+                raise
+            pytest.skip(str(error))
+        finally:
+            server.close()
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for the whole run. Who stops one starts its own, by `fresh_postgres`."""
-    with tempfile.TemporaryDirectory(prefix="trident-postgres-") as directory:
-        yield from _running(Path(directory))
+    yield from running("postgres", lambda directory: PostgresServer(directory / "data"))
 
 
 @pytest.fixture
 def fresh_postgres() -> Iterator[PostgresServer]:
     """A server of the test's own, to be stopped and killed."""
-    with tempfile.TemporaryDirectory(prefix="trident-postgres-") as directory:
-        yield from _running(Path(directory))
-
-
-def _running(directory: Path) -> Iterator[PostgresServer]:
-    directory.chmod(0o711)  # the server's user has to get through
-    server = PostgresServer(directory / "data")
-    try:
-        server.start()
-    except NoServerError as error:
-        if IS_CI:
-            raise
-        pytest.skip(str(error))
-    yield server
-    if server.is_running:
-        server.stop("immediate")
+    yield from running("postgres", lambda directory: PostgresServer(directory / "data"))
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """One server for the whole run. Who stops one starts its own, by `fresh_redis`."""
-    yield from _running_redis()
+    yield from running("redis", RedisServer)
 
 
 @pytest.fixture
 def fresh_redis() -> Iterator[RedisServer]:
     """A server of the test's own, to be stopped and killed."""
-    yield from _running_redis()
-
-
-def _running_redis() -> Iterator[RedisServer]:
-    with tempfile.TemporaryDirectory(prefix="trident-redis-") as directory:
-        server = RedisServer(Path(directory))
-        try:
-            server.start()
-        except NoServerError as error:
-            if IS_CI:
-                raise
-            pytest.skip(str(error))
-        yield server
-        server.stop()
+    yield from running("redis", RedisServer)
 
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[KafkaBroker]:
-    """One broker for the whole run. Who stops one starts its own, by `fresh_kafka`."""
-    yield from _running_kafka()
+    """One server for the whole run. Who stops one starts its own, by `fresh_kafka`."""
+    yield from running("kafka", KafkaBroker)
 
 
 @pytest.fixture
 def fresh_kafka() -> Iterator[KafkaBroker]:
-    """A broker of the test's own, to be stopped and killed."""
-    yield from _running_kafka()
+    """A server of the test's own, to be stopped and killed."""
+    yield from running("kafka", KafkaBroker)
 
 
-def _running_kafka() -> Iterator[KafkaBroker]:
-    with tempfile.TemporaryDirectory(prefix="trident-kafka-") as directory:
-        broker = KafkaBroker(Path(directory))
-        try:
-            broker.start()
-        except NoServerError as error:
-            if IS_CI:
-                raise
-            pytest.skip(str(error))
-        yield broker
-        broker.stop()
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    """One server for the whole run. Who stops one starts its own, by `fresh_mariadb`."""
+    yield from running("mariadb", lambda directory: MariaDBServer(directory / "data"))
+
+
+@pytest.fixture
+def fresh_mariadb() -> Iterator[MariaDBServer]:
+    """A server of the test's own, to be stopped and killed."""
+    yield from running("mariadb", lambda directory: MariaDBServer(directory / "data"))
 
 
 @pytest.fixture
@@ -164,34 +161,6 @@ def redis(redis_server: RedisServer) -> str:
     with redis_server.client() as client:
         client.flushall()
     return redis_server.url
-
-
-@pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[MariaDBServer]:
-    """One server for the whole run. Who stops one starts its own, by `fresh_mariadb`."""
-    with tempfile.TemporaryDirectory(prefix="trident-mariadb-") as directory:
-        yield from _running_mariadb(Path(directory))
-
-
-@pytest.fixture
-def fresh_mariadb() -> Iterator[MariaDBServer]:
-    """A server of the test's own, to be stopped and killed."""
-    with tempfile.TemporaryDirectory(prefix="trident-mariadb-") as directory:
-        yield from _running_mariadb(Path(directory))
-
-
-def _running_mariadb(directory: Path) -> Iterator[MariaDBServer]:
-    directory.chmod(0o711)  # the server's user has to get through
-    server = MariaDBServer(directory / "data")
-    try:
-        server.start()
-        yield server
-    except NoServerError as error:
-        if IS_CI:
-            raise
-        pytest.skip(str(error))
-    finally:
-        server.kill()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,10 +14,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.servers.postgresql import NoServerError, free_port
+from tests.servers.process import ServerProcess
 
 VERSION = "4.4.0"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
-_PATIENCE_SECS = 120
+_PATIENCE_SECONDS = 120
 
 
 def jars() -> Path:
@@ -62,12 +62,11 @@ def jars() -> Path:
 
 
 @define
-class KafkaBroker:
+class KafkaBroker(ServerProcess):
     """One broker and controller on ports of its own; its data survive `kill`."""
 
     directory: Path
     port: int = 0
-    _process: subprocess.Popen[bytes] | None = None
     _admin: AdminClient | None = None
 
     @property
@@ -89,30 +88,18 @@ class KafkaBroker:
         if not config.exists():
             self.port = free_port()
             config.write_text(self._properties(free_port()))
-            self._java(lib, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)).wait(_PATIENCE_SECS)
-        self._process = self._java(lib, "kafka.Kafka", str(config))
-        deadline = time.monotonic() + _PATIENCE_SECS
+            self._java(lib, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)).wait(
+                _PATIENCE_SECONDS
+            )
+        self.process = self._java(lib, "kafka.Kafka", str(config))
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 self.admin.list_topics(timeout=5)
                 return
             except KafkaException:
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline or self.process.poll() is not None:
                     raise
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it in order."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, how: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(_PATIENCE_SECS)
-            self._process = None
 
     def _java(self, lib: Path, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["java", "-Xmx512m", "-cp", f"{lib}/*", *arguments]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import pymysql
 from attrs import define, field
 
 from tests.servers.postgresql import NoServerError, free_port
+from tests.servers.process import ServerProcess
 
 PASSWORD = "canary-S3cret%/@\u00fc"  # noqa: S105 - to be looked for in what is printed
 USER = "trident"
@@ -35,7 +35,7 @@ def program(*names: str) -> str:
 
 
 @define
-class MariaDBServer:
+class MariaDBServer(ServerProcess):
     """One server, on a port of its own of the loopback interface; its data survive `stop` and `kill`.
 
     Attributes:
@@ -46,7 +46,6 @@ class MariaDBServer:
     data: Path
     options: dict[str, str] = field(factory=dict)
     port: int = 0
-    process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "test") -> str:
         """How `MySQLState` connects, password and all."""
@@ -98,20 +97,6 @@ class MariaDBServer:
                 cwd="/",
             )
         self._await_answer()
-
-    def stop(self) -> None:
-        """Have it end."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: int) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(_PATIENCE_SECONDS)
-        self.process = None
 
     def _await_answer(self) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS

@@ -111,6 +111,11 @@ class PostgresServer:
         gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECONDS)
         assert not alive, (gone, alive)
 
+    def close(self) -> None:
+        """Stop it, if it runs, without waiting for clients."""
+        if self.is_running:
+            self.stop("immediate")
+
     def _own(self, *more: Path) -> None:
         """Make the directory and the log; they, and what else is named, belong to the server's user."""
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)

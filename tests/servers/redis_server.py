@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from redis.exceptions import ConnectionError as NotYet
 from redis.retry import Retry
 
 from tests.servers.postgresql import NoServerError
+from tests.servers.process import ServerProcess
 
 _PATIENCE_SECONDS = 30
 _PAUSE_SECONDS = 0.05
 
 
 @define
-class RedisServer:
+class RedisServer(ServerProcess):
     """One server on a socket of its own; what it has fsynced survives `kill`.
 
     Attributes:
@@ -30,7 +30,6 @@ class RedisServer:
 
     directory: Path
     options: dict[str, str] = field(factory=dict)
-    _process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -61,20 +60,6 @@ class RedisServer:
         }
         given = [word for name, value in settings.items() for word in (f"--{name}", value)]
         with (self.directory / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen([program, *given], stdout=log, stderr=log)
+            self.process = subprocess.Popen([program, *given], stdout=log, stderr=log)
         with self.client() as client:
             client.ping()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it in order."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, how: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(_PATIENCE_SECONDS)
-            self._process = None

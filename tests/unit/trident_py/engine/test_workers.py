@@ -2,70 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import pytest
-from attrs import define, field
+from collections.abc import Sequence
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Acked, Broken, Failed, FailureKind
 from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from tests.unit.trident_py.engine.numbers import CommitterNumbers, Numbers
-from trident_py.engine.commit_thread import CommitThread
+from tests.unit.trident_py.engine.steps import Steps
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import SpoutError, StateError
-from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.participants.participant import Participant
-
-SECS, PATIENCE_SECONDS = 7, 5
-
-
-"""What each commit takes, and what is taken for granted."""
-
-
-@define
-class Steps(Participant):
-    """Notes what commits in one step, of which group, and who is said to be alive meanwhile."""
-
-    name: str = "steps"
-    keeps_alive: bool = True
-    takes_groups: bool = True
-    taken: list[list[int]] = field(factory=list)
-    groups: set[int | None] = field(factory=set)
-    alive: list[set[int]] = field(factory=list)
-    breaks: int = 0
-    world: Driven | None = None
-    now: list[float] = field(factory=lambda: [0.0])
-
-    def prepare(self, tx: SinkTransaction, frame: Any, collect: Any) -> None:
-        raise NotImplementedError
-
-    def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        assert self.world
-        if group[0][0].key.txid == self.breaks:
-            raise KeyboardInterrupt
-        self.now[0] += SECS
-        self.taken.append([tx.key.txid for tx, _ in group])
-        self.groups |= {tx.group_first for tx, _ in group}
-        streams = self.world.streams
-        self.alive.append(
-            {attempt.txid for attempt, stream in self.world.turn(streams.alive) if stream is StreamId.COMMIT}
-        )
-
-
-@pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-@pytest.fixture
-def world(steps: Steps) -> Iterator[Driven]:
-    thread = CommitThread(PATIENCE_SECONDS, lambda: steps.now[0])
-    with driven([spout_of(Numbers(), "n bigint")], [steps], thread=thread) as made:
-        steps.world = made
-        yield made
 
 
 def test_user_code_that_wants_to_end_python_fails_its_attempt(world: Driven, steps: Steps) -> None:
