@@ -101,10 +101,10 @@ class Requests:
             case RequestSource():
                 return [(args,)]
             case StateQuery() as query:
-                found = query.answered(states[query.state], self._rows(node.inputs[0], made), _fields(node.inputs[0]))
-                return RowPipeline(_fields(node)).rows(found)
+                found = query.answered(states[query.state], self._rows(node.inputs[0], made), node.inputs[0].fields)
+                return RowPipeline(node.fields).rows(found)
         before = node.inputs[0]
-        fused = node.operation.fused(RowPipeline(_fields(before)))
+        fused = node.operation.fused(RowPipeline(before.fields))
         return self._by_job(node, made) if fused is None else fused.rows(made[before])
 
     def _rows(self, node: Node, made: Made) -> Sequence[Values]:
@@ -112,8 +112,4 @@ class Requests:
 
     def _by_job(self, node: Node, made: Made) -> Sequence[Values]:
         job = RequestJob.of(node)
-        return self._jobs(job, [(made[each], _fields(each)) for each in job.given])
-
-
-def _fields(node: Node) -> StructType:
-    return node.schema or StructType()
+        return self._jobs(job, [(made[each], each.fields) for each in job.given])

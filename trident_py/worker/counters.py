@@ -96,7 +96,7 @@ class CountScope:
         return {node: NodeCounts(by_name) for (_, node), by_name in self.counts.items()}
 
 
-_scope: ContextVar[CountScope | None] = ContextVar("trident_tally", default=None)
+_scope: ContextVar[CountScope | None] = ContextVar("trident_count_scope", default=None)
 _node: ContextVar[str] = ContextVar("trident_node", default="")
 
 

@@ -314,3 +314,16 @@ def test_a_broker_that_was_away_is_found_again(fresh_kafka: KafkaBroker, tmp_pat
     while not is_ready():
         assert monotonic() < deadline
     coordinator.close()
+
+
+def test_a_compacted_topic_that_nobody_could_ask_about_stops_by_name(fresh_kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = Topic(fresh_kafka, tmp_path, "t")
+    topic.make(config={"cleanup.policy": "compact"})
+    topic.send("a", key="k")
+    fresh_kafka.kill()
+    spout = topic.spout()
+    assert spout.replay is Replay.EXACT
+    fresh_kafka.start()
+    assert spout.replay is Replay.EXACT  # as the plan was made
+    with pytest.raises(SpoutError, match="Kafka compacts t"):
+        topic.count(spout)

@@ -23,6 +23,7 @@ from trident_py.spouts.files.following import FollowedFiles
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.splits import Split, StoredSplit
+from trident_py.spouts.rest import Rest
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,6 @@ SPLIT_BYTES = 96
 PIECE_BYTES_MIN = 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """Up to here the driver reads a batch itself: then it can share a Spark job with others, as tails of logs do."""
-
-REST_RATIO, REST_SECONDS_MAX = 4, 0.25
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
@@ -131,7 +130,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         self._clock = clock
         self._unread: Sequence[FileCursor] = ()
         self._next: list[StoredSplit] = []
-        self._rest_until = 0.0
+        self._rest = Rest()
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Go on where the last definition ended."""
@@ -168,12 +167,9 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
 
     def _look(self) -> None:
         # However many files there are, and however often it is asked, most of the time is not spent on looking.
-        time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        started = time.monotonic()
-        self._files.look(self._clock())
-        self._unread = self._files.unread()
-        ended = time.monotonic()
-        self._rest_until = ended + min(REST_SECONDS_MAX, REST_RATIO * (ended - started))
+        with self._rest.looking():
+            self._files.look(self._clock())
+            self._unread = self._files.unread()
 
     def _planned(self) -> list[StoredSplit]:
         planned: list[StoredSplit] = []

@@ -23,11 +23,11 @@ from trident_py.spouts.kafka.ranges import (
     limited,
     positions_of,
 )
+from trident_py.spouts.rest import Rest
 
 Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
-REST_RATIO, REST_SECONDS_MAX = 4, 0.25
 POLICY_SECONDS = 30.0
 """How often it is looked whether a topic is compacted by now."""
 
@@ -68,7 +68,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     _next: list[OffsetRange] = field(factory=list, init=False)
     _ranges: dict[int, list[OffsetRange]] = field(factory=dict, init=False)  # of batches that have not succeeded
     _rows_max: int | None = field(default=None, init=False)
-    _rest_until: float = field(default=0.0, init=False)
+    _rest: Rest = field(factory=Rest, init=False)
     _policy_at: float = field(default=0.0, init=False)
     _checked: frozenset[str] = field(default=frozenset(), init=False)
     _record_bytes: float = field(default=0.0, init=False)
@@ -121,16 +121,12 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     # --- what there is ------------------------------------------------------------------------------------------------
 
     def _look(self) -> list[OffsetRange]:
-        time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        began = time.monotonic()
-        try:
-            return self._found()
-        except BaseException:
-            self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
-            raise
-        finally:
-            ended = time.monotonic()
-            self._rest_until = ended + min(REST_SECONDS_MAX, REST_RATIO * (ended - began))
+        with self._rest.looking():
+            try:
+                return self._found()
+            except BaseException:
+                self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+                raise
 
     def _found(self) -> list[OffsetRange]:
         topics = self.cluster.topics(self.topics)

@@ -103,12 +103,10 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 
     @property
     def replay(self) -> Replay:  # type: ignore[override]
-        """Opaque where a topic is compacted; exact where the cluster doesn't answer: it is asked again at the start."""
+        """Opaque where a topic is compacted; where the cluster doesn't answer, exact, and one that is stops by name."""
         if self._replay is None:
             with closing(self._cluster()) as cluster:
                 compacted = cluster.has_compacted(self._topics)
-            if compacted is None:
-                return Replay.EXACT
             self._replay = Replay.OPAQUE if compacted else Replay.EXACT
         return self._replay
 
