@@ -21,9 +21,9 @@ from trident_py.rows.json_rows import json_rows, rows_of_json
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, fields_text
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import decode_key, encode_keys
 from trident_py.states.redis.server import COMMIT, Server, explained
-from trident_py.states.sql.commit_row import StateHeader, TableStep
 
 CHUNK_KEYS = 5_000
 """How many values one command reads or stages."""

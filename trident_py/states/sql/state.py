@@ -16,9 +16,9 @@ from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
-from trident_py.states.sql.commit_row import StateHeader, TableStep
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.table import Table, stored_rows

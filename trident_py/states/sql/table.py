@@ -12,8 +12,8 @@ from attrs import field, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
+from trident_py.states.header import StateHeader
 from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
-from trident_py.states.sql.commit_row import StateHeader
 from trident_py.states.sql.dialect import Dialect
 
 HEADERS = "_trident"

@@ -37,8 +37,13 @@ def test_looks_have_a_share_of_the_time_or_come_a_quarter_of_a_second_apart(look
 def test_a_look_that_fails_is_rested_from_too() -> None:
     world = World()
     rest = Rest(lambda: world.now, world.sleep)
-    with pytest.raises(OSError, match="away"), rest.looking():
-        world.now += 0.01
-        raise OSError("away")
+
+    def look() -> None:
+        with rest.looking():
+            world.now += 0.01
+            raise OSError("away")
+
+    with pytest.raises(OSError, match="away"):
+        look()
     with rest.looking():
         assert world.slept == pytest.approx(0.04)

@@ -1,4 +1,7 @@
-"""What a SQL state's row in the table ``_trident`` says, and what a takeover makes of it."""
+"""What a state of ours stores of itself beside its values, and what a takeover makes of it.
+
+In SQL it is a row of the table ``_trident``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class TableStep(Enum):
 
 @frozen
 class StateHeader:
-    """One state's row.
+    """One state's.
 
     Attributes:
         owner: the object that raised the fence last: two of them in one leadership would be one table used twice.
@@ -38,7 +41,7 @@ class StateHeader:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> StateHeader:
-        """The header that was stored as ``row``, the values of `COLUMNS`."""
+        """Return the header that was stored as ``row``, the values of `COLUMNS`."""
         name, uuid, incarnation, epoch, owner, columns, *token, group_first = row
         found = CommitToken(*token) if token[0] is not None else None
         return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first), owner, columns)
@@ -58,7 +61,7 @@ class StateHeader:
         )
 
     def claimed(self, found: StateHeader | None, *, exists: bool, state: str) -> tuple[StateHeader, TableStep]:
-        """The header after a takeover by this one's topology and epoch, and what becomes of the table.
+        """Return the header after a takeover by this one's topology and epoch, and what becomes of the table.
 
         Args:
             found: the header that is there.
