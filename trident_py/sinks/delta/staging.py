@@ -248,6 +248,8 @@ class FileWriter:
     schema: pa.Schema
     content: Fingerprint = field(default=NO_ROWS, init=False)
     _waiting: list[pa.Table] = field(factory=list, init=False)
+    _waiting_rows: int = field(default=0, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
     _stream: Any = field(init=False)
     _writer: pq.ParquetWriter = field(init=False)
     _footer: list[pq.FileMetaData] = field(factory=list, init=False)
@@ -261,8 +263,9 @@ class FileWriter:
         """Take rows, and what they are with the fields that are not in the file."""
         self.content += content
         self._waiting.append(rows)
-        waiting = sum(each.num_rows for each in self._waiting), sum(each.nbytes for each in self._waiting)
-        if waiting >= (ROW_GROUP_ROWS, 0) or waiting[1] >= ROW_GROUP_BYTES:
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_group()
 
     def close(self) -> tuple[int, pq.FileMetaData]:
@@ -276,7 +279,7 @@ class FileWriter:
     def _write_group(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting))
-            self._waiting = []
+            self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
 
 def _split(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
