@@ -222,7 +222,8 @@ class MySQLState(SQLState):
     The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
     client. Keys are told apart byte by byte, in upper and lower case and by spaces at the end, whatever the server's
     collation; timestamps are in UTC. Spark's tasks put the change of a batch into a table of the attempt, the driver
-    merges it in one transaction with the commit token; tables are made and dropped outside of it. See `docs/mysql.md`.
+    merges it in one transaction with the commit token; tables are made and dropped outside of it. `docs/databases.md`
+    says more.
 
     Args:
         url: ``"mysql://user:password@host:3306/database"``; never printed. What stands behind ``?`` goes to PyMySQL.
