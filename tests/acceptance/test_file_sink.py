@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pyarrow.dataset
 import pytest
 
 from tests.acceptance.file_sink import PER_BATCH, ROWS
+from tests.acceptance.file_sink_twice import BATCHES
+from tests.servers.spark import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -35,6 +38,23 @@ def test_killed_between_rename_and_sync_each_transaction_is_there_whole_and_once
     assert Counter(seen(path)) == Counter(IN_BATCHES)
     (staging,) = (tmp_path / ".rows.staging").iterdir()
     assert sorted(each.name.partition("-")[0] for each in staging.iterdir()) == ["2", "drafts"]
+
+
+@pytest.mark.slow
+def test_a_task_that_runs_twice_side_by_side_writes_its_rows_once(tmp_path: Path, zookeeper: str) -> None:
+    path, meeting, cluster = tmp_path / "rows", tmp_path / "meeting", SparkCluster(tmp_path / "cluster")
+    meeting.mkdir()
+    try:
+        cluster.start()
+        program = [sys.executable, "-m", "tests.acceptance.file_sink_twice"]
+        given = [str(path), zookeeper, cluster.url, str(meeting)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        subprocess.run([*program, *given], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=True)
+    finally:
+        cluster.stop()
+    assert len(list(meeting.glob("second-*"))) == BATCHES
+    numbers = pyarrow.dataset.dataset(path, partitioning="hive").to_table()["n"].to_pylist()
+    assert sorted(numbers) == list(range(PER_BATCH * BATCHES))
 
 
 def run(path: Path, *arguments: str) -> int:

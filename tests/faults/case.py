@@ -17,7 +17,7 @@ import psycopg
 from attrs import define, field
 
 from coordinators.record import CoordinatorRecord
-from coordinators.wishes import Action, Wish
+from coordinators.wishes import Action, Rate, Wish
 from coordinators.zookeeper.administration import leave_wish
 from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import ZooKeeperSession
@@ -272,9 +272,9 @@ class Case:
         assert stored is not None
         return stored.record
 
-    def wish(self, action: Action) -> str:
+    def wish(self, action: Action, rate: Rate | None = None) -> str:
         """Have an operator wish something; returns the id of the wish."""
-        wish = Wish(f"{action}-{next(self.world.numbers)}", action)
+        wish = Wish(f"{action}-{next(self.world.numbers)}", action, rate or Rate())
         leave_wish(self.topology, wish, hosts=self.ensemble.hosts)
         return wish.id
 

@@ -17,19 +17,22 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from time import monotonic
 
 import psycopg
 from attrs import define, field
 
+from coordinators.wishes import Action, Rate
 from tests.faults.case import Case
 from tests.faults.check import Violation
-from tests.faults.drivers import Driver, TooLate
+from tests.faults.drivers import Driver, TooLate, wait_until
 from tests.faults.replicas import Replicated
 from tests.faults.schedule import KINDS, Blow, Schedule
 from tests.faults.world import World, end_postgres, say
 from tests.servers.zookeeper import SIZE
+from trident_py.errors import TridentError
 
 PHASES_MAX = 10_000
 DRIVERS = 2
@@ -44,6 +47,7 @@ class Nemesis:
         dealt: how often each kind of fault was there.
         healing: what is to be undone, and when.
         recoveries: seconds from each quiet moment to the next commit.
+        stands: whether something may stand that an operator has wished.
     """
 
     case: Case
@@ -51,6 +55,7 @@ class Nemesis:
     dealt: Counter[str] = field(factory=Counter)
     healing: list[tuple[float, Callable[[], None]]] = field(factory=list)
     recoveries: list[float] = field(factory=list)
+    stands: bool = False
 
     def rage(self, schedule: Schedule, until: float) -> None:
         """One phase after the other, until the time is over."""
@@ -70,6 +75,9 @@ class Nemesis:
             self._deal(blow)
         self._heal(everything=True)
         self._replace_the_dead(wait=True)
+        if self.stands:
+            wait_until("what stands is lifted", partial(self._wish, Action.RESUME))
+            self.stands = False
         quiet = monotonic()
         self.case.await_commits(CALM_COMMITS, since=quiet)
         assert self.case.recovery is not None
@@ -87,6 +95,8 @@ class Nemesis:
     def _strike(self, blow: Blow) -> Callable[[], None] | None:
         """Do it; returns what heals it, None if there was nothing to do it to."""
         what, _, whom = blow.kind.partition(" ")
+        if what == "wish":
+            return self._wish_something(Action(whom))
         if "zookeeper" in whom and what != "cut":
             return self._strike_zookeeper(what, 2 if "two" in whom else 1, blow.which)
         if whom == "postgres" and what != "cut":
@@ -125,7 +135,7 @@ class Nemesis:
         for index in [(which + nth) % SIZE for nth in range(number)]:
             if what == "kill":
                 servers.kill(index)
-            elif index in servers._running:
+            elif index in servers.running:
                 servers.pause(index)
         return servers.start
 
@@ -166,6 +176,25 @@ class Nemesis:
         except psycopg.Error:
             return None
         return other.close
+
+    def _wish_something(self, action: Action) -> Callable[[], None] | None:
+        """An operator wishes something, and after a while that all goes on as before."""
+        if not self._wish(action):
+            return None
+        self.stands = True
+
+        def heal() -> None:
+            self._wish(Action.RESUME)  # once more when there is quiet, should no server answer
+
+        return heal
+
+    def _wish(self, action: Action) -> bool:
+        """Whether the servers took it."""
+        try:
+            self.case.wish(action, Rate(batches_per_second=5.0, pending=1) if action is Action.RATE else None)
+        except TridentError:
+            return False
+        return True
 
     # --- healing ------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,9 @@ KINDS = (
     "fail over postgres",
     "lock postgres",
     "kill workers",
+    "wish pause",
+    "wish drain",
+    "wish rate",
 )
 
 

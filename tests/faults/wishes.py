@@ -1,4 +1,4 @@
-"""Faults: leaders that die while they carry out what an operator has wished."""
+"""Faults: what happens to leaders and servers while what an operator has wished is carried out, or stands."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from time import monotonic
 
 import psycopg
 
-from coordinators.wishes import Action, Hold
+from coordinators.wishes import Action, Hold, Rate
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.points import WISHES
+
+SLOW = Rate(batches_per_second=5.0, pending=2)
 
 
 def _is_dead(driver: Driver) -> bool:
@@ -90,4 +92,20 @@ def _(case: Case) -> None:
         died = monotonic()
     case.await_takeover(standby, died)
     _await_drained(case)
+    _resume(case)
+
+
+@fault("zookeeper-restarted-in-a-pause")
+def _(case: Case) -> None:
+    """All servers die and come back while a pause and a rate stand; both stand afterwards, until they are lifted."""
+    case.pair()
+    case.wish(Action.RATE, SLOW)
+    case.wish(Action.PAUSE)
+    _await_rest(case)
+    case.world.ensemble.stop()
+    happened(case.world.ensemble.running == [], "none runs")
+    case.world.ensemble.start()
+    case.world.ensemble.await_quorum()
+    _await_rest(case)
+    happened(case.record().standing.rate == SLOW, "the rate stands")
     _resume(case)

@@ -225,6 +225,11 @@ class Ensemble:
         """The indexes of those that run and follow."""
         return [index for index in self._awake() if self._mode(index) == "follower"]
 
+    @property
+    def running(self) -> list[int]:
+        """The indexes of those whose process was started and not stopped."""
+        return sorted(self._running)
+
     def _awake(self) -> list[int]:
         return sorted(self._running.keys() - self._paused)
 
