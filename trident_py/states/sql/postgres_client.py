@@ -282,7 +282,7 @@ class Link(AnyLink):
         if connection is None:
             raise psycopg.OperationalError("the connection is closed")
         try:
-            answer = connection.execute("COMMIT").statusmessage
+            answer = connection.execute("COMMIT", prepare=False).statusmessage  # as text, for proxies and logs
         except psycopg.Error as error:
             if not connection.closed:
                 raise  # that was the server's answer: nothing is committed
