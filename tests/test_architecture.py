@@ -26,7 +26,11 @@ ONE_DOOR = {
     "psycopg": {
         "trident_py.states.sql.postgres_client",
     },
-    "confluent_kafka": {"trident_py.spouts.kafka"},
+    "confluent_kafka": {
+        "trident_py.sinks.kafka.token_topic",
+        "trident_py.sinks.kafka.transactions",
+        "trident_py.spouts.kafka",
+    },
     "redis": {"trident_py.states.redis"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
@@ -73,7 +77,7 @@ EXPORTS = {
         PostgresState MySQLState RedisState SQLQuery QueryFunction IBackingMap NonTransactionalMap TransactionalMap
         OpaqueMap OpaqueValue TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey DeltaSink FileSink
-        ForeachBatchSink SQLSink""",
+        ForeachBatchSink KafkaSink SQLSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -163,7 +167,7 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis spouts.delta spouts.kafka sinks.delta
+    states.redis spouts.delta spouts.kafka sinks.delta sinks.kafka
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows
     errors _lazy

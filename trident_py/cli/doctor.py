@@ -29,6 +29,7 @@ FREE_BYTES_MIN = 128 * 2**20
 
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
 EXTRAS = {
+    "confluent-kafka": "KafkaSpout, KafkaSink",
     "deltalake": "DeltaSink, DeltaSpout",
     "psycopg": "PostgresState",
     "pymysql": "MySQLState",

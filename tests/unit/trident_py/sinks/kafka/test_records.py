@@ -1,0 +1,75 @@
+"""What becomes of rows as Kafka's records, and which can't be any."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from trident_py.errors import SinkError, TopologyError
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.sinks.kafka.records import Record, check_fields, check_rows, records
+
+
+def made(schema: str, *rows: tuple[Any, ...], topic: str | None = "t") -> list[Record]:
+    table = arrow_table(rows, schema_of(schema))
+    return [record for batch in table.to_batches() for record in records(batch, topic)]
+
+
+def test_text_is_utf_8_and_what_a_row_lacks_is_kafka_s_to_choose() -> None:
+    expected = Record(topic="t", value="ü".encode(), key=None, partition=-1, timestamp=0, headers=None)
+    assert made("value string", ("ü",)) == [expected]
+
+
+def test_a_row_says_all_that_a_record_has() -> None:
+    schema = (
+        "key binary, value binary, topic string, partition int, timestamp timestamp, "
+        "headers array<struct<key string, value binary>>"
+    )
+    at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
+    first, second = made(
+        schema,
+        (b"k", b"\xff", "other", 3, at, [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]),
+        (None, None, None, None, None, None),
+    )
+    assert (first.topic, first.value, first.key, first.partition) == ("other", b"\xff", b"k", 3)
+    assert first.timestamp == 1_767_323_045_678
+    assert first.headers == [("h", b"1"), ("h", None)]
+    assert second == Record(topic="t", value=None, key=None, partition=-1, timestamp=0, headers=None)
+
+
+def test_a_header_without_a_key_is_named() -> None:
+    schema = "value string, headers array<struct<key string, value string>>"
+    assert made(schema, ("v", [{"key": "h", "value": "x"}]))[0].headers == [("h", "x")]
+    with pytest.raises(SinkError, match="a header without a key"):
+        made(schema, ("v", [{"key": None, "value": "x"}]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("word string", "a record has no field 'word'"),
+        ("value string, offset bigint", "a record has no field 'offset'"),
+        ("value int", "field 'value' is int; a record has binary or string"),
+        ("value string, partition string", "field 'partition' is string"),
+        ("value string, headers map<string, string>", "field 'headers' is map"),
+        ("value string, headers array<struct<name string, value binary>>", "field 'headers' is array"),
+        ("value string, timestamp bigint", "field 'timestamp' is bigint"),
+        ("key string", "a record needs a field 'value'"),
+    ],
+)
+def test_fields_that_no_record_has_are_refused(schema: str, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        check_fields(schema_of(schema), "t")
+
+
+def test_rows_need_a_topic_of_their_own_where_the_sink_has_none() -> None:
+    with pytest.raises(TopologyError, match="needs a topic, or rows with a field 'topic'"):
+        check_fields(schema_of("value string"), None)
+    schema = schema_of("value string, topic string")
+    check_fields(schema, None)
+    check_rows(arrow_table([("v", "t")], schema), None)
+    check_rows(arrow_table([("v", None)], schema), "t")
+    with pytest.raises(SinkError, match="1 of 2 rows have no topic"):
+        check_rows(arrow_table([("v", "t"), ("v", None)], schema), None)

@@ -1,0 +1,157 @@
+"""The topic that a sink keeps its token in: made, looked at, read from its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import confluent_kafka as kafka
+from attrs import define, field
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
+
+from trident_py.errors import SinkError, StoreBusyException
+from trident_py.sinks.kafka.token import KEY
+
+TIMEOUT_SECONDS = 20.0
+"""How long the cluster may take for an answer."""
+FIRST_REACH = 64
+"""Offsets from the end of the topic that are read first; there are more of them only where it wasn't compacted yet."""
+_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "60000",
+}
+_BROKERS_REPLICATION = -1
+_PAUSE_SECONDS = 0.05
+_READING = {
+    "group.id": "trident",
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 10,
+}
+
+
+@define(eq=False)
+class TokenTopic:
+    """One topic of one partition, which one sink alone writes to.
+
+    It is for one look: librdkafka's client that looks offsets up never hears that a broker was restarted.
+
+    Attributes:
+        options: librdkafka's, ``bootstrap.servers`` among them.
+        name: the topic's.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    name: str
+    _admin: AdminClient | None = field(default=None, init=False)
+
+    @property
+    def client(self) -> AdminClient:
+        """The client that asks."""
+        if self._admin is None:
+            self._admin = AdminClient(dict(self.options))
+        return self._admin
+
+    def ensure(self) -> None:
+        """Have it made where it isn't there.
+
+        Raises:
+            SinkError: it would lose the token in time.
+        """
+        if not self._is_there():
+            new = NewTopic(self.name, 1, _BROKERS_REPLICATION, config=_CONFIG)
+            try:
+                self.client.create_topics([new], request_timeout=TIMEOUT_SECONDS)[self.name].result()
+            except kafka.KafkaException as error:
+                if error.args[0].code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            self._await(self._is_there, "it was made, and has no leader yet")
+        asked = ConfigResource(ConfigResource.Type.TOPIC, self.name)
+        told = self.client.describe_configs([asked], request_timeout=TIMEOUT_SECONDS)[asked].result()
+        if (policy := told["cleanup.policy"].value) != "compact":
+            raise SinkError(
+                f"topic {self.name!r} has cleanup.policy={policy}, by which Kafka will remove the token in it; set "
+                f"cleanup.policy=compact"
+            )
+
+    def await_settled(self) -> None:
+        """Wait until no transaction holds back anything of the topic: its markers come after it was acknowledged.
+
+        Raises:
+            StoreBusyException: one still does.
+        """
+        self._await(
+            lambda: self._offset(stable=True) == self._offset(stable=False),
+            "a transaction that was ended holds it back, as its marker isn't there yet; if it never comes (a broker "
+            "was killed right after a commit), see 'Hanging transactions' in docs/kafka.md",
+        )
+
+    def read(self) -> bytes | None:
+        """The value of the last record that is committed; None: there is none.
+
+        Raises:
+            StoreBusyException: the cluster doesn't give it.
+        """
+        begin, end, reach = self._offset(OffsetSpec.earliest()), self._offset(), FIRST_REACH  # type: ignore[no-untyped-call]
+        if begin >= end:
+            return None
+        consumer = kafka.Consumer({"log_level": 3, **self.options, **_READING})
+        try:
+            while True:
+                start = max(begin, end - reach)
+                found = self._last(consumer, start, end)
+                if found is not None or start == begin:
+                    return found
+                reach *= 16
+        finally:
+            consumer.close()
+
+    def _last(self, consumer: kafka.Consumer, start: int, end: int) -> bytes | None:
+        consumer.assign([kafka.TopicPartition(self.name, 0, start)])
+        found, deadline = None, time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            error = message.error() if message else None
+            is_end = error is not None and error.code() == kafka.KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
+            if message is None or (error and not is_end):
+                continue  # the client tries again by itself
+            if not is_end and message.key() == KEY:
+                found = message.value()
+            if (message.offset() or 0) + (not is_end) >= end:
+                return found
+        raise StoreBusyException(f"the cluster doesn't give topic {self.name!r} from {start} to {end}")
+
+    def _is_there(self) -> bool:
+        asked = kafka.TopicCollection([self.name])
+        try:
+            told = self.client.describe_topics(asked, request_timeout=TIMEOUT_SECONDS)[self.name].result()
+        except kafka.KafkaException as error:
+            if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return False
+        return all(each.leader is not None for each in told.partitions)
+
+    def _await(self, is_so: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise StoreBusyException(f"topic {self.name!r}: {otherwise}")
+            time.sleep(_PAUSE_SECONDS)
+
+    def _offset(self, spec: OffsetSpec | None = None, *, stable: bool = True) -> int:
+        level = kafka.IsolationLevel.READ_COMMITTED if stable else kafka.IsolationLevel.READ_UNCOMMITTED
+        partition = kafka.TopicPartition(self.name, 0)
+        wanted = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = self.client.list_offsets({partition: wanted}, isolation_level=level, request_timeout=TIMEOUT_SECONDS)
+        return int(asked[partition].result().offset)

@@ -1,0 +1,261 @@
+"""The protocol of `KafkaSink`: the rows of a transaction and the token, in one transaction of one producer of Kafka's.
+
+Kafka fences producers in the order in which they call ``init_transactions``, which is not that of leaderships: a leader
+that is no longer one may call it last. So the token says who leads. Whoever makes a producer looks at it, before and
+after, and ends where a newer leader has been there; a leader that finds itself fenced, and no newer one, makes another
+producer and goes on.
+
+The outcome of a commit may be unknown. Then, as after everything that fails, the producer is given up: the
+``init_transactions`` of the next one settles what was open, and the token tells what was committed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import confluent_kafka as kafka
+import pyarrow as pa
+from attrs import define, evolve, field, frozen
+
+from trident_py.errors import FencedError, SinkError, StoreBusyException
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.sinks.kafka.records import Record, records
+from trident_py.sinks.kafka.staging import StagedRows
+from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
+from trident_py.sinks.kafka.token_topic import TokenTopic
+
+TRIES = 10
+"""Producers that a commit makes, where each is fenced by another leader's, until it is given up for now."""
+INIT_SECONDS = 60.0
+COMMIT_SECONDS = 60.0
+"""How long a producer may take to begin, and a commit to be answered."""
+_ONE_CALL_SECONDS = 10.0
+_ABORT_SECONDS = 5.0
+_DEFAULTS = {
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "partitioner": "murmur2_random",  # as Java's producers have it
+    "transaction.timeout.ms": 300_000,
+}
+_E = kafka.KafkaError
+_FENCED = {
+    _E._FATAL,  # noqa: SLF001 - librdkafka's name for it: what comes after it said that it is fenced
+    _E._FENCED,  # noqa: SLF001
+    _E.INVALID_PRODUCER_EPOCH,
+    _E.INVALID_PRODUCER_ID_MAPPING,
+    _E.UNKNOWN_PRODUCER_ID,
+}
+_NEVER = {
+    _E._AUTHENTICATION,  # noqa: SLF001
+    _E._UNKNOWN_PARTITION,  # noqa: SLF001
+    _E._UNKNOWN_TOPIC,  # noqa: SLF001
+    _E.CLUSTER_AUTHORIZATION_FAILED,
+    _E.INVALID_MSG_SIZE,
+    _E.INVALID_TRANSACTION_TIMEOUT,
+    _E.MSG_SIZE_TOO_LARGE,
+    _E.POLICY_VIOLATION,
+    _E.SASL_AUTHENTICATION_FAILED,
+    _E.TOPIC_AUTHORIZATION_FAILED,
+    _E.TOPIC_EXCEPTION,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    _E.UNKNOWN_TOPIC_OR_PART,
+    _E.UNSUPPORTED_VERSION,
+}
+"""What another try doesn't mend."""
+
+
+@frozen
+class Leading:
+    """A leadership of this sink.
+
+    Attributes:
+        who: for messages.
+        id: the transactional id.
+        topic: where the token is.
+    """
+
+    who: str
+    id: str
+    topic: str
+
+
+@define(eq=False)
+class KafkaTransactions:
+    """What a topology commits to Kafka.
+
+    Attributes:
+        options: librdkafka's, ``bootstrap.servers`` among them.
+        topic: of rows that name none.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    topic: str | None
+    _number: int = field(factory=lambda: secrets.randbits(62), init=False)
+    _leading: Leading | None = field(default=None, init=False)
+    _token: KafkaToken = field(init=False)
+    _has_led: bool = field(default=False, init=False)
+    _producer: kafka.Producer | None = field(default=None, init=False)
+    _undelivered: kafka.KafkaError | None = field(default=None, init=False)
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Fence older leaders; returns the token of the last commit.
+
+        Raises:
+            SinkError: the cluster refuses.
+            FencedError: a newer leader has been here.
+            StoreBusyException: the cluster doesn't answer.
+        """
+        self._give_up()
+        self._leading = Leading(
+            f"topology {topology.name!r}, epoch {epoch}",
+            transactional_id(topology.uuid, self.topic),
+            token_topic(topology.name, topology.uuid, self.topic),
+        )
+        self._token = KafkaToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
+        self._has_led = False
+        self._as_leader(self._leading, lambda _: None)
+        return self._token.commit
+
+    def commit(self, tx: SinkTransaction, staged: StagedRows) -> None:
+        """Send the rows and the token, in one transaction; or leave one that is there.
+
+        Raises:
+            SinkError: Kafka will never take the rows, or the token isn't what it was.
+            FencedError: a newer leader has been here.
+            StoreBusyException: the cluster doesn't answer; nobody knows yet whether the transaction is committed.
+        """
+        leading = self._leading
+        if leading is None:
+            raise SinkError("the sink has no leader; call recover() first")
+
+        def send(producer: kafka.Producer) -> None:
+            if tx.txid > self._token.txid:
+                self._transact(leading, producer, evolve(self._token, commit=tx.token), staged.batches())
+
+        self._as_leader(leading, send)
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+
+    def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
+        """Act with a producer that nobody has fenced; where somebody has who doesn't lead, with another one."""
+        for _ in range(TRIES):
+            try:
+                act(self._producer or self._lead(leading))
+                return
+            except kafka.KafkaException as error:
+                told, cause = error.args[0], self._undelivered or error.args[0]
+                self._give_up()
+                if told.fatal() or {told.code(), cause.code()} & _FENCED:
+                    continue
+                if cause.code() in _NEVER:
+                    raise SinkError(f"{leading.who}: Kafka refuses: {cause.str()} ({cause.name()})") from error
+                raise StoreBusyException(
+                    f"{leading.who}: Kafka doesn't answer as it should, and will be asked again: {cause.str()} "
+                    f"({cause.name()})"
+                ) from error
+            except BaseException:
+                self._give_up()
+                raise
+        raise StoreBusyException(f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, and no newer leader")
+
+    def _lead(self, leading: Leading) -> kafka.Producer:
+        """Make a producer, and have the token say that we lead."""
+        tokens = TokenTopic(self.options, leading.topic)
+        tokens.ensure()
+        self._refuse_newer(leading, tokens.read())  # who leads no more shall not fence the one that does
+        own = {
+            "transactional.id": leading.id,
+            "delivery.report.only.error": True,
+            "on_delivery": self._failed,
+        }
+        producer = kafka.Producer({**_DEFAULTS, **self.options, **own})
+        self._producer = producer
+        producer.init_transactions(INIT_SECONDS)
+        tokens.await_settled()
+        found = self._look(leading, tokens.read())
+        is_same = found is not None and found.incarnation == self._token.incarnation
+        self._transact(leading, producer, evolve(self._token, commit=found.commit if found and is_same else None), ())
+        self._has_led = True
+        return producer
+
+    def _look(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
+        """The token, if it lets us lead; nothing holds it back any more."""
+        ours = self._token
+        found = self._refuse_newer(leading, stored)
+        if self._has_led and (found is None or (*found.leadership, found.txid) < (*ours.leadership, ours.txid)):
+            raise SinkError(
+                f"{leading.who}: topic {leading.topic!r} knew of transaction {ours.txid}, and knows of "
+                f"{found.txid if found else 'none'} now: it was cut, or made anew; restore it, or reset the topology"
+            )
+        return found
+
+    def _refuse_newer(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
+        ours, name = self._token, leading.topic
+        found = None if stored is None else KafkaToken.parse(stored)
+        if found and found.leadership > ours.leadership:
+            raise FencedError(
+                f"{leading.who}: a leader of epoch {found.fence} has been at topic {name!r}; end this one"
+            )
+        if found and found.leadership == ours.leadership and found.sink != ours.sink:
+            raise SinkError(
+                f"{leading.who}: another sink of this topology writes to topic {self.topic!r}, and has its token in "
+                f"{name!r}; merge the streams, or give each a topic of its own"
+            )
+        return found
+
+    def _transact(
+        self, leading: Leading, producer: kafka.Producer, token: KafkaToken, batches: Iterable[pa.RecordBatch]
+    ) -> None:
+        self._undelivered = None
+        producer.begin_transaction()
+        for batch in batches:
+            for record in records(batch, self.topic):
+                _send(producer, record)
+            producer.poll(0)
+        own = Record(topic=leading.topic, value=token.stored(), key=KEY, partition=0, timestamp=0, headers=None)
+        _send(producer, own)
+        _commit(producer)
+        self._token = token
+
+    def _failed(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
+        """Keep why a record wasn't delivered, of which the commit says the number only."""
+        self._undelivered = self._undelivered or error
+
+    def _give_up(self) -> None:
+        """Let the producer go, and readers not wait for what it has sent."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(kafka.KafkaException):
+                producer.abort_transaction(_ABORT_SECONDS)
+
+
+def _send(producer: kafka.Producer, record: Record) -> None:
+    while True:
+        try:
+            producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                timestamp=record.timestamp,
+                headers=record.headers,
+            )
+            return
+        except BufferError:  # as much is under way as there may be
+            producer.poll(1.0)
+
+
+def _commit(producer: kafka.Producer) -> None:
+    """Commit; where that may have been done, or not, ask again."""
+    deadline = time.monotonic() + COMMIT_SECONDS
+    while True:
+        try:
+            producer.commit_transaction(_ONE_CALL_SECONDS)
+            return
+        except kafka.KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
