@@ -10,33 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from attrs import frozen
-
-from coordinators.candidate import Candidate, Leader
-from coordinators.record import CoordinatorRecord
+from coordinators.candidate import Candidate
+from coordinators.description import TopologyDescription
 from coordinators.store import RecordStore, TopologyIdentity
 from coordinators.wishes import Wish
 
 T = TypeVar("T")
-
-
-@frozen(kw_only=True)
-class TopologyDescription:
-    """What is stored about one topology.
-
-    Attributes:
-        identity: who it is to its sinks.
-        epoch: the number of the last leadership; 0 if it was never led.
-        leader: who leads at this moment; None if nobody does.
-        record: its position; None before its first write, and after a reset.
-        wishes: what operators wish of it and nobody has carried out, oldest first.
-    """
-
-    identity: TopologyIdentity
-    epoch: int
-    leader: Leader | None
-    record: CoordinatorRecord | None
-    wishes: tuple[Wish, ...] = ()
 
 
 class Coordination(Protocol):

@@ -140,7 +140,7 @@ class Failures:
                 exc_info=cause,
             )
         else:
-            log.info("topology %s: %s", self.topology, wait.message(spout, now))
+            log.info("topology %s: %s", self.topology, wait.status(spout).message(wall))
         verdict = self.patience.verdict(self.topology, spout, now)
         if verdict is not None:
             verdict.__cause__ = cause

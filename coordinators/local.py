@@ -17,7 +17,7 @@ from uuid import uuid4
 from attrs import define, evolve, field
 
 from coordinators.candidate import Candidate, Leader, Withdrawn
-from coordinators.coordination import TopologyDescription
+from coordinators.description import TopologyDescription
 from coordinators.errors import ConfigError, CoordinationLost, FencedError, TridentError
 from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore, RecordStore, TopologyIdentity

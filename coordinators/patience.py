@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define, evolve, field
 
 from coordinators.errors import SpoutError
+from coordinators.status import SourceStatus
 
 WAIT_SECONDS_MAX = 30.0
 """Between two tries, at most."""
@@ -34,10 +35,11 @@ class SourceWait:
     last: float
     is_asking: bool
 
-    def message(self, spout: str, now: float) -> str:
-        """Return what is waited for, and for how long by now."""
-        times = "1 try" if self.tries == 1 else f"{self.tries} tries"
-        return f"waiting for spout {spout!r}: {self.cause} ({times}, {now - self.began:.0f} s)"
+    def status(self, spout: str) -> SourceStatus:
+        """Return what everybody else is told of it."""
+        return SourceStatus(
+            spout=spout, txid=self.txid, cause=self.cause, tries=self.tries, since=self.since, last=self.last
+        )
 
 
 @define

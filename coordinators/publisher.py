@@ -32,7 +32,7 @@ from coordinators.protocol import (
     Event,
     PhaseAcked,
 )
-from coordinators.status import SourceStatus, TopologyStatus, TransactionStatus
+from coordinators.status import TopologyStatus, TransactionStatus
 from coordinators.transaction_time import MILLIS
 
 
@@ -192,10 +192,7 @@ class Publisher:
             committed=self._committed,
             rows=self._totals.rows,
             counts=self._totals.by_name,
-            sources=tuple(
-                SourceStatus(spout=spout, txid=wait.txid, cause=wait.cause, tries=wait.tries, since=wait.since)
-                for spout, wait in failures.patience.waits.items()
-            ),
+            sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
             failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
             seconds_ahead=times.ahead / MILLIS,
             seconds_ahead_of_zookeeper=times.clock.ahead_of_zookeeper(now, wall) / MILLIS,

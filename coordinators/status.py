@@ -19,7 +19,8 @@ class TransactionStatus:
     Attributes:
         attempt: the live attempt of it.
         number: by which spouts know it; None: it is empty, and they don't.
-        phase: ``processing``, ``processed``, ``committing``, or ``committed`` where only those below it aren't.
+        phase: ``processing``, ``processed``, ``committing``, or ``committed`` where only those below it aren't;
+            ``begun`` where another process leads, and the record doesn't say more.
         since: when that began, in seconds since 1970.
         failures: how often the transaction has failed so far.
     """
@@ -51,6 +52,7 @@ class SourceStatus:
         cause: what was raised last.
         tries: how often it was tried in vain.
         since: when it was tried first, in seconds since 1970.
+        last: when it was tried last, likewise.
     """
 
     spout: str
@@ -58,6 +60,7 @@ class SourceStatus:
     cause: str
     tries: int
     since: float
+    last: float
 
     def message(self, now: float) -> str:
         """Return what is waited for, and for how long by ``now``."""
@@ -68,23 +71,27 @@ class SourceStatus:
 # large: one field for each thing that can be asked, published as one value
 @frozen(kw_only=True, repr=False)
 class TopologyStatus(Mapping[str, Any]):
-    """Where a topology is, as its driver has published it last; a new value each turn, at least once a second.
+    """Where a topology is: as its driver has published it last, each turn, at least once a second; or as it is stored.
+
+    What is stored is all that processes other than its leader know (`TopologyDescription.status`); what the record
+    doesn't have is left at its default then.
 
     It is also a mapping, read-only, of what is listed in `NAMES`: what ``query.status`` gave when it was a dict.
 
     Attributes:
         topology: its name.
-        at: when it was published, in seconds since 1970 by the clock of this machine.
-        is_active: whether it runs in this process, or stands by to.
+        at: when it was published or read, in seconds since 1970 by the clock of this machine.
+        is_active: whether it runs in this process, or stands by to; as it is stored: whether anybody leads it.
         is_leading: whether this process leads it.
         is_paused: whether no new batches and no replays start, since somebody has paused it.
         standing: what stands by the wishes of operators, whoever leads.
         is_stopping: whether it ends when what is in flight has committed.
-        leader: whom it waits for while it stands by; None where that isn't known, or it doesn't wait.
-        leads_since: since when this process leads, in seconds since 1970.
-        epoch: of this leadership; None: it stands by.
+        leader: whom it waits for while it stands by; None where that isn't known, or it doesn't wait. As it is stored:
+            who leads it, if anybody does.
+        leads_since: since when this leadership is there, in seconds since 1970; None: it stands by, or nobody leads.
+        epoch: of this leadership, or the last one; None: it stands by.
         current_txid: the lowest transaction that is not committed; None: it stands by.
-        transactions: those in flight, lowest first.
+        transactions: those in flight, lowest first; as they are stored: those that were begun and are not committed.
         committed: how many transactions this leadership has committed.
         rows: how many rows these had, as far as anybody has counted.
         counts: what user functions have counted in these, by name.

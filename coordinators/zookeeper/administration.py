@@ -9,7 +9,7 @@ from uuid import uuid4
 from attrs import evolve
 
 from coordinators.candidate import Leader
-from coordinators.coordination import TopologyDescription
+from coordinators.description import TopologyDescription
 from coordinators.errors import ConfigError, FencedError, located
 from coordinators.store import TopologyIdentity
 from coordinators.wishes import Wish

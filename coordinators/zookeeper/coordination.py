@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from coordinators.candidate import Candidate
-from coordinators.coordination import TopologyDescription
+from coordinators.description import TopologyDescription
 from coordinators.store import RecordStore, TopologyIdentity
 from coordinators.wishes import Wish
 from coordinators.zookeeper import administration, leadership

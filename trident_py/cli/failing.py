@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from coordinators.record import CoordinatorRecord, Failure
+from coordinators.canonical import Json
+from coordinators.status import TopologyStatus
 
 
-def failing(record: CoordinatorRecord) -> list[dict[str, Any]]:
-    """Return the transactions that have failed and are not committed, lowest first."""
-    return [
-        _entry(txid, failure, record)
-        for txid, failure in sorted(record.failures.items())
-        if txid >= record.current_txid
-    ]
+def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Json]]) -> list[dict[str, Any]]:
+    """Return the transactions that have failed and are not committed, or wait for their source, lowest first.
 
-
-def _entry(txid: int, failure: Failure, record: CoordinatorRecord) -> dict[str, Any]:
-    return {
-        "txid": txid,
-        "tries": max(failure.tries, failure.count),
-        "counted": failure.count,
-        "waits_for": failure.spout,
-        "cause": failure.cause,
-        "since": _moment(failure.since).isoformat(),
-        "last": _moment(failure.last).isoformat(),
-        "definition": dict(record.definition(txid)),
-    }
+    Args:
+        status: of their topology.
+        definition: what a transaction was last defined as, by spout.
+    """
+    sources = {each.txid: each for each in status.sources}
+    entries = []
+    for txid in sorted({*sources, *status.failures}):
+        source, failure = sources.get(txid), status.failures.get(txid)
+        trouble = source or status.failures[txid]
+        entries.append(
+            {
+                "txid": txid,
+                "tries": max(trouble.tries, failure.count if failure else 0),
+                "counted": failure.count if failure else 0,
+                "waits_for": source.spout if source else None,
+                "cause": trouble.cause,
+                "since": _moment(trouble.since).isoformat(),
+                "last": _moment(trouble.last).isoformat(),
+                "definition": dict(definition(txid)),
+            }
+        )
+    return entries
 
 
 def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 
 from coordinators.coordination import Coordination
@@ -37,11 +38,11 @@ def _what_goes(name: str, coordination: Coordination) -> str:
     record = description.record
     if record is None:
         return f"Topology {name!r} has no position yet; this begins another incarnation all the same."
-    in_flight = sum(txid >= record.current_txid for txid in record.attempt_ids)
+    status = description.status(time.time())
     spouts = sorted({spout for definitions in record.metadata.values() for spout in definitions} | set(record.cursors))
     return (
-        f"This forgets where topology {name!r} is: {record.current_txid - 1} committed transactions, {in_flight} in "
-        f"flight, the positions of {', '.join(spouts) or 'no spout'}."
+        f"This forgets where topology {name!r} is: {status.last_committed} committed transactions, "
+        f"{len(status.transactions)} in flight, the positions of {', '.join(spouts) or 'no spout'}."
     )
 
 

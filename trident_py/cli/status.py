@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from attrs import field, frozen
 from rich.console import Console
 from rich.table import Column, Table
 
-from coordinators.coordination import Coordination, TopologyDescription
+from coordinators.coordination import Coordination
+from coordinators.description import TopologyDescription
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
-from coordinators.transaction_time import MILLIS
-from coordinators.wishes import Hold, Standing
+from coordinators.status import TopologyStatus
+from coordinators.wishes import Hold
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
@@ -28,130 +31,180 @@ def run(arguments: Namespace) -> int:
     config = config_of(arguments)
     with existing(config) as coordination:
         if arguments.name is not None:
-            shown = [_facts(coordination.describe(arguments.name))]
-        else:
-            shown = [_facts_or_error(name, coordination) for name in coordination.topologies()]
+            one = Readable(coordination.describe(arguments.name))
+            print(json.dumps(one.facts(), indent=2) if arguments.json else one.text())
+            return 0
+        shown = [_read(name, coordination) for name in coordination.topologies()]
     if arguments.json:
-        print(json.dumps(shown[0] if arguments.name is not None else shown, indent=2))
-    elif arguments.name is not None:
-        _print_one(shown[0])
+        print(json.dumps([each.facts() for each in shown], indent=2))
     else:
         _print_all(shown, f"{config.root} at {config.zookeeper or config.state_dir}")
-    return 1 if any("error" in facts for facts in shown) else 0
+    return 0 if all(isinstance(each, Readable) for each in shown) else 1
 
 
-def _facts_or_error(name: str, coordination: Coordination) -> dict[str, Any]:
+@frozen
+class Unreadable:
+    """A topology whose record can't be read, and why."""
+
+    name: str
+    error: str
+    failures: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"name": self.name, "error": self.error}
+
+    def row(self) -> dict[str, str]:
+        """Return its line in the table of all topologies, by the head of each column."""
+        return {"state": "unreadable", "leader": "", "epoch": "", "committed": "", "last attempts": self.error}
+
+
+@frozen
+class Readable:
+    """A topology, as programs and people are told of it.
+
+    Attributes:
+        description: what is stored.
+        status: where the topology is by that.
+    """
+
+    description: TopologyDescription
+    status: TopologyStatus = field(init=False)
+
+    @status.default
+    def _now(self) -> TopologyStatus:
+        return self.description.status(time.time())
+
+    @property
+    def name(self) -> str:
+        """The topology's."""
+        return self.status.topology
+
+    @property
+    def _record(self) -> CoordinatorRecord:
+        return self.description.record or CoordinatorRecord(epoch=0)
+
+    @property
+    def _spouts(self) -> list[str]:
+        return sorted({spout for definitions in self._record.metadata.values() for spout in definitions})
+
+    @property
+    def _failing(self) -> list[dict[str, Any]]:
+        return failing(self.status, self._record.definition)
+
+    @property
+    def _wishes(self) -> list[str]:
+        return [str(wish.action or "unknown") for wish in self.description.wishes]
+
+    @property
+    def _last_attempts(self) -> list[str]:
+        return [str(each.attempt) for each in self.status.transactions]
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        status, leader = self.status, self.description.leader
+        return {
+            "name": self.name,
+            "uuid": self.description.identity.uuid,
+            "incarnation": self.description.identity.incarnation,
+            "epoch": status.epoch,
+            "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
+            "current_txid": status.current_txid,
+            "committed": status.last_committed,
+            "success_upto": self._record.success_upto,
+            "attempt_ids": {str(each.txid): each.attempt.attempt_id for each in status.transactions},
+            "states": dict(self._record.states),
+            "spouts": self._spouts,
+            "failing": self._failing,
+            "standing": status.standing.to_json(),
+            "wishes": self._wishes,
+            "seconds_ahead": status.seconds_ahead,
+            "record_writes": self._record.seq,
+        }
+
+    # --- for people ---------------------------------------------------------------------------------------------------
+
+    def row(self) -> dict[str, str]:
+        """Return its line in the table of all topologies, by the head of each column."""
+        return {
+            "state": self.state,
+            "leader": self._leader if self.status.is_active else "",
+            "epoch": str(self.status.epoch),
+            "committed": str(self.status.last_committed),
+            "last attempts": " ".join(self._last_attempts),
+        }
+
+    def text(self) -> str:
+        """Return all of it, a line for each fact."""
+        status, record, identity = self.status, self._record, self.description.identity
+        states = (f"{name} (since transaction {txid})" for name, txid in record.states.items())
+        lines = {
+            "topology": f"{self.name} (incarnation {identity.incarnation}, uuid {identity.uuid})",
+            "state": self.state,
+            "leader": f"{self._leader}, epoch {status.epoch}",
+            "committed": f"{status.last_committed} transactions, success delivered up to {record.success_upto}",
+            "last attempts": ", ".join(self._last_attempts) or "none beyond that",
+            "spouts": ", ".join(self._spouts) or "none yet",
+            "states": ", ".join(states) or "none",
+        }
+        if held := self.held:
+            lines["operators"] = held
+        if status.seconds_ahead >= 1:
+            lines["time"] = f"of transactions is {status.seconds_ahead:,.0f} s ahead of this machine's clock"
+        return "\n".join([*(f"{title + ':':<15}{text}" for title, text in lines.items()), *self.failures.splitlines()])
+
+    @property
+    def state(self) -> str:
+        """What it does, or what is wrong, in a few words."""
+        if failures := self._failing:
+            return headline(failures[0], is_led=self.status.is_active, now=datetime.now(UTC))
+        if not self.status.is_active:
+            return "not running"
+        return "running" if self.status.standing.hold is Hold.NOTHING else str(self.status.standing.hold)
+
+    @property
+    def held(self) -> str:
+        """What stands and what waits by the wishes of operators; empty if nothing does."""
+        stands = self.status.standing
+        hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
+        said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
+        held = f"{said}; `trident resume {self.name}` lifts that" if said else ""
+        waits = f"to be carried out: {', '.join(self._wishes)}" if self._wishes else ""
+        return "; ".join(text for text in (held, waits) if text)
+
+    @property
+    def failures(self) -> str:
+        """What has failed or waits for its source, and what to do; empty if nothing does."""
+        now, is_led = datetime.now(UTC), self.status.is_active
+        return "\n".join(line for each in self._failing for line in details(each, is_led=is_led, now=now))
+
+    @property
+    def _leader(self) -> str:
+        leader = self.description.leader
+        return f"pid {leader.pid} on {leader.host}" if leader else "not running"
+
+
+def _read(name: str, coordination: Coordination) -> Readable | Unreadable:
     try:
-        return _facts(coordination.describe(name))
+        return Readable(coordination.describe(name))
     except MetadataError as error:
-        return {"name": name, "error": str(error)}
+        return Unreadable(name, str(error))
 
 
-def _facts(description: TopologyDescription) -> dict[str, Any]:
-    record = description.record or CoordinatorRecord(epoch=0)
-    leader = description.leader
-    return {
-        "name": description.identity.name,
-        "uuid": description.identity.uuid,
-        "incarnation": description.identity.incarnation,
-        "epoch": description.epoch,
-        "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
-        "current_txid": record.current_txid,
-        "committed": record.current_txid - 1,
-        "success_upto": record.success_upto,
-        "attempt_ids": {
-            str(txid): attempt_id
-            for txid, attempt_id in sorted(record.attempt_ids.items())
-            if txid >= record.current_txid
-        },
-        "states": dict(record.states),
-        "spouts": sorted({spout for definitions in record.metadata.values() for spout in definitions}),
-        "failing": failing(record),
-        "standing": record.standing.to_json(),
-        "wishes": [str(wish.action or "unknown") for wish in description.wishes],
-        "seconds_ahead": max(0.0, max(record.times.values(), default=0) / MILLIS - time.time()),
-        "record_writes": record.seq,
-    }
-
-
-def _leader(facts: dict[str, Any]) -> str:
-    leader = facts["leader"]
-    return f"pid {leader['pid']} on {leader['host']}" if leader else "not running"
-
-
-def _held(facts: dict[str, Any]) -> str:
-    """Return what stands and what waits by the wishes of operators; empty if nothing does."""
-    stands = Standing.from_json(facts["standing"])
-    hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
-    said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
-    held = f"{said}; `trident resume {facts['name']}` lifts that" if said else ""
-    waits = f"to be carried out: {', '.join(facts['wishes'])}" if facts["wishes"] else ""
-    return "; ".join(text for text in (held, waits) if text)
-
-
-def _state(facts: dict[str, Any]) -> str:
-    hold = Hold(facts["standing"]["hold"])
-    if not facts["failing"] and facts["leader"] and hold is not Hold.NOTHING:
-        return str(hold)
-    if not facts["failing"]:
-        return "running" if facts["leader"] else "not running"
-    return headline(facts["failing"][0], is_led=facts["leader"] is not None, now=datetime.now(UTC))
-
-
-def _print_failing(facts: dict[str, Any], indent: str) -> None:
-    for entry in facts["failing"]:
-        for line in details(entry, is_led=facts["leader"] is not None, now=datetime.now(UTC)):
-            print(f"{indent}{line}")
-
-
-def _print_one(facts: dict[str, Any]) -> None:
-    attempts = ", ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items())
-    lines = {
-        "topology": f"{facts['name']} (incarnation {facts['incarnation']}, uuid {facts['uuid']})",
-        "state": _state(facts),
-        "leader": f"{_leader(facts)}, epoch {facts['epoch']}",
-        "committed": f"{facts['committed']} transactions, success delivered up to {facts['success_upto']}",
-        "last attempts": attempts or "none beyond that",
-        "spouts": ", ".join(facts["spouts"]) or "none yet",
-        "states": ", ".join(f"{name} (since transaction {txid})" for name, txid in facts["states"].items()) or "none",
-    }
-    if held := _held(facts):
-        lines["operators"] = held
-    if facts["seconds_ahead"] >= 1:
-        lines["time"] = f"of transactions is {facts['seconds_ahead']:,.0f} s ahead of this machine's clock"
-    for title, text in lines.items():
-        print(f"{title + ':':<15}{text}")
-    _print_failing(facts, "")
-
-
-def _row(facts: dict[str, Any]) -> dict[str, str]:
-    """Return what the table of all topologies says of this one beside its name, by the head of each column."""
-    if "error" in facts:
-        return {"state": "unreadable", "leader": "", "epoch": "", "committed": "", "last attempts": facts["error"]}
-    return {
-        "state": _state(facts),
-        "leader": _leader(facts) if facts["leader"] else "",
-        "epoch": str(facts["epoch"]),
-        "committed": str(facts["committed"]),
-        "last attempts": " ".join(f"{txid}:{attempt_id}" for txid, attempt_id in facts["attempt_ids"].items()),
-    }
-
-
-def _print_all(shown: list[dict[str, Any]], where: str) -> None:
+def _print_all(shown: Sequence[Readable | Unreadable], where: str) -> None:
     if not shown:
         print(f"no topology was ever started under {where}")
         return
     console = Console()
     if console.width < FOLD_COLUMNS:
-        for facts in shown:
-            print("\n  ".join([facts["name"], *(f"{head}: {text}" for head, text in _row(facts).items() if text)]))
+        for each in shown:
+            print("\n  ".join([each.name, *(f"{head}: {text}" for head, text in each.row().items() if text)]))
     else:
         name = Column("topology", no_wrap=True, overflow="fold")
-        table = Table(name, *_row(shown[0]), box=None, pad_edge=False)
-        for facts in shown:
-            table.add_row(facts["name"], *_row(facts).values())
+        table = Table(name, *shown[0].row(), box=None, pad_edge=False)
+        for each in shown:
+            table.add_row(each.name, *each.row().values())
         console.print(table)
-    for facts in shown:
-        if facts.get("failing"):
-            print(f"\n{facts['name']}:")
-            _print_failing(facts, "  ")
+    for each in shown:
+        if each.failures:
+            print("\n  ".join([f"\n{each.name}:", *each.failures.splitlines()]))

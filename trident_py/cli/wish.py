@@ -10,9 +10,11 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from coordinators.coordination import Coordination, TopologyDescription
+from coordinators.coordination import Coordination
+from coordinators.description import TopologyDescription
 from coordinators.errors import ConfigError
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.status import TopologyStatus
+from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
 from trident_py.cli.coordination import existing
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.query import counted
@@ -27,22 +29,23 @@ class Answer:
     Attributes:
         outcome: what came of it; None: it was not carried out yet.
         description: the topology as last seen.
+        status: where it was then.
     """
 
     wish: Wish
     outcome: Outcome | None
     description: TopologyDescription
+    status: TopologyStatus
 
     @property
     def standing(self) -> Standing:
         """What stands now."""
-        return self.description.record.standing if self.description.record else NOTHING_STANDS
+        return self.status.standing
 
     @property
     def under_way(self) -> int:
         """How many transactions were begun and are not committed."""
-        record = self.description.record
-        return sum(txid >= record.current_txid for txid in record.attempt_ids) if record else 0
+        return len(self.status.transactions)
 
     @property
     def is_forgotten(self) -> bool:
@@ -98,7 +101,7 @@ def _answer(coordination: Coordination, topology: str, wish: Wish, seconds: floa
         description = coordination.describe(topology)
         outcomes = description.record.outcomes if description.record else ()
         outcome = next((each for each in outcomes if each.wish == wish.id), None)
-        answer = Answer(wish, outcome, description)
+        answer = Answer(wish, outcome, description, description.status(time.time()))
         if answer.is_final or time.monotonic() >= until:
             return answer
         time.sleep(LOOK_AGAIN_SECONDS)

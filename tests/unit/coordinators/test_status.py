@@ -19,7 +19,7 @@ SEVEN = TransactionStatus(attempt=TransactionAttempt(7, 1), number=6, phase="pro
 
 
 def test_it_is_a_mapping_of_what_it_told_as_a_dict_and_that_can_be_written_as_json() -> None:
-    source = SourceStatus(spout="lines", txid=8, cause="OSError: away", tries=2, since=7.0)
+    source = SourceStatus(spout="lines", txid=8, cause="OSError: away", tries=2, since=7.0, last=9.0)
     status = evolve(IDLE, at=10.0, transactions=(SEVEN,), sources=(source,))
     waiting = "waiting for spout 'lines': OSError: away (2 tries, 3 s)"
     assert dict(status) == {

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from trident_py.cli.status import _print_all
+from coordinators.candidate import Leader
+from coordinators.description import TopologyDescription
+from coordinators.record import CoordinatorRecord
+from coordinators.store import TopologyIdentity
+from trident_py.cli.status import Readable, Unreadable, _print_all
 
 NAME = "access-log-of-the-shop-in-the-north-of-the-country"
 
 
-def facts() -> dict[str, Any]:
-    leader = {"host": "vm", "pid": 42, "since": "now"}
-    return {
-        "name": NAME,
-        "leader": leader,
-        "epoch": 3,
-        "committed": 6,
-        "attempt_ids": {"7": 2},
-        "failing": [],
-        "standing": {"hold": "nothing"},
-        "wishes": [],
-    }
+def topology() -> Readable:
+    return Readable(
+        TopologyDescription(
+            identity=TopologyIdentity(name=NAME, uuid="u", incarnation=1),
+            epoch=3,
+            leader=Leader("vm", 42, "2026-11-23T05:00:00+00:00"),
+            record=CoordinatorRecord(epoch=3, current_txid=7, attempt_ids={7: 2}),
+        )
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 60])
@@ -30,7 +29,7 @@ def test_a_table_never_cuts_a_name(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    _print_all([facts()], "here")
+    _print_all([topology()], "here")
     assert NAME in capsys.readouterr().out
 
 
@@ -38,7 +37,7 @@ def test_a_narrow_terminal_has_a_line_for_each_fact(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    _print_all([facts(), {"name": "broken", "error": "no JSON"}], "here")
+    _print_all([topology(), Unreadable("broken", "no JSON")], "here")
     assert capsys.readouterr().out.splitlines() == [
         NAME,
         "  state: running",

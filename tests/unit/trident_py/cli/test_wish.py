@@ -15,7 +15,7 @@ from coordinators.store import RecordStore
 from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing, Wish
 from trident_py.cli import wish as command
 from trident_py.cli.app import main
-from trident_py.cli.status import _facts, _held, _state
+from trident_py.cli.status import Readable
 
 
 @define
@@ -167,11 +167,11 @@ def test_the_status_shows_what_stands_and_what_waits(
     leader.serve()
     told(capsys, "rate", "wordcount", "--pending", "1")
     told(capsys, "pause", "wordcount")
-    facts = _facts(coordination.describe("wordcount"))
-    assert (facts["standing"], facts["wishes"]) == ({"hold": "paused", "pending": 1}, [])
+    shown = Readable(coordination.describe("wordcount"))
+    assert (shown.facts()["standing"], shown.facts()["wishes"]) == ({"hold": "paused", "pending": 1}, [])
     stands = "paused and has at most 1 transaction pending; `trident resume wordcount` lifts that"
-    assert (_state(facts), _held(facts)) == ("paused", stands)
+    assert (shown.state, shown.held) == ("paused", stands)
     leader.store.close()
     told(capsys, "resume", "wordcount")
-    facts = _facts(coordination.describe("wordcount"))
-    assert (_state(facts), _held(facts)) == ("not running", f"{stands}; to be carried out: resume")
+    shown = Readable(coordination.describe("wordcount"))
+    assert (shown.state, shown.held) == ("not running", f"{stands}; to be carried out: resume")
