@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 from attrs import define, evolve, field
 
 from coordinators.admission import Admission
 from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import canonical_json, content_hash
 from coordinators.definitions import Definitions
 from coordinators.errors import TridentError
 from coordinators.failures import Failures
@@ -43,7 +42,6 @@ from coordinators.messages import (
 )
 from coordinators.numbers import SpoutNumbers
 from coordinators.owed import OwedSuccesses
-from coordinators.patience import SourcePatience
 from coordinators.phases import Phases
 from coordinators.protocol import (
     AttemptFailed,
@@ -59,13 +57,13 @@ from coordinators.protocol import (
     Ticked,
 )
 from coordinators.publisher import Publisher
-from coordinators.record import CommitIntent, CoordinatorRecord
-from coordinators.retries import Retries
+from coordinators.record import CoordinatorRecord
+from coordinators.record_writer import RecordWriter
+from coordinators.settings import LeadershipSettings
 from coordinators.store import RecordStore
 from coordinators.streams import BatchStreams
 from coordinators.transaction_time import LeaderClock, TransactionTimes
 from coordinators.wish_desk import Request, WishDesk
-from coordinators.wishes import OUTCOMES_KEPT
 
 log = logging.getLogger(__name__)
 
@@ -73,83 +71,103 @@ log = logging.getLogger(__name__)
 # large: where all parts of a leadership meet: one turn in one order; what each part decides is in a file of its own
 @define(kw_only=True)
 class CoordinatorDriver:
-    """Runs one topology for the length of one leadership.
+    """Runs one topology for the length of one leadership; `leading` makes it.
 
     Attributes:
-        record: the durable state as this leadership has last written it.
-        exact: those of ``spouts`` that define a transaction once and for all.
-        clock: what this leadership takes for the time of day.
-        group_max: how many transactions may commit in one step of every state.
+        streams: what carries out what is announced.
         draw_edge: a random number from 1 to ``EDGE_MAX``.
-        message_timeout: seconds of silence after which a phase fails.
-        batch_interval: seconds between two new batches, at least.
-        source_patience: seconds for which a source that is away is waited for; None: without end.
-        idle_turn: seconds after which a turn is taken although nothing happened, so that leadership is proved in time.
+        idle_turn: seconds after which a turn is taken although nothing happened.
         publisher: tells everybody else what happens, and where it is.
-        wished: told by the store, on any thread, when an operator may have left a wish; leads to a `WishesChanged`.
+        stopping: whether the end was asked for.
+        finished: whether no further turn is to be taken.
     """
 
     topology: str
     store: RecordStore
-    record: CoordinatorRecord
     streams: BatchStreams
-    spouts: tuple[str, ...]
-    exact: frozenset[str]
-    clock: LeaderClock
     draw_edge: Callable[[], int]
-    max_spout_pending: int
-    message_timeout: float
-    batch_interval: float = 0.0
-    idle_turn: float = 1.0
-    store_intents: bool = False
-    group_max: int = 1
-    retries: Retries = field(factory=Retries)
-    source_patience: float | None = None
-    publisher: Publisher = field(factory=Publisher)
-    wished: Callable[[object], None] = lambda _: None
-    machine: MasterBatchCoordinator = field(init=False)
-    definitions: Definitions = field(init=False)
-    times: TransactionTimes = field(init=False)
-    failures: Failures = field(init=False)
-    phases: Phases = field(init=False)
+    idle_turn: float
+    publisher: Publisher
+    machine: MasterBatchCoordinator
+    definitions: Definitions
+    times: TransactionTimes
+    failures: Failures
+    phases: Phases
+    admission: Admission
+    owed: OwedSuccesses
+    writer: RecordWriter
+    wishes: WishDesk
+    idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
-    owed: OwedSuccesses = field(init=False)
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
-    wishes: WishDesk = field(init=False)
-    idle: IdleWaiters = field(factory=IdleWaiters, init=False)
-    admission: Admission = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        record = self.record
-        self.machine = MasterBatchCoordinator(
-            max_spout_pending=self.max_spout_pending,
-            current_txid=record.current_txid,
-            attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
-            group_max=self.group_max,
-            store_intents=self.store_intents,
-            committing=tuple(pin.attempt for pin in record.committing),
-            standing=record.standing,
-        )
-        self.wishes = WishDesk(self.topology, self.store, self.wished)
-        self.phases = Phases(epoch=self.store.epoch, message_timeout=self.message_timeout)
-        self.definitions = Definitions.restored(record, self.spouts, self.exact)
-        self.times = TransactionTimes(self.clock, dict(record.times))
-        patience = SourcePatience(self.source_patience, self.retries.backoff)
-        self.failures = Failures(topology=self.topology, retries=self.retries, patience=patience)
-        self.failures.restore({txid: each for txid, each in record.failures.items() if txid >= record.current_txid})
-        self.admission = Admission(
-            machine=self.machine,
-            definitions=self.definitions,
-            times=self.times,
-            failures=self.failures,
+    @classmethod
+    def leading(
+        cls,
+        *,
+        topology: str,
+        store: RecordStore,
+        record: CoordinatorRecord,
+        streams: BatchStreams,
+        spouts: tuple[str, ...],
+        exact: frozenset[str],
+        clock: LeaderClock,
+        draw_edge: Callable[[], int],
+        settings: LeadershipSettings,
+        publisher: Publisher | None = None,
+        wished: Callable[[object], None] = lambda _: None,
+    ) -> Self:
+        """Make the parts of a leadership that goes on from ``record``; `start` comes next.
+
+        Args:
+            topology: its name.
+            store: through which it leads.
+            record: where it goes on.
+            streams: see the class.
+            spouts: whose batches a transaction consists of.
+            exact: those of ``spouts`` that define a transaction once and for all.
+            clock: what this leadership takes for the time of day.
+            draw_edge: see the class.
+            settings: how fast and how patiently it goes on.
+            publisher: see the class; None: nobody else is told.
+            wished: told by the store, on any thread, when an operator may have left a wish; leads to a `WishesChanged`.
+        """
+        machine = _machine(record, settings)
+        admission = Admission(
+            machine=machine,
+            definitions=Definitions.restored(record, spouts, exact),
+            times=TransactionTimes(clock, dict(record.times)),
+            failures=Failures.restored(topology, record, settings),
             numbers=record.numbers,
-            batch_interval=self.batch_interval,
+            batch_interval=settings.batch_interval,
         )
-        owed = {txid: a for txid, a in record.attempt_ids.items() if txid < record.current_txid}
-        self.owed = OwedSuccesses(owed, record.success_upto)
-        self.publisher.follow(self.topology, self.store.epoch, self.admission)
+        owed = OwedSuccesses.restored(record)
+        publisher = publisher or Publisher()
+        publisher.follow(topology, store.epoch, admission)
+        return cls(
+            topology=topology,
+            store=store,
+            streams=streams,
+            draw_edge=draw_edge,
+            idle_turn=settings.idle_turn,
+            publisher=publisher,
+            machine=machine,
+            definitions=admission.definitions,
+            times=admission.times,
+            failures=admission.failures,
+            phases=Phases(epoch=store.epoch, message_timeout=settings.message_timeout),
+            admission=admission,
+            owed=owed,
+            writer=RecordWriter(store, record, admission, owed),
+            wishes=WishDesk(topology, store, wished),
+        )
+
+    @property
+    def record(self) -> CoordinatorRecord:
+        """The durable state, as this leadership has last written it."""
+        return self.writer.record
 
     @property
     def numbers(self) -> SpoutNumbers:
@@ -239,9 +257,9 @@ class CoordinatorDriver:
                 self._admit(command.attempt, now)
             elif isinstance(command, EmitSuccess):
                 self.owed.owe(command.attempt)
-        if stores or self._only_success_is_new() or self.failures.waits_are_news(self.record):
+        if stores or self.writer.is_due:
             # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
-            self._write(*stores)
+            self.writer.write(*stores)
         announced = [each for each in commands if not isinstance(each, StoreRecord)]
         self.publisher.announced(announced, now, self._wall, is_stopping=self.stopping)
         for kind, alike in groupby(announced, type):
@@ -299,7 +317,7 @@ class CoordinatorDriver:
         if verdict is None:
             return
         try:
-            self._write()  # what has failed, for whoever asks afterwards
+            self.writer.write()  # what has failed, for whoever asks afterwards
         except TridentError as error:
             log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
         raise verdict
@@ -322,49 +340,9 @@ class CoordinatorDriver:
                 failed = evolve(message, txid=self.numbers.txid(number))
                 self.definitions.take_failure(message, self.failures.definition_failed(failed, now, self._wall))
 
-    # --- what is durable ----------------------------------------------------------------------------------------------
-
-    def _write(self, *stores: StoreRecord) -> None:
-        stored = stores[-1] if stores else None
-        outcomes = [outcome for each in stores for outcome in each.outcomes]
-        current = self.record.current_txid if stored is None else stored.current_txid
-        number = self.admission.first_number(current)
-        self.definitions.close_before(number)
-        self.definitions.forget_before(number - 1)
-        self.admission.numbers = self.numbers.kept_from(min(self.owed.upto + 1, current - 1))
-        live = self.machine.attempt_ids if stored is None else stored.attempt_ids
-        committing = self.machine.committing if stored is None else stored.committing
-        record = evolve(
-            self.record,
-            epoch=self.store.epoch,
-            seq=self.record.seq + 1,
-            current_txid=current,
-            attempt_ids={**self.owed.durable, **live},
-            metadata=self.definitions.stored_metadata,
-            committing=tuple(self._pin(attempt) for attempt in committing),
-            cursors=dict(self.definitions.cursors),
-            success_upto=self.owed.upto,
-            fingerprints=self.definitions.stored_fingerprints,
-            failures=self.failures.durable(current),
-            times=self.times.from_txid(current - 1),
-            numbers=self.numbers,
-            standing=self.machine.standing if stored is None else stored.standing,
-            outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
-        )
-        self.store.write(record)
-        self.record = record
-
-    def _pin(self, attempt: TransactionAttempt) -> CommitIntent:
-        earlier = next((pin for pin in self.record.committing if pin.attempt == attempt), None)
-        return earlier or CommitIntent(attempt, content_hash(canonical_json(self.admission.metadata(attempt.txid))))
-
     def _delivered(self, txid: int) -> None:
         if attempt := self.owed.deliver(txid, self.record.current_txid - 1):
             self.publisher.succeeded(attempt, self._wall)
-
-    def _only_success_is_new(self) -> bool:
-        # It rides on the next write; it gets one of its own only when none is in sight.
-        return not self.machine.active and not self.owed.attempt_ids and self.record.success_upto < self.owed.upto
 
     # --- idleness and the end -----------------------------------------------------------------------------------------
 
@@ -374,7 +352,7 @@ class CoordinatorDriver:
             self.finished = True
         if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
-        if quiet and self.record.success_upto >= self.owed.upto:
+        if quiet and not self.writer.has_new_success:
             is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
@@ -388,5 +366,17 @@ class CoordinatorDriver:
                 self.idle.add(message, 0)
             elif isinstance(message, SuccessDelivered):
                 self._delivered(message.txid)
-        if error is None and self.record.success_upto < self.owed.upto:
-            self._write()
+        if error is None and self.writer.has_new_success:
+            self.writer.write()
+
+
+def _machine(record: CoordinatorRecord, settings: LeadershipSettings) -> MasterBatchCoordinator:
+    return MasterBatchCoordinator(
+        max_spout_pending=settings.max_spout_pending,
+        current_txid=record.current_txid,
+        attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
+        group_max=settings.group_max,
+        store_intents=settings.store_intents,
+        committing=tuple(intent.attempt for intent in record.committing),
+        standing=record.standing,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from typing import Self
 
 from attrs import define, evolve, field
 
@@ -18,6 +19,7 @@ from coordinators.messages import DefinitionFailed, Failed, FailureKind
 from coordinators.patience import SourcePatience
 from coordinators.record import CoordinatorRecord, Failure
 from coordinators.retries import Retries
+from coordinators.settings import LeadershipSettings
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +36,19 @@ class Failures:
     patience: SourcePatience
     _verdicts: dict[int, BaseException] = field(factory=dict, init=False)
 
-    def restore(self, failures: Mapping[int, Failure]) -> None:
+    @classmethod
+    def restored(cls, topology: str, record: CoordinatorRecord, settings: LeadershipSettings) -> Self:
         """Go on from what an earlier leader has noted; a source that it waited for may be there by now."""
-        of_batches = {txid: failure for txid, failure in failures.items() if failure.spout is None or failure.count}
-        self.retries.restore({txid: evolve(failure, spout=None) for txid, failure in of_batches.items()})
+        retries = Retries(settings.attempts, settings.backoff, settings.backoff_max)
+        retries.restore(
+            {
+                txid: evolve(failure, spout=None)
+                for txid, failure in record.failures.items()
+                if txid >= record.current_txid and (failure.spout is None or failure.count)
+            }
+        )
+        patience = SourcePatience(settings.source_patience, settings.backoff)
+        return cls(topology=topology, retries=retries, patience=patience)
 
     def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
         """Take note that a live attempt has failed.

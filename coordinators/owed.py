@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.record import CoordinatorRecord
 
 
 @define
@@ -18,6 +21,12 @@ class OwedSuccesses:
 
     attempt_ids: dict[int, int]
     upto: int
+
+    @classmethod
+    def restored(cls, record: CoordinatorRecord) -> Self:
+        """Go on from what earlier leaders have left undelivered."""
+        owed = {txid: each for txid, each in record.attempt_ids.items() if txid < record.current_txid}
+        return cls(owed, record.success_upto)
 
     @property
     def attempts(self) -> list[TransactionAttempt]:

@@ -23,6 +23,7 @@ from coordinators.messages import Failed, FailureKind, Message, PauseRequested, 
 from coordinators.protocol import StreamId
 from coordinators.record import CoordinatorRecord
 from coordinators.script_plane import SPOUT, ScriptOutside, ScriptPlane
+from coordinators.settings import LeadershipSettings
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
@@ -193,7 +194,7 @@ class _Process:
     def start(cls, coordination: InMemoryCoordination, outside: ScriptOutside, now: float) -> _Process:
         """Take over, and go on from what is stored."""
         store, plane = _Store(coordination, coordination.acquire().epoch), ScriptPlane(outside)
-        driver = CoordinatorDriver(
+        driver = CoordinatorDriver.leading(
             topology="script",
             store=store,
             record=recover(store, []),
@@ -202,8 +203,7 @@ class _Process:
             exact=frozenset([SPOUT]),
             clock=LeaderClock(0, 0.0),
             draw_edge=lambda: 1,  # one edge a ledger needs no randomness
-            max_spout_pending=outside.max_spout_pending,
-            message_timeout=inf,
+            settings=LeadershipSettings(max_spout_pending=outside.max_spout_pending, message_timeout=inf),
         )
         driver.start(now, now)
         return cls(store, plane, driver)

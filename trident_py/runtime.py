@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from coordinators.loop import DriverLoop, Inbox
 from coordinators.messages import Broken, Diagnosis, WishesChanged
 from coordinators.publisher import Publisher
 from coordinators.record import CoordinatorRecord
-from coordinators.retries import Retries
 from coordinators.shutdown import Shutdown
 from coordinators.spout_coordinator import TridentSpoutCoordinator
 from coordinators.store import RecordStore
@@ -40,6 +38,7 @@ from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads
 from trident_py.engine.requests import Requests
 from trident_py.engine.row_engine import RowEngine
+from trident_py.engine.settings import settings_of
 from trident_py.engine.shared_job import small_session
 from trident_py.engine.spark_engine import SparkEngine
 from trident_py.engine.spout_executor import TridentSpoutExecutor
@@ -47,7 +46,7 @@ from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
 from trident_py.engine.workers import Workers
 from trident_py.errors import ConfigError, FailedException, StateError
-from trident_py.graph.queries import requests, state_queries
+from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
@@ -62,7 +61,6 @@ from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.failures import Place, diagnosed
 from trident_py.spark.probe import ensure_workers
 from trident_py.spark.session import ensure_session_possible, ship, topology_session
-from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 log = logging.getLogger(__name__)
 steps = logging.getLogger("trident_py.starting")
@@ -279,8 +277,7 @@ class _Assembly:
         participants: list[Participant],
         publisher: Publisher,
     ) -> CoordinatorDriver:
-        config = self.config
-        return CoordinatorDriver(
+        return CoordinatorDriver.leading(
             topology=self.name,
             store=self.store,
             record=record,
@@ -289,14 +286,12 @@ class _Assembly:
             exact=self._exact(),
             clock=self.clock,
             draw_edge=draw_edge,
-            max_spout_pending=config.max_spout_pending,
-            message_timeout=config.message_timeout,
-            batch_interval=config.batch_interval,
-            idle_turn=min(1.0, config.session_timeout / 6),
-            group_max=self._group_max(participants, streams.workers.spouts),
-            store_intents=self._needs_intents(participants),
-            retries=Retries(config.retry.attempts, config.retry.backoff, config.retry.backoff_max),
-            source_patience=config.source_patience,
+            settings=settings_of(
+                self.plan,
+                self.config,
+                participants,
+                has_committer_spouts=any(spout.executor.is_committer for spout in streams.workers.spouts),
+            ),
             publisher=publisher,
             wished=self._wished,
         )
@@ -376,21 +371,6 @@ class _Assembly:
         identity = self.store.identity
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, self.store.epoch, time)
-
-    def _group_max(self, participants: list[Participant], spouts: Sequence[SpoutThreads]) -> int:
-        """Return how many transactions may commit in one step: more than one where all that commit can take them so."""
-        committing = [participant for participant in participants if participant.commits]
-        alone = self._needs_intents(participants) or any(threads.executor.is_committer for threads in spouts)
-        in_runs = committing and all(participant.takes_groups for participant in committing)
-        return self.config.max_spout_pending if in_runs and not alone else 1
-
-    def _needs_intents(self, participants: list[Participant]) -> bool:
-        """Tell whether it adds anything to store which attempt is about to commit."""
-        opaque = any(spout.spout.replay is not Replay.EXACT for spout in self.plan.spouts)
-        learning = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in self.plan.spouts)
-        asking = bool(state_queries(self.plan.graph))  # and what they answer depends on when they are asked
-        unfenced = not all(participant.is_fenced for participant in participants)
-        return opaque or learning or asking or unfenced
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -17,6 +17,7 @@ from attrs import define, field
 from coordinators.driver import CoordinatorDriver
 from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
 from coordinators.record import CoordinatorRecord
+from coordinators.record_writer import RecordWriter
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.journal import Journal
 
@@ -84,8 +85,8 @@ class Points:
         announced = {EmitBatch: "batch_emitted", EmitCommit: "commit_emitted", EmitSuccess: "success_emitted"}
         around(CoordinatorDriver, "_announce", after=lambda _, command: self._reach_if(announced.get(type(command))))
         around(
-            CoordinatorDriver,
-            "_write",
+            RecordWriter,
+            "write",
             before=lambda *_: self.reach("before_record"),
             after=lambda *_: self.reach("after_record"),
         )

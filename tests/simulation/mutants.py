@@ -91,7 +91,7 @@ class AnnouncingFirst(CoordinatorDriver):
                 self._announce(command)
         stores = [command for command in commands if isinstance(command, StoreRecord)]
         if stores:
-            self._write(*stores)
+            self.writer.write(*stores)
 
 
 class Forgetful(CoordinatorDriver):
@@ -111,7 +111,7 @@ class GivingUpAtOnce(CoordinatorDriver):
 
     def _end_if_given_up(self) -> None:
         for verdict in self.failures._verdicts.values():
-            self._write()
+            self.writer.write()
             raise verdict
 
 

@@ -15,7 +15,7 @@ from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
 from coordinators.messages import Message, NotReady, WishesChanged
 from coordinators.record import CoordinatorRecord
-from coordinators.retries import Retries
+from coordinators.settings import LeadershipSettings
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.takeover import Torn
 from coordinators.transaction_time import LeaderClock
@@ -224,7 +224,7 @@ class Process:
         exact = frozenset(name for name, source in self.world.sources.items() if source.exact)
         self._make_spouts(record)
         self.plane.lead(record)
-        self.driver = CoordinatorDriver(
+        self.driver = CoordinatorDriver.leading(
             topology="simulated",
             store=self.record_store,
             record=record,
@@ -233,18 +233,25 @@ class Process:
             exact=exact,
             clock=LeaderClock(round(self.wall * 1000), self.world.now),
             draw_edge=self.draw_edge,
-            max_spout_pending=self.world.max_spout_pending,
-            message_timeout=MESSAGE_TIMEOUT_SECONDS,
-            idle_turn=0.5,
-            store_intents=self.world.pins,
-            group_max=self.world.group_max,
-            retries=Retries(self.world.attempts, self.world.backoff, 2.0),
+            settings=self._settings(),
             wished=self.wished,
         )
         weaken(self.driver, self.world.rules)
         weaken_wishes(self.driver, self.world.rules)
         self.driver.start(self.world.now, self.wall)
         self.post("turn", TURN_SECONDS, self.turns)
+
+    def _settings(self) -> LeadershipSettings:
+        return LeadershipSettings(
+            max_spout_pending=self.world.max_spout_pending,
+            message_timeout=MESSAGE_TIMEOUT_SECONDS,
+            idle_turn=0.5,
+            store_intents=self.world.pins,
+            group_max=self.world.group_max,
+            attempts=self.world.attempts,
+            backoff=self.world.backoff,
+            backoff_max=2.0,
+        )
 
     def _make_spouts(self, record: CoordinatorRecord) -> None:
         self.coordinators, self.emitters = {}, {}

@@ -33,8 +33,8 @@ class ObservedSplits(World):
     counted: dict[TransactionAttempt, Counts] = field(factory=dict)
     late: str = ""
 
-    def start(self, **settings: Any) -> ObservedSplits:
-        publisher = Publisher(
+    def start(self, publisher: Publisher | None = None, **settings: Any) -> ObservedSplits:
+        publisher = publisher or Publisher(
             tell=self.events.append,
             counted=lambda each: self.counted.get(each, Counts(10, {"words": 1})),
             late=lambda: self.late,

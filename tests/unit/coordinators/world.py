@@ -22,6 +22,8 @@ from coordinators.messages import (
     WishesChanged,
 )
 from coordinators.protocol import StreamId
+from coordinators.publisher import Publisher
+from coordinators.settings import LeadershipSettings
 from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
 from coordinators.store import InMemoryCoordination
 from coordinators.takeover import recover
@@ -85,11 +87,11 @@ class World:
     runs: list[list[str]] = field(factory=list)
     driver: CoordinatorDriver = field(init=False)
 
-    def start(self, **settings: Any) -> World:
+    def start(self, publisher: Publisher | None = None, **settings: Any) -> World:
         store = self.coordination.acquire()
         defaults: dict[str, Any] = {"max_spout_pending": 1, "message_timeout": 30.0}
         numbers = count(1)
-        self.driver = CoordinatorDriver(
+        self.driver = CoordinatorDriver.leading(
             topology="test",
             store=store,
             record=recover(store, []),
@@ -98,8 +100,9 @@ class World:
             exact=frozenset(self.spouts if self.exact else ()),
             clock=LeaderClock(round(self.wall * 1000), self.now),
             draw_edge=lambda: next(numbers),
+            settings=LeadershipSettings(**{**defaults, **settings}),
+            publisher=publisher,
             wished=lambda _: self.inbox.append(WishesChanged()),
-            **{**defaults, **settings},
         )
         self.inbox.clear()
         self.driver.start(self.now, self.wall)

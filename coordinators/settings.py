@@ -1,0 +1,34 @@
+"""How fast and how patiently a leadership goes on, as one value."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class LeadershipSettings:
+    """What stays the same for the length of one leadership. Durations are seconds.
+
+    Attributes:
+        max_spout_pending: transactions that may be under way at once.
+        message_timeout: silence after which a phase fails.
+        batch_interval: between two new batches, at least.
+        idle_turn: after which a turn is taken although nothing happened, so that leadership is proved in time.
+        store_intents: whether it is stored which attempt is about to commit, before its commit begins.
+        group_max: how many transactions may commit in one step of every state.
+        attempts: failures by a batch's own code after which the topology ends.
+        backoff: before the first replay; doubles with each further one.
+        backoff_max: the longest wait between two replays.
+        source_patience: how long a source that is away is waited for; None: without end.
+    """
+
+    max_spout_pending: int
+    message_timeout: float
+    batch_interval: float = 0.0
+    idle_turn: float = 1.0
+    store_intents: bool = False
+    group_max: int = 1
+    attempts: int = 5
+    backoff: float = 0.1
+    backoff_max: float = 30.0
+    source_patience: float | None = None
