@@ -57,10 +57,10 @@ class LedgerState(StagingSQLMapState):
         self._points.reach("in_fence")
         return fence
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         self._points.reach("before_merge")
         self._member: SinkTransaction | None = None
-        due = super().begin_group(run)
+        due = super().begin_group(members)
         if due:
             connection, tx = self._in_transaction()
             token = self._locked_header(connection, tx).fence.token

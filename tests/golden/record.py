@@ -64,7 +64,7 @@ def on_commit(module: str, kind: str, table: str, txid: int, *, before: Any = No
     commit_group = state.commit_group
 
     def hooked(self: Any) -> None:
-        concerned = self._table.name == table and txid in [tx.txid for tx in self._run]
+        concerned = self._table.name == table and txid in [tx.txid for tx in self._group]
         if concerned and before:
             before()
         commit_group(self)

@@ -24,7 +24,7 @@ from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Rows, Run
+from tests.simulation.stores import Given, Group, Rows
 from trident_py.engine.commit_lane import partial_commit_txid
 from trident_py.engine.instructions import (
     Abort,
@@ -89,7 +89,7 @@ class Plane:
     reports: list[Stimulus] = field(factory=list)
     cancelled: set[Job] = field(factory=set)
     splits: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
-    committing: Run = ()
+    committing: Group = ()
 
     def lead(self, record: CoordinatorRecord) -> None:
         """A topology as the version that leads has it, from where a takeover has found it."""
@@ -354,11 +354,11 @@ class Plane:
             for name, splits in self.splits.get(member.attempt, {}).items():
                 world.sources[name].committing(member.number or 0, splits)
         name, store = list(self.process.outputs.items())[step.branch]
-        run = self.committing = tuple(
+        group = self.committing = tuple(
             evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
             for member in step.members
         )
-        world.send_commit(self.process, name, run, tuple(m.receipt for m in step.members) if store.inline else None)
+        world.send_commit(self.process, name, group, tuple(m.receipt for m in step.members) if store.inline else None)
 
     def on_committed(self, name: str, values: Given, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken; its new values go on before the step is done."""

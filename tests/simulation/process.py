@@ -141,11 +141,11 @@ class Process:
 
     # --- what it knows of its stores ----------------------------------------------------------------------------------
 
-    def saw_commit(self, name: str, run: Sequence[SinkTransaction]) -> None:
+    def saw_commit(self, name: str, group: Sequence[SinkTransaction]) -> None:
         """A store has these transactions; it may have had them before."""
         known = self.known.get(name)
-        if known is not None and (known.token is None or known.token < run[-1].token):
-            self.known[name] = known.after(run)
+        if known is not None and (known.token is None or known.token < group[-1].token):
+            self.known[name] = known.after(group)
 
     def check_kept(self, name: str) -> None:
         """Refuse to go on with a store that has lost what this life has seen in it.

@@ -20,11 +20,11 @@ from trident_py.windows.windows import WindowProgress
 Rows: TypeAlias = tuple[tuple[str, int], ...]
 """The rows of a batch: spout and position."""
 
-Run: TypeAlias = tuple[SinkTransaction, ...]
+Group: TypeAlias = tuple[SinkTransaction, ...]
 """Transactions that follow each other, in one step."""
 
 Given: TypeAlias = tuple[Rows, ...]
-"""Rows for each transaction of a run."""
+"""Rows for each transaction of a group."""
 
 Sent: TypeAlias = Given | None
 """Those of a commit; None: they are in the store."""
@@ -103,7 +103,7 @@ class Store:
     rules: Rules
     inline: bool = False
     locks: bool = False
-    holder: Run | None = None
+    holder: Group | None = None
     ledger: list[Entry] = field(factory=list)
     staged: dict[CommitToken, Rows] = field(factory=dict)
     highest_epoch: int = 0
@@ -166,37 +166,37 @@ class Store:
         if not self.inline:
             self.staged.clear()
 
-    def lock(self, run: Run) -> None:
+    def lock(self, group: Group) -> None:
         """Begin a transaction: take the lock, and decide under it."""
         if self.holder is not None:
             raise StoreBusyException(f"{self.name} is locked by {self.holder[-1].token}")
-        self._due(run)
-        self.holder = run
+        self._due(group)
+        self.holder = group
 
-    def land(self, run: Run, rows: Sent) -> Given:
+    def land(self, group: Group, rows: Sent) -> Given:
         """The end of a transaction, if nobody has ended it before; as `apply`."""
-        if self.holder != run:
-            raise StoreBusyException(f"{self.name} has ended the transaction of {run[-1].token}")
+        if self.holder != group:
+            raise StoreBusyException(f"{self.name} has ended the transaction of {group[-1].token}")
         self.holder = None
-        return self.apply(run, rows)
+        return self.apply(group, rows)
 
-    def apply(self, run: Run, sent: Sent) -> Given:
+    def apply(self, group: Group, sent: Sent) -> Given:
         """One atomic step: decide, verify what was staged, apply, keep the token; gives new values.
 
         Those of a transaction that is skipped aren't known.
         """
-        due, redo = self._due(run)
-        given = dict(zip(run, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
+        due, redo = self._due(group)
+        given = dict(zip(group, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
         if due and redo:
             self._refuse_other_content(due[0], given[due[0]])
-        self._change(run, due, given)
+        self._change(group, due, given)
         for tx in due:
             self._enter(Entry(tx.token, given[tx], time=tx.time), redo and tx is due[0])
-        for tx in run:
+        for tx in group:
             self.discard(tx)
         self.check()
         values = dict(zip((entry.token for entry in self.ledger), self.new_values(), strict=True))
-        return tuple(values[tx.token] if tx in due else () for tx in run)
+        return tuple(values[tx.token] if tx in due else () for tx in group)
 
     def new_values(self) -> Iterator[Rows]:
         """For each transaction the values that it left, of the keys that it changed."""
@@ -224,10 +224,10 @@ class Store:
             raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
         return self.staged.get(tx.token, ())
 
-    def _due(self, run: Run) -> tuple[list[SinkTransaction], bool]:
+    def _due(self, group: Group) -> tuple[list[SinkTransaction], bool]:
         if self.remembers:
-            return self.fence.due(run, self.name)
-        last, (tx,) = len(self.ledger), run
+            return self.fence.due(group, self.name)
+        last, (tx,) = len(self.ledger), group
         if tx.txid not in (last, last + 1):
             raise Violation("S4", f"{self.name}, at {last}, was told to begin {tx.txid}: a zombie wrote")
         return [tx], tx.txid == last
@@ -237,16 +237,16 @@ class Store:
         if is_other and self.kind is StoreKind.COMPARE and self.rules.has("compared content"):
             raise StateError(f"{self.name} can't undo, and has other content of {tx.txid} already")
 
-    def _change(self, run: Run, due: Sequence[SinkTransaction], given: Mapping[SinkTransaction, Rows]) -> None:
+    def _change(self, group: Group, due: Sequence[SinkTransaction], given: Mapping[SinkTransaction, Rows]) -> None:
         if self.kind is StoreKind.UNDO and due:
-            self.state.begin_group(run)
+            self.state.begin_group(group)
             for tx in due:
                 counts = Counter(map(key_of, given[tx]))
                 self.state.begin_member(tx)
                 self.state.multi_update([[key] for key in counts], [_adding(count) for count in counts.values()])
             self.state.commit_group()
         elif self.remembers and due:
-            self.state._fence = self.fence.after(run)
+            self.state._fence = self.fence.after(group)
 
     def _enter(self, entry: Entry, redo: bool) -> None:
         if redo:

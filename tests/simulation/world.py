@@ -18,7 +18,7 @@ from tests.simulation.plane import COMMIT_SECONDS, LATE_SECONDS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Run, Sent, Store, StoreKind
+from tests.simulation.stores import Given, Group, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECONDS, Node, Server
@@ -361,45 +361,45 @@ class World:
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
-    def send_commit(self, process: Process, name: str, run: Run, rows: Sent) -> None:
+    def send_commit(self, process: Process, name: str, group: Group, rows: Sent) -> None:
         """A commit goes to a store."""
         store, sender = self.stores[name], (process.number, process.life)
         if store.kind is StoreKind.UNFENCED:
-            self.on_effect(name, run, rows, sender)  # in the very moment of the check
+            self.on_effect(name, group, rows, sender)  # in the very moment of the check
         elif self.chance.happens("commit lost"):
             if self.chance.happens("commit lands late"):
-                self.later("lock" if store.locks else "effect", LATE_SECONDS, None, name, run, rows, None)
+                self.later("lock" if store.locks else "effect", LATE_SECONDS, None, name, group, rows, None)
             done = None if not self.has("unknown is not done") else StoreBusyException("no answer")
-            process.post("committed", 0.5, name, ((),) * len(run), done)
+            process.post("committed", 0.5, name, ((),) * len(group), done)
         else:
             pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
-            self.later("lock" if store.locks else "effect", pause, None, name, run, rows, sender)
+            self.later("lock" if store.locks else "effect", pause, None, name, group, rows, sender)
 
-    def on_lock(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
+    def on_lock(self, name: str, group: Group, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit takes the lock of a store; it lands later, and its sender may be paused until then."""
         try:
             self._check_kept(name, sender)
-            self.stores[name].lock(run)
+            self.stores[name].lock(group)
         except (TridentError, StoreBusyException) as refused:
-            self._answer(name, run, sender, (), refused)
+            self._answer(name, group, sender, (), refused)
             return
         pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
-        self.later("effect", pause, None, name, run, rows, sender)
+        self.later("effect", pause, None, name, group, rows, sender)
 
-    def on_effect(self, name: str, run: Run, rows: Sent, sender: tuple[int, int] | None) -> None:
+    def on_effect(self, name: str, group: Group, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit lands in a store; whoever sent it may be gone."""
         store, error = self.stores[name], None
         values: Given = ()
         try:
             self._check_kept(name, sender)
-            values = (store.land if store.locks else store.apply)(run, rows)
-            self.say(f"{name} has {run[-1].token}")
+            values = (store.land if store.locks else store.apply)(group, rows)
+            self.say(f"{name} has {group[-1].token}")
         except (TridentError, StoreBusyException) as refused:
             error = refused
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()
-        self._answer(name, run, sender, values, error)
+        self._answer(name, group, sender, values, error)
 
     def _check_kept(self, name: str, sender: tuple[int, int] | None) -> None:
         number = sender[0] if sender else 0
@@ -407,18 +407,18 @@ class World:
             self.processes[number].check_kept(name)
 
     def _answer(
-        self, name: str, run: Run, sender: tuple[int, int] | None, values: Given, error: BaseException | None
+        self, name: str, group: Group, sender: tuple[int, int] | None, values: Given, error: BaseException | None
     ) -> None:
         if error is not None:
-            self.say(f"{name} refuses {run[0].token}: {error}")
+            self.say(f"{name} refuses {group[0].token}: {error}")
         if sender is None or self.processes[sender[0]].life != sender[1]:
             return
         if self.chance.happens("commit reply lost") and error is None:
             # Read back, under the same lock: it is there.
             store = self.stores[name]
-            is_done = bool(store.ledger) and store.ledger[-1].token == run[-1].token
+            is_done = bool(store.ledger) and store.ledger[-1].token == group[-1].token
             error = None if is_done else StoreBusyException("no answer")
         process = self.processes[sender[0]]
         if error is None:
-            process.saw_commit(name, run)
+            process.saw_commit(name, group)
         process.post("committed", 0.002, name, values, error)

@@ -14,8 +14,6 @@ from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant
@@ -44,7 +42,7 @@ def ensure_stores(graph: Graph) -> None:
 def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:
     """Make the participant of each branch, and all states; queries in commits find these in ``context`` from now on."""
     participants = [participant_of(branch, context) for branch in planned.branches]
-    context.states.update(states_of(participants, planned.graph, context.config, context.metrics))
+    context.states.update(states_of(participants, planned.graph, context))
     return participants, context.states
 
 
@@ -91,9 +89,7 @@ def everything(participants: list[Participant]) -> list[Participant]:
     return found
 
 
-def states_of(
-    participants: list[Participant], graph: Graph, config: TridentConfig, metrics: Metrics
-) -> dict[str, State]:
+def states_of(participants: list[Participant], graph: Graph, context: ParticipantContext) -> dict[str, State]:
     """Return all states by name; those that nothing writes are made here.
 
     Raises:
@@ -104,7 +100,7 @@ def states_of(
     states = {each.name: each.state for each in written}
     for static in static_states(graph):
         with graph.declaring(static.title, static.name):
-            states[static.name] = made(static.factory, config, metrics)
+            states[static.name] = made(static.factory, context.config, context.metrics)
     for name, shard in [(name, shard) for name, state in states.items() for shard in shards_of(state)]:
         with graph.declaring(f"state {name!r}", name):
             if not isinstance(shard, State):

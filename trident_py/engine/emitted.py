@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -45,6 +45,11 @@ class ReadRows:
 
     table: pa.Table
     hash: int
+
+    @classmethod
+    def of(cls, table: pa.Table, told: Iterable[int]) -> ReadRows:
+        """Return the rows of splits, of which ``read`` has ``told`` a number each."""
+        return cls(table, sum(told) % 2**64)
 
 
 @frozen

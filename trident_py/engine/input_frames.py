@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from coordinators.fingerprint import Fingerprint
 from trident_py.engine.emitted import EmittedBatch, Splits
-from trident_py.engine.reading import SplitRead
+from trident_py.engine.reading import SplitRead, as_declared
 from trident_py.engine.task_reports import REPORT, Reports, TaskReport
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
@@ -184,8 +184,7 @@ class ReadingTask:
         return self.target or self.schema
 
     def _taken(self, reading: SplitRead, rows: pa.RecordBatch) -> pa.RecordBatch:
-        given = rows.select(self.schema.names)
-        typed = given if given.schema.types == self.schema.types else given.cast(self.schema)
+        typed = as_declared(rows, self.schema)
         reading.seen += (
             hash_rows(typed) if self.hashing and not self.chunk.fingerprinting else Fingerprint(typed.num_rows, 0)
         )

@@ -12,6 +12,12 @@ from trident_py.errors import SpoutError
 from trident_py.rows.schema import shown
 
 
+def as_declared(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return what a reader gave with the fields of ``schema``: in its order, and of its types."""
+    given = rows.select(schema.names)
+    return given if given.schema.types == schema.types else given.cast(schema)
+
+
 @define
 class SplitRead:
     """The rows of a split, what they were, and what its generator returned after the last one, if it did."""

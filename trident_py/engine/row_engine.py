@@ -16,7 +16,7 @@ from coordinators.protocol import StreamId
 from trident_py.engine.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
 from trident_py.engine.instructions import Emit
-from trident_py.engine.reading import SplitRead
+from trident_py.engine.reading import SplitRead, as_declared
 from trident_py.engine.requests import ByJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.graph.graph import Operation
@@ -129,15 +129,11 @@ def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
         if isinstance(chunk, Splits):
             read = travelled(chunk)
             readings = [SplitRead(read.read(split)) for split in read.splits]
-            rows = (_typed(rows, schema) for reading in readings for rows in classified(iter(reading), by_spout))
+            rows = (as_declared(rows, schema) for reading in readings for rows in classified(iter(reading), by_spout))
             table = pa.Table.from_batches(rows, schema)
             notes.extend(str(reading.returned) for reading in readings)
-            hashed = sum(reading.hash for reading in readings) % 2**64 if chunk.fingerprinting else 0
-            chunks.append(ReadRows(table, hashed) if chunk.fingerprinting else table)
+            told = (reading.hash for reading in readings)
+            chunks.append(ReadRows.of(table, told) if chunk.fingerprinting else table)
         else:
             chunks.append(rows_of_frame(chunk).cast(schema) if isinstance(chunk, DataFrame) else chunk)
     return evolve(batch, chunks=tuple(chunks)), tuple(notes)
-
-
-def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return rows.select(schema.names).cast(schema)

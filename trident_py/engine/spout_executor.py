@@ -81,7 +81,7 @@ class SpoutCollector(ArrowCollector):
                 self.emit_arrow(rows)
         if fingerprinting:
             table = pa.concat_tables([arrow_schema(self.schema).empty_table(), *self._parts[before:]])
-            self._parts[before:] = [ReadRows(table, sum(reading.hash for reading in readings) % 2**64)]
+            self._parts[before:] = [ReadRows.of(table, (reading.hash for reading in readings))]
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""

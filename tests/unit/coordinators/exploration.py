@@ -154,7 +154,7 @@ class Step:
     wished: int
     before: StoreRecord
     cancelled: list[int] = field(factory=list)
-    run: list[int] = field(factory=list)
+    group: list[int] = field(factory=list)
     failed_in_commit: bool = False
 
     def require(self, condition: bool, invariant: str) -> None:
@@ -233,11 +233,13 @@ class Step:
 
     def _commit(self, attempt: TransactionAttempt) -> None:
         others = [txid for txid, (_, phase) in self.phases.items() if phase in IN_COMMIT]
-        next_in_run = attempt.txid == self.stored.current_txid + len(self.run) == self.success_upto + 1 + len(self.run)
+        next_in_group = (
+            attempt.txid == self.stored.current_txid + len(self.group) == self.success_upto + 1 + len(self.group)
+        )
         processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
-        self.require(next_in_run and processed and others == self.run, "commit order")
-        self.require(len(self.run) < self.scope.group_max, "full run")
-        self.run.append(attempt.txid)
+        self.require(next_in_group and processed and others == self.group, "commit order")
+        self.require(len(self.group) < self.scope.group_max, "full run")
+        self.group.append(attempt.txid)
         self.require(attempt in self.stored.committing or not self.scope.store_intents, "pinned")
         self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTING)
 
@@ -264,8 +266,8 @@ class Step:
         self.require(list(active) == list(range(current, current + len(active))), "contiguous")
         self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
         self.require(lowest is not AttemptStatus.PROCESSED, "prompt commit")
-        if self.run and len(self.run) < self.scope.group_max:
-            self.require(self.phases.get(self.run[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
+        if self.group and len(self.group) < self.scope.group_max:
+            self.require(self.phases.get(self.group[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
         self.require(active == self.phases, "as announced")
         known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing, machine.standing)
         self.require(known == self.stored, "durable")

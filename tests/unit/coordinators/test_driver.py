@@ -551,7 +551,7 @@ def test_what_is_processed_commits_together_is_closed_in_order_and_succeeds_in_o
     assert world.processed("3:0") == []
     assert world.processed("2:0") == []
     assert world.processed("1:0") == ["COMMIT 1:0", "COMMIT 2:0", "COMMIT 3:0"]
-    assert world.runs == [["1:0", "2:0", "3:0"]]
+    assert world.groups == [["1:0", "2:0", "3:0"]]
     assert world.committed("2:0") == []
     assert world.committed("1:0")[:2] == ["SUCCESS 1:0", "SUCCESS 2:0"]
     assert world.committed("3:0")[0] == "SUCCESS 3:0"
@@ -565,7 +565,7 @@ def test_a_run_is_closed_with_one_write() -> None:
     before = world.driver.record
     acks = [
         Acked(attempt(text), StreamId.COMMIT, edge)
-        for text in world.runs[0]
+        for text in world.groups[0]
         for edge in world.edges[text, StreamId.COMMIT]
     ]
     world.turn(*acks)

@@ -150,9 +150,9 @@ def test_whoever_is_told_of_a_transaction_finds_it_in_the_status_and_noted() -> 
     found: list[Any] = []
 
     class Looking(ObservedSplits):
-        def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
             found.append([each.phase for each in self.status.transactions])
-            super().emit_commit(run)
+            super().emit_commit(group)
 
         def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
             found.append((self.status.last_committed, self.status.rows, type(self.events[-1])))

@@ -84,7 +84,7 @@ class World:
     inbox: list[Message] = field(factory=list)
     reports: list[Message] = field(factory=list)
     edges: dict[tuple[str, StreamId], list[int]] = field(factory=dict)
-    runs: list[list[str]] = field(factory=list)
+    groups: list[list[str]] = field(factory=list)
     driver: CoordinatorDriver = field(init=False)
 
     def start(self, publisher: Publisher | None = None, **settings: Any) -> World:
@@ -134,11 +134,11 @@ class World:
         self.metadata[str(attempt)] = dict(metadata)
         self.edges[str(attempt), StreamId.BATCH] = list(edges)
 
-    def emit_commit(self, run: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        for attempt, edges in run.items():
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        for attempt, edges in group.items():
             self.said.append(f"COMMIT {attempt}")
             self.edges[str(attempt), StreamId.COMMIT] = list(edges)
-        self.runs.append([str(attempt) for attempt in run])
+        self.groups.append([str(attempt) for attempt in group])
 
     def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
         self.said.append(f"SUCCESS {attempt}")

@@ -118,24 +118,24 @@ class RedisMapState(GroupState[Any], ITupleCollection):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Decide what of ``run`` is to be applied, from the header as it is now."""
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Decide what of ``members`` is to be applied, from the header as it is now."""
         self.rollback()
-        client, where = self._recovered(), f"attempt {run[0].attempt}: {self._name}"
+        client, where = self._recovered(), f"attempt {members[0].attempt}: {self._name}"
         with self._explained():
             there: Any = client.get(self._names.header) or ""
             self._header = there
             if not self._header:
-                raise StateError(f"{where} has lost its header; restore the server's data", attempt=run[0].attempt)
+                raise StateError(f"{where} has lost its header; restore the server's data", attempt=members[0].attempt)
             header = _header(self._header, self._name)
             if self._known is not None:
                 header.fence.check_kept(self._known, where)
-            due, redo = header.fence.due(run, self._name)
+            due, redo = header.fence.due(members, self._name)
             if redo:
                 undo: dict[Any, Any] = client.hgetall(self._names.undo)
                 self._changed = undo
         if due:
-            self._next = _text(StateHeader(header.fence.after(run), header.owner, header.columns))
+            self._next = _text(StateHeader(header.fence.after(members), header.owner, header.columns))
             self._open, self._writer = due[0], threading.get_ident()
         return due
 

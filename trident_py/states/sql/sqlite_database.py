@@ -256,7 +256,7 @@ class SQLiteDatabase(Database):
             with link.transaction() as connection:
                 connection.execute(headers.create)
                 known = connection.execute("SELECT 1 FROM pragma_table_info('_trident') WHERE name = 'run_first'")
-                if known.fetchone() is None:  # of before there were runs
+                if known.fetchone() is None:  # of before there were groups
                     connection.execute(headers.widen)
                 yield connection
         except BaseException:

@@ -52,17 +52,17 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._clean()
         return token
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``run``; what was staged for what is committed already is dropped."""
-        due = super().begin_group(run)
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open the group; what was staged for what is committed already is dropped."""
+        due = super().begin_group(members)
         if not due:
-            self._leave(run)
+            self._leave(members)
         return due
 
     def commit_group(self) -> None:
         """Commit, then drop what was staged."""
         super().commit_group()
-        self._leave(self._run)
+        self._leave(self._group)
 
     def close(self) -> None:
         """Drop what is staged, and close the connections."""
@@ -133,9 +133,9 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
             ]
             self._update([row[0] for row in rows], keys, updaters)
 
-    def _leave(self, run: Sequence[SinkTransaction]) -> None:
-        """What these have staged is not needed any more."""
-        names = {self._staging(tx).name for tx in run} & self._staged
+    def _leave(self, members: Sequence[SinkTransaction]) -> None:
+        """Drop what these have staged: it is not needed any more."""
+        names = {self._staging(tx).name for tx in members} & self._staged
         self._staged -= names
         self._leftovers.names |= names
         self._clean()

@@ -32,7 +32,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
     def __init__(self, database: Database, table: Table) -> None:
         super().__init__(database, table.name)
         self._table = table
-        self._run: Sequence[SinkTransaction] = ()
+        self._group: Sequence[SinkTransaction] = ()
         self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
@@ -52,22 +52,22 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``run`` under the lock of the state's header; gives up a transaction that was left open."""
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        """Open the group under the lock of the state's header; gives up a transaction that was left open."""
         self.rollback()
         self._check_recovered()
-        with self._explained(run[0]):
+        with self._explained(members[0]):
             connection = self._commits.begin()
             try:
-                fence = self._locked_header(connection, run[0]).fence
-                due, redo = fence.due(run, self._name)
+                fence = self._locked_header(connection, members[0]).fence
+                due, redo = fence.due(members, self._name)
                 if redo:
                     self._undo(connection, due[0].txid)
             except BaseException:
                 self._commits.rollback()
                 raise
         if due:
-            self._run, self._commit_row = run, fence.after(run).commit
+            self._group, self._commit_row = members, fence.after(members).commit
             self._open = (connection, due[0], threading.get_ident())
         else:
             self._commits.rollback()
@@ -88,7 +88,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
         with self._explained(tx):
             self._finish(connection)
             self._commit(tx)
-        self._known = self._known.after(self._run) if self._known else None
+        self._known = self._known.after(self._group) if self._known else None
         self._open = None
 
     def rollback(self) -> None:

@@ -49,10 +49,9 @@ class OneValue(Snapshottable[int]):
 def made(declare: Callable[[TridentTopology, Stream], object]) -> dict[str, State]:
     topology = TridentTopology("wordcount")
     declare(topology, topology.new_stream("lines", FixedBatchSpout("word string", 1)))
-    config, metrics = TridentConfig(), Metrics()
-    context = ParticipantContext(config=config, metrics=metrics)
+    context = ParticipantContext(config=TridentConfig(), metrics=Metrics())
     participants = [participant_of(branch, context) for branch in plan(topology._graph).branches]
-    return states_of(participants, topology._graph, config, metrics)
+    return states_of(participants, topology._graph, context)
 
 
 WRONG: dict[str, tuple[Callable[[TridentTopology, Stream], object], str]] = {

@@ -37,9 +37,9 @@ class Recording(MemoryMapState[int]):
         self.calls: list[str] = []
         self.due = due
 
-    def begin_group(self, run: Sequence[Any]) -> Sequence[Any]:
-        self.calls.append(f"begin_group {run}")
-        return run if self.due else []
+    def begin_group(self, members: Sequence[Any]) -> Sequence[Any]:
+        self.calls.append(f"begin_group {members}")
+        return members if self.due else []
 
     def begin_member(self, tx: Any) -> None:
         self.calls.append(f"begin_member {tx}")

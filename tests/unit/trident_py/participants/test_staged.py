@@ -25,8 +25,8 @@ class Staging(MemoryMapState[int], StagingState[int]):
         super().__init__()
         self.told: list[Any] = []
 
-    def begin_group(self, run: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        return run
+    def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
+        return members
 
     def begin_member(self, tx: SinkTransaction) -> None: ...
 

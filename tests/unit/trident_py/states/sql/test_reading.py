@@ -23,6 +23,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import TopologyKey
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.queries import MapGet
+from trident_py.participants.context import ParticipantContext
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.sql.postgres import PostgresState
@@ -117,7 +118,7 @@ def test_t9_what_is_missed_at_the_start_is_said_with_the_topology_and_the_declar
     topology = TridentTopology("asking")
     topology.new_static_state(SQLiteState(tmp_path / "gone.db", table="counts"))
     with pytest.raises(StateError, match=r"^topology 'asking', new_static_state\(.*\): table 'counts' of .*: no"):
-        states_of([], topology._graph, TridentConfig(), Metrics())
+        states_of([], topology._graph, ParticipantContext(config=TridentConfig(), metrics=Metrics()))
 
 
 def test_t9_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -160,10 +161,12 @@ def test_t9_keys_of_other_types_are_refused_at_the_start(
         "s", FixedBatchSpout("word string, order int, day date, price decimal(10,2), n long", 1)
     )
     asking.state_query(state, ["word", "order", "day", "price"], MapGet(), "count bigint")
-    for reader in states_of([], topology._graph, TridentConfig(), Metrics()).values():
+    for reader in states_of(
+        [], topology._graph, ParticipantContext(config=TridentConfig(), metrics=Metrics())
+    ).values():
         reader.close()  # type: ignore[attr-defined]
     asking.state_query(state, fields, MapGet(), "count bigint")
     with pytest.raises(
         TopologyError, match=f"the keys of the state are struct<word.*, and what is asked for is .*{key}"
     ):
-        states_of([], topology._graph, TridentConfig(), Metrics())
+        states_of([], topology._graph, ParticipantContext(config=TridentConfig(), metrics=Metrics()))
