@@ -88,15 +88,15 @@ class CoordinatorDriver:
     draw_edge: Callable[[], int]
     idle_turn: float
     publisher: Publisher
-    machine: MasterBatchCoordinator
-    definitions: Definitions
-    times: TransactionTimes
-    failures: Failures
     phases: Phases
     admission: Admission
     owed: OwedSuccesses
     writer: RecordWriter
     wishes: WishDesk
+    machine: MasterBatchCoordinator = field(init=False)  # this and the next three are the admission's
+    definitions: Definitions = field(init=False)
+    times: TransactionTimes = field(init=False)
+    failures: Failures = field(init=False)
     idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
@@ -119,30 +119,12 @@ class CoordinatorDriver:
         publisher: Publisher | None = None,
         wished: Callable[[object], None] = lambda _: None,
     ) -> Self:
-        """Make the parts of a leadership that goes on from ``record``; `start` comes next.
+        """Make a leadership that goes on from ``record``; `start` comes next.
 
-        Args:
-            topology: its name.
-            store: through which it leads.
-            record: where it goes on.
-            streams: see the class.
-            spouts: whose batches a transaction consists of.
-            exact: those of ``spouts`` that define a transaction once and for all.
-            clock: what this leadership takes for the time of day.
-            draw_edge: see the class.
-            settings: how fast and how patiently it goes on.
-            publisher: see the class; None: nobody else is told.
-            wished: told by the store, on any thread, when an operator may have left a wish; leads to a `WishesChanged`.
+        ``spouts`` define what transactions consist of, the ``exact`` ones once and for all; ``clock`` is what it takes
+        for the time of day. ``wished`` is told by the store, on any thread, when an operator may have left a wish.
         """
-        machine = _machine(record, settings)
-        admission = Admission(
-            machine=machine,
-            definitions=Definitions.restored(record, spouts, exact),
-            times=TransactionTimes(clock, dict(record.times)),
-            failures=Failures.restored(topology, record, settings),
-            numbers=record.numbers,
-            batch_interval=settings.batch_interval,
-        )
+        admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)
         publisher = publisher or Publisher()
         publisher.follow(topology, store.epoch, admission)
@@ -153,16 +135,16 @@ class CoordinatorDriver:
             draw_edge=draw_edge,
             idle_turn=settings.idle_turn,
             publisher=publisher,
-            machine=machine,
-            definitions=admission.definitions,
-            times=admission.times,
-            failures=admission.failures,
             phases=Phases(epoch=store.epoch, message_timeout=settings.message_timeout),
             admission=admission,
             owed=owed,
             writer=RecordWriter(store, record, admission, owed),
             wishes=WishDesk(topology, store, wished),
         )
+
+    def __attrs_post_init__(self) -> None:
+        self.machine, self.definitions = self.admission.machine, self.admission.definitions
+        self.times, self.failures = self.admission.times, self.admission.failures
 
     @property
     def record(self) -> CoordinatorRecord:
@@ -368,6 +350,23 @@ class CoordinatorDriver:
                 self._delivered(message.txid)
         if error is None and self.writer.has_new_success:
             self.writer.write()
+
+
+def _admission(
+    topology: str,
+    record: CoordinatorRecord,
+    settings: LeadershipSettings,
+    definitions: Definitions,
+    clock: LeaderClock,
+) -> Admission:
+    return Admission(
+        machine=_machine(record, settings),
+        definitions=definitions,
+        times=TransactionTimes(clock, dict(record.times)),
+        failures=Failures.restored(topology, record, settings),
+        numbers=record.numbers,
+        batch_interval=settings.batch_interval,
+    )
 
 
 def _machine(record: CoordinatorRecord, settings: LeadershipSettings) -> MasterBatchCoordinator:
