@@ -134,13 +134,13 @@ class Acker:
         return self._decide(root, ledger)
 
     def fail(self, root: Hashable) -> Outcome | None:
-        """Something that follows from ``root`` failed."""
+        """Take note that something that follows from ``root`` failed."""
         ledger = self._renewed(root)
         ledger.failed = True
         return self._decide(root, ledger)
 
     def reset_timeout(self, root: Hashable) -> None:
-        """Somebody is still working on ``root``."""
+        """Renew ``root``: somebody is still working on it."""
         if self.is_pending(root):
             self._renewed(root)
 

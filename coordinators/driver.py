@@ -1,6 +1,6 @@
 """The driver: carries the machine's commands out, in order, and tells it what happened.
 
-One thread runs it, one turn at a time. A turn takes the notices that have come in, lets the machine answer each and
+One thread runs it, one turn at a time. A turn takes the messages that have come in, lets the machine answer each and
 then one tick, writes the record once if anything durable changed, and only then announces. Effects never call back:
 whatever they lead to is posted and taken in a later turn. No user code runs here.
 
@@ -188,7 +188,7 @@ class CoordinatorDriver:
         self.store.heartbeat()
 
     def next_turn_at(self, now: float) -> float:
-        """Return the latest moment for the next turn, should no notice come before."""
+        """Return the latest moment for the next turn, should no message come before."""
         if self._followups or self.wishes.is_due:
             return now
         moments = self.admission.moments()
@@ -339,7 +339,7 @@ class CoordinatorDriver:
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
-        """Cancel what is live, and store what was delivered. Who waits for idleness waits on."""
+        """Cancel what is live, and store what was delivered. Whoever waits for idleness goes on waiting."""
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
         self.finished = True

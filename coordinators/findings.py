@@ -63,7 +63,7 @@ class Findings:
 def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, now: Json) -> str:
     """Return what a user writes to accept that this part of a topology changes so.
 
-    Another one each time it was accepted.
+    It is another text each time, so that one that was used fits nothing later.
     """
     start = f"{kind}:{name}:"
     times = sum(each.startswith(start) for each in record.accepted)
@@ -76,11 +76,11 @@ def changed_words(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[s
 
 
 def were(before: Mapping[str, Json], now: Mapping[str, Json], words: Iterable[str]) -> str:
-    """Return what these words were and are, as messages say it."""
+    """Show what these words were and are, as messages do."""
     return " and ".join(f"its {word} changed from {shown(before[word])!r} to {shown(now[word])!r}" for word in words)
 
 
 def span(txids: Iterable[int]) -> str:
-    """Transactions that follow each other, as messages say it."""
+    """Show transactions that follow each other, as messages do."""
     first, *rest = txids
     return f"transactions {first} to {rest[-1]}" if rest else f"transaction {first}"

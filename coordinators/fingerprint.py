@@ -22,7 +22,7 @@ class Fingerprint:
     kind: str = ""
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
-        """Return that of both sets of rows together."""
+        """Return the fingerprint of both sets of rows together."""
         return Fingerprint(self.rows + other.rows, (self.sum + other.sum) % 2**64, self.kind or other.kind)
 
     def agrees(self, other: Fingerprint) -> bool:

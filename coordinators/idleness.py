@@ -16,7 +16,7 @@ class IdleWaiters:
     _waiting: list[tuple[int, IdleWanted]] = field(factory=list, init=False)
 
     def add(self, wanted: IdleWanted, asked: int) -> None:
-        """Somebody waits; a check that begins after ask number ``asked`` counts."""
+        """Have ``wanted`` wait; a check that begins after ask number ``asked`` counts."""
         self._waiting.append((asked, wanted))
 
     def answer(self, is_idle_since: Callable[[int], bool]) -> None:

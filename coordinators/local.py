@@ -50,7 +50,7 @@ class LocalCoordination:
         weakref.finalize(self, shutil.rmtree, self.state_dir, ignore_errors=True)
 
     def ensure_answering(self, topology: str) -> None:
-        """Return: memory answers."""
+        """Return at once: memory answers."""
 
     def lead(self, topology: str) -> RecordStore:
         """Lead ``topology`` from now on; every earlier leadership is fenced.

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @define(eq=False)
 class Inbox:
-    """Notices on their way to the driver; posted from any thread, taken by one."""
+    """Messages on their way to the driver; posted from any thread, taken by one."""
 
     _queue: queue.SimpleQueue[Message] = field(factory=queue.SimpleQueue, init=False)
     _open: bool = field(default=True, init=False)

@@ -87,8 +87,8 @@ class MasterBatchCoordinator:
         group_max: how many transactions may commit together, at least 1.
         store_intents: store which attempt is about to commit before its commit is announced, for sinks that can't
             fence and spouts whose batches aren't fixed by their metadata.
-        committing: the pinned attempts whose commit is not closed. A failure doesn't unpin: a late task may still
-            apply it.
+        committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure takes none
+            of them away: a late task may still apply it.
         paused: nothing starts, by the wish of whoever runs the topology.
         standing: what stands by the wishes of operators.
     """
@@ -259,7 +259,7 @@ class MasterBatchCoordinator:
     # --- what must hold after every event -----------------------------------------------------------------------------
 
     def _is_due(self, event: Event) -> bool:
-        """Tell whether anything has to follow from ``event``; never, once it is taken."""
+        """Tell whether anything has to follow from ``event``, which was not taken yet."""
         match event:
             case Ticked(ready):
                 idle = self.current_txid + len(self._active)
@@ -276,7 +276,7 @@ class MasterBatchCoordinator:
         return False
 
     def _check(self, event: Event, commands: list[Command], *, is_due: bool, active: int) -> None:
-        """Assert it, by what has changed.
+        """Assert what must hold after ``event``, by what has changed.
 
         Args:
             event: what was taken.

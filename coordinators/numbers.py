@@ -46,6 +46,6 @@ class SpoutNumbers:
         return evolve(self, empty=(*self.empty, txid))
 
     def kept_from(self, txid: int) -> SpoutNumbers:
-        """Without the txids below ``txid``."""
+        """Return the same numbers, without those of txids below ``txid``."""
         kept = tuple(each for each in self.empty if each >= txid)
         return SpoutNumbers(kept, self.forgotten + len(self.empty) - len(kept))

@@ -78,7 +78,7 @@ class StoreRecord:
     Attributes:
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of each transaction from ``current_txid`` on that was ever tried.
-        committing: attempts whose commit may have begun and is not closed (only where commits are pinned).
+        committing: attempts whose commit may have begun and is not closed (only where intents are stored).
         standing: what stands by the wishes of operators.
         outcomes: of the wishes that this very write carries out, and removes.
     """

@@ -184,7 +184,7 @@ class InMemoryRecordStore:
             )
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Memory is never out of reach."""
+        """Return ``lost``: memory is never out of reach, so there is nothing to find out."""
         return lost
 
     def close(self) -> None:

@@ -27,10 +27,10 @@ some have is torn: the others need it, made of the same rows by the same plan. I
 it or rolls it back (see `trident_py.states.fenced`). For a transaction t from C up to the lowest T:
 
     ===================  ===============================================================================
-    no pin of t          commits are not pinned where metadata tells what a batch is: closed
-    the pin of t is the attempt that every state has, and of the definition in the record
+    no intent for t      none are stored where metadata tells what a batch is: closed
+    the intent for t is the attempt that every state has, and of the definition in the record
                          closed; cursors that it moves by having been emitted move now
-    another pin          it was defined anew since: replayed, and rolled back where it is
+    another intent       it was defined anew since: replayed, and rolled back where it is
     a state that keeps no token or is left out from now on, or a spout that takes part in commits
                          nobody knows whether they have it: replayed
     ===================  ===============================================================================

@@ -235,7 +235,7 @@ class TridentQuery:
 
 
 def counted(number: int, what: str) -> str:
-    """So many of what ``what`` is one of, for people."""
+    """Show how many there are of something, such as ``1 row`` or ``2,000 rows``, to people."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

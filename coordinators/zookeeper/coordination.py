@@ -40,12 +40,12 @@ class ZooKeeperCoordination:
 
     @property
     def is_in_memory(self) -> bool:
-        """Servers outlive those who lead."""
+        """False: servers outlive those who lead."""
         return False
 
     @property
     def state_dir(self) -> None:
-        """None of its own."""
+        """None: topologies keep their files in the directory for all of them."""
         return
 
     def ensure_answering(self, topology: str) -> None:

@@ -135,7 +135,7 @@ class Listeners:
 
 
 def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
-    """Progress, and each of ``listeners`` on a thread of its own, which begins to run with its first event.
+    """Return `Progress`, and each of ``listeners`` on a thread of its own, which begins to run with its first event.
 
     One of them may be the `Progress` to keep, instead of one that keeps the last hundred.
 

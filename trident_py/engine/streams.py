@@ -106,7 +106,7 @@ class TopologyStreams:
         return messages
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Attempts with a running Spark job, and those that a state of ours is committing."""
+        """Return what is visibly worked on: attempts with a running job, and those that a state of ours commits."""
         if late := self.workers.commits.thread.warning():
             log.warning("topology %s: %s", self.topology, late)
         return self.plane.alive()

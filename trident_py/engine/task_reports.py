@@ -59,7 +59,7 @@ class TaskReport:
 
 @define
 class ObservedSplits:
-    """Extents whose reading tasks report."""
+    """Splits whose reading tasks report."""
 
     chunk: Splits
     observation: Observation = field(factory=Observation, init=False)

@@ -121,7 +121,7 @@ class Workers:
                 self._submit(self.committing, partial(self._use_states, instruction))
 
     def abandon(self) -> None:
-        """Write nothing more that threads come with which don't return, and tell who waits for reads."""
+        """Have nothing more written by threads that don't return, and tell whoever waits for reads."""
         self.given_up.set()
         for participant in self.commits.participants:
             participant.abandon()

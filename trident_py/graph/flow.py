@@ -80,7 +80,7 @@ class Flow:
         return evolve(marked, given=in_order(marked.frame, change), is_parted=True)
 
     def grouped(self, keys: Sequence[str]) -> Flow:
-        """Rows with the same values of ``keys`` in the same partition; no task runs where there are no rows."""
+        """Bring rows with the same values of ``keys`` into the same partition; no task runs where there are no rows."""
         return self.replaced(
             lambda frame: in_order(frame, lambda given: given.repartition(*map(column, keys))), self.schema
         )

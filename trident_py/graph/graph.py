@@ -148,7 +148,7 @@ class Operation(ABC):
 
 @frozen(eq=False)
 class Node:
-    """One operation in its place.
+    """One operation in its place in the graph.
 
     Attributes:
         inputs: the nodes it reads.
@@ -212,7 +212,7 @@ class Source(Operation):
         return self.schema
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Source:
-        """Batches of it, one behind the other."""
+        """Return the same spout, for its batches one behind the other."""
         return evolve(self, schema=StructType([field, *self.schema.fields]))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
@@ -293,7 +293,7 @@ class Graph:
 
     @contextmanager
     def declaring(self, title: str, state: str | None = None) -> Iterator[str]:
-        """Whatever is wrong inside is said with the topology and ``title``."""
+        """Say of whatever is wrong in the block that it is in the topology, and in ``title``."""
         try:
             yield title
         except (TopologyError, StateError) as error:

@@ -43,7 +43,7 @@ class ExtremeRow(Operation):
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Spark's ``min_by`` or ``max_by`` of whole rows."""
+        """Make Spark's ``min_by`` or ``max_by`` of whole rows."""
         (flow,) = inputs
         names = [f"_{position}" for position in range(len(flow.schema.names))]
         compared = [column(names[flow.schema.names.index(field)]) for field in self.fields]

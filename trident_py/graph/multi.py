@@ -42,7 +42,7 @@ class MultiReduce(Operation):
     out: StructType
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Python, over partitions of groups."""
+        """Return Python, over partitions of groups."""
         return Engine.PYTHON
 
     def output(self, inputs: Sequence[StructType]) -> StructType:

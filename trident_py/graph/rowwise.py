@@ -1,4 +1,4 @@
-"""The operations that take rows one by one: Python's, which are fused, and Spark's own."""
+"""The operations that take rows one by one: Python's, which run together in one stage, and Spark's own."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Sample(Operation):
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Rows are hashed where they are, brought to those with the same hash, and drawn there."""
+        """Hash rows where they are, bring those with the same hash together, and draw there."""
         (flow,) = inputs
         schema = StructType([*flow.schema.fields, StructField(_HASH, LongType(), False)])
         hashed = flow.staged(HashStage(flow.rows, self.is_tagged), schema)

@@ -19,7 +19,7 @@ class Operation:
     """
 
     def prepare(self) -> None:
-        """Rows follow. Called where they are worked on, before the first; what it raises fails the attempt."""
+        """Prepare: rows follow. Called where they are worked on, before the first; what it raises fails the attempt."""
 
     def cleanup(self) -> None:
         """Clean up: there are no more rows, or an exception came. What it raises is logged."""

@@ -39,7 +39,7 @@ class ISpoutPartition(ABC):
 
     @abstractmethod
     def get_id(self) -> str:
-        """Under which its metadata is stored; unique in the spout, and the same in every run."""
+        """Return the id that its metadata is stored under; unique in the spout, and the same in every run."""
 
 
 class PartitionedCoordinator(ABC, Generic[Ps]):

@@ -154,7 +154,7 @@ class IBatchSpout(Identified, ABC):
     replay: Replay = Replay.OPAQUE
 
     def open(self, conf: TridentConfig, context: TopologyContext) -> None:
-        """Called once per run, before anything else."""
+        """Open the source; called once per run, before anything else."""
 
     @abstractmethod
     def emit_batch(self, batch_id: int, collector: TridentCollector) -> None:

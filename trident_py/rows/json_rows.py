@@ -18,7 +18,7 @@ Codec: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
 def json_rows(rows: Sequence[Sequence[Any]], schema: t.StructType) -> list[Json]:
-    """Rows that fit ``schema``, as lists that JSON can hold."""
+    """Return ``rows``, which fit ``schema``, as lists that JSON can hold."""
     to_json, _ = _struct(schema)
     return [to_json(row) for row in rows]
 

@@ -80,7 +80,7 @@ def append(schema: t.StructType, more: t.StructType) -> t.StructType:
 
 
 def check_comparable(schema: t.StructType) -> None:
-    """Values of these fields can be told to be equal or not.
+    """Check that values of these fields can be told to be equal or not.
 
     Raises:
         TopologyError: there is a map.
@@ -198,7 +198,7 @@ _ARROW_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 
 def arrow_array(values: Sequence[Any], field: t.StructField) -> pa.Array:
-    """Python values as an Arrow column.
+    """Return Python values as an Arrow column.
 
     A datetime without time zone is taken as UTC in a timestamp field, so that all machines read it alike.
 
@@ -215,7 +215,7 @@ def arrow_array(values: Sequence[Any], field: t.StructField) -> pa.Array:
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: t.StructType) -> pa.Table:
-    """Rows as an Arrow table; wrong values are the errors of `arrow_array`.
+    """Return rows as an Arrow table; wrong values are the errors of `arrow_array`.
 
     Raises:
         ValueError: a row has not a value for each field.

@@ -59,7 +59,7 @@ def map_batches(
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Rows that are on the driver, as a frame.
+    """Return rows that are on the driver as a frame.
 
     PySpark 4.3 takes an empty chunk of a table for its end, and loses what follows without a word.
     """

@@ -109,7 +109,7 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
         self._end = cursors.get(_END, self.start)
 
     def moved(self, metadata: Range) -> Mapping[str, Json]:
-        """To the end of the batch."""
+        """Return the end of the batch."""
         return {_END: metadata["end"]}
 
     def is_ready(self, txid: int) -> bool:

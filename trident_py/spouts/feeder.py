@@ -153,7 +153,7 @@ class FeederCommitterBatchSpout(FeederBatchSpout, ICommitterTridentSpout[list[Js
     """A `FeederBatchSpout` that takes part in the commit phase. Storm's class."""
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCommitterEmitter:
-        """Emit the rows in the metadata, and logs commits."""
+        """Emit the rows in the metadata, and log commits."""
         return FeederCommitterEmitter(self._schema)
 
 

@@ -40,7 +40,7 @@ class FixedBatchSpout(ITridentSpout[list[int]]):
         self._batches = _Batches(len(rows), max_batch_size, cycle)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FixedCoordinator:
-        """Defines batches by the first row and the one after the last."""
+        """Define batches by the first row and the one after the last."""
         return FixedCoordinator(tx_state_id, self._batches)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FixedEmitter:

@@ -45,7 +45,7 @@ class IRichSpout(Identified, ABC):
     replay = Replay.NON_TRANSACTIONAL
 
     def open(self, conf: TridentConfig, context: TopologyContext, collector: SpoutOutputCollector) -> None:
-        """Called once per run, before anything else; keep the ``collector``."""
+        """Open the source, and keep the ``collector``; called once per run, before anything else."""
 
     @abstractmethod
     def next_tuple(self) -> None:
@@ -106,7 +106,7 @@ class SpoutRows(SpoutOutputCollector):
         self._waiting.append((row, message_id))
 
     def fetch(self) -> bool:
-        """Ask for rows, as many as a batch may have; whether there are any."""
+        """Ask for rows, as many as a batch may have; return whether there are any."""
         with self.lock:
             before = -1
             while before < len(self._waiting) < self._batch_rows:

@@ -57,7 +57,7 @@ class RowStream:
         operation: Function | Filter,
         out_schema: str | StructType | None = None,
     ) -> Self:
-        """Trident's ``each``: appends the fields that a `Function` emits, or keeps the rows that a `Filter` wants.
+        """Append the fields that a `Function` emits, or keep the rows that a `Filter` wants: Trident's ``each``.
 
         Args:
             in_fields: what the operation sees of a row: a name or several.
@@ -109,7 +109,7 @@ class RowStream:
             return self._next(project_rows(title, names_of(fields)))
 
     def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Self:
-        """Whatever Spark SQL does natively, within one batch.
+        """Apply a function of DataFrames: whatever Spark SQL does natively, within one batch.
 
         Args:
             fn: called for every attempt, and once at the start with an empty frame; runs no action.
@@ -156,7 +156,7 @@ class RowStream:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def partition_by(self, *fields: str) -> Self:
-        """Rows with the same values of ``fields`` into the same partition, for what is done by partition (Storm S6)."""
+        """Bring rows with the same values of ``fields`` together, for what is done by partition (Storm S6)."""
         with self._declaring("partition_by", *fields) as title:
             names = names_of(fields)
             if not names:
@@ -178,7 +178,7 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.BY_NUMBER, number=number))
 
     def shuffle(self) -> Self:
-        """Deals the rows out evenly to all partitions (Storm S8)."""
+        """Deal the rows out evenly to all partitions (Storm S8)."""
         with self._declaring("shuffle") as title:
             return self._next(Repartition(title=title, kind=Partitioning.SHUFFLE))
 

@@ -86,7 +86,7 @@ class Stream(RowStream):
     # --- aggregates ---------------------------------------------------------------------------------------------------
 
     def group_by(self, *fields: str) -> GroupedStream:
-        """Groups the rows of a batch by the values of ``fields``."""
+        """Group the rows of a batch by the values of ``fields``."""
         with self._declaring("group_by", *fields):
             names = names_of(fields)
             if not names:
@@ -98,7 +98,7 @@ class Stream(RowStream):
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates the batch: one row, also if it is empty; from an `Aggregator` whatever it emits.
+        """Aggregate the batch: one row, also if it is empty; from an `Aggregator` whatever it emits.
 
         Args:
             aggregator: a built-in one becomes a Spark expression.
@@ -110,7 +110,7 @@ class Stream(RowStream):
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each partition of the batch where it is, one without rows too (Storm S12).
+        """Aggregate each partition of the batch where it is, one without rows too (Storm S12).
 
         `partition_by`, `shuffle`, `global_` and `parallelism_hint` in front of it say which partitions there are, as
         long as only Python operations are between. Else they are as the spout gave the rows, and one without rows:
@@ -152,7 +152,7 @@ class Stream(RowStream):
         out_field: str | StructType,
         in_fields: str | Sequence[str] | None = None,
     ) -> TridentState:
-        """Aggregates all batches into one value of a state; the arguments are those of `aggregate`."""
+        """Aggregate all batches into one value of a state; the arguments are those of `aggregate`."""
         return self._persistent_aggregate((), state_factory, aggregator, out_field, in_fields)
 
     def window(
@@ -164,7 +164,7 @@ class Stream(RowStream):
         *,
         store: StateFactory | None = None,
     ) -> Stream:
-        """Aggregates windows over the rows of all batches (Storm S23-S27); a row for each window that fires.
+        """Aggregate windows over the rows of all batches (Storm S23-S27); a row for each window that fires.
 
         The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token:
         over crashes and replays no row is lost or comes twice, and each window fires in one transaction. What follows
@@ -308,13 +308,13 @@ class GroupedStream:
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group of the batch: the group fields and the result; no rows for an empty batch."""
+        """Aggregate each group of the batch: the group fields and the result; no rows for an empty batch."""
         return self._stream._aggregate("aggregate", self.group_fields, aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregates each group where it is: it may come once for each partition (Storm G6); see `Stream.aggregate`."""
+        """Aggregate each group where it is: it may come once for each partition (Storm G6); see `Stream.aggregate`."""
         return self._stream._aggregate("partition_aggregate", self.group_fields, aggregator, out, in_fields)
 
     def state_query(
@@ -338,7 +338,7 @@ class GroupedStream:
         out_field: str | StructType,
         in_fields: str | Sequence[str] | None = None,
     ) -> TridentState:
-        """Aggregates all batches into a value of a state for each group; arguments as in `Stream.aggregate`."""
+        """Aggregate all batches into a value of a state for each group; arguments as in `Stream.aggregate`."""
         return self._stream._persistent_aggregate(self.group_fields, state_factory, aggregator, out_field, in_fields)
 
     def window(
@@ -350,7 +350,7 @@ class GroupedStream:
         *,
         store: StateFactory | None = None,
     ) -> Stream:
-        """Aggregates windows of each group's own rows, over all batches: the group fields and the result.
+        """Aggregate windows of each group's own rows, over all batches: the group fields and the result.
 
         A window by count waits for rows of its group, as long as it takes; a group is never forgotten. The arguments
         are those of `Stream.window`.

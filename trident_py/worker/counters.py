@@ -146,7 +146,7 @@ def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
 
 @contextmanager
 def building(node: str) -> Iterator[None]:
-    """Whatever is made in the block to call a user function calls that of ``node``."""
+    """Have whatever is made in the block to call a user function count for ``node``."""
     token = _node.set(node)
     try:
         yield

@@ -42,7 +42,7 @@ CHUNK_BYTES = 1 << 20
 
 @frozen
 class RowPipeline:
-    """What a run of row operations does to rows of ``source``."""
+    """What several row operations, one behind the other, do to rows of ``source``."""
 
     source: t.StructType
     steps: tuple[Step, ...] = ()
@@ -125,7 +125,7 @@ def _real_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: str) -> pa.RecordBatch:
-    """Values as an Arrow batch of the declared types; one that doesn't fit is an error that names ``title``."""
+    """Return values as an Arrow batch of the declared types; one that doesn't fit is an error that names ``title``."""
     try:
         arrays = [arrow_array(values, field) for values, field in zip(columns, schema.fields, strict=True)]
     except TypeError as error:

@@ -75,14 +75,14 @@ class DeltaSink(TransactionalSink["list[StagedFile]"]):
         return bool(self._transactions.keys)
 
     def identity(self) -> Mapping[str, Json]:
-        """How the table is partitioned, and by which keys rows replace others: neither can change."""
+        """Return how the table is partitioned, and by which keys rows replace others: neither can change."""
         return {
             "partitions": ", ".join(self._transactions.partition_by),
             "keys": ", ".join(self._transactions.keys),
         }
 
     def details(self) -> Mapping[str, Json]:
-        """Where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
         return {"table": self._transactions.storage.uri}
 
     def check_fields(self, fields: t.StructType) -> None:

@@ -72,7 +72,7 @@ class StagedFile:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> Self:
-        """As the row of `_REPORT` says that its task gave."""
+        """Return the file that a row of `_REPORT` tells of, as its task gave it."""
         return cls(
             path=report["path"],
             size=report["size"],
@@ -95,17 +95,17 @@ class Storage:
     options: Mapping[str, str] = field(factory=dict, repr=False)
 
     def files(self) -> pfs.FileSystem:
-        """All that is below the table, by relative paths."""
+        """Return all that is below the table, by relative paths."""
         return pfs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
 def folder(tx: SinkTransaction) -> str:
-    """Where the files of an attempt are."""
+    """Return where the files of an attempt are."""
     return f"{_home(tx.key.uuid)}/{tx.epoch}/{tx.txid // _PER_FOLDER}"
 
 
 def stem(tx: SinkTransaction) -> str:
-    """What the names of the files of an attempt begin with."""
+    """Return what the names of the files of an attempt begin with."""
     return f"{tx.txid}-{tx.attempt.attempt_id}-"
 
 
@@ -114,7 +114,7 @@ def _home(uuid: str) -> str:
 
 
 def of_transaction(uuid: str, txid: int, paths: Collection[str]) -> list[str]:
-    """Those of these paths that hold rows of a transaction."""
+    """Return those of these paths that hold rows of a transaction."""
     begin, name = f"{_home(uuid)}/", f"{txid}-"
     return [path for path in paths if path.startswith(begin) and path.rpartition("/")[2].startswith(name)]
 
@@ -145,19 +145,19 @@ def stage(
 
 
 def read(storage: Storage, staged: Collection[StagedFile], fields: StructType) -> pa.Table:
-    """The rows of some files, on the driver; they have all fields."""
+    """Return the rows of some files, on the driver; they have all fields."""
     files, schema = storage.files(), arrow_schema(fields)
     tables = [pq.read_table(each.path, filesystem=files, partitioning=None) for each in staged]
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
 def content_of(staged: Collection[StagedFile]) -> Fingerprint:
-    """All rows of some files."""
+    """Return all rows of some files."""
     return sum((each.content for each in staged), NO_ROWS)
 
 
 def missing(storage: Storage, staged: Collection[StagedFile]) -> list[str]:
-    """The files that are not there."""
+    """Return the files that are not there."""
     found = storage.files().get_file_info([each.path for each in staged]) if staged else []
     return [info.path for info in found if info.type != pfs.FileType.File]
 
@@ -171,7 +171,7 @@ def discard(storage: Storage, paths: Collection[str]) -> None:
 
 
 def staged_by(storage: Storage, tx: SinkTransaction) -> list[str]:
-    """The files of an attempt, as far as its tasks have come."""
+    """Return the files of an attempt, as far as its tasks have come."""
     return [path for path in _listed(storage.files(), folder(tx)) if path.rpartition("/")[2].startswith(stem(tx))]
 
 
@@ -283,7 +283,7 @@ class FileWriter:
 
 
 def _split(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-    """The rows of each partition, by its values as text."""
+    """Return the rows of each partition, by its values as text."""
     if not names or not rows.num_rows:
         if rows.num_rows:
             yield (), rows
@@ -305,7 +305,7 @@ def _split(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str | N
 
 
 def partition_text(value: object) -> str | None:
-    """A partition's value as Delta stores it; an empty text is null there."""
+    """Return a partition's value as Delta stores it; an empty text is null there."""
     match value:
         case None | "":
             return None

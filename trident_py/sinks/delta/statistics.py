@@ -14,7 +14,7 @@ TEXT_CHARS_MAX = 32
 
 
 def statistics(metadata: pq.FileMetaData) -> str:
-    """Those of a Parquet file with this footer, as JSON that Delta keeps in its log."""
+    """Return those of a Parquet file with this footer, as JSON that Delta keeps in its log."""
     names = [
         metadata.schema.column(number).path
         for number in range(metadata.num_columns)
@@ -42,7 +42,7 @@ def _add_bounds(found: Mapping[str, dict[str, Any]], name: str, bounds: Iterable
 
 
 def _told(value: object) -> str | int | None:
-    """As it stands in JSON; None: that would be no bound. Of floating numbers, one may be NaN, which has no order."""
+    """Return the value as it stands in JSON; None: it can't be a bound; a float may be NaN, which has no order."""
     match value:
         case bool() | float():
             return None

@@ -52,7 +52,7 @@ class SinkTable:
 
     @classmethod
     def open(cls, storage: Storage) -> SinkTable | None:
-        """The table as it is now; None: there is none."""
+        """Return the table as it is now; None: there is none."""
         found = cls(storage)
         try:
             found._table = DeltaTable(storage.uri, storage_options=dict(storage.options))
@@ -88,7 +88,7 @@ class SinkTable:
         self._table.update_incremental()
 
     def token(self, uuid: str) -> TableToken | None:
-        """What it knows of a topology."""
+        """Return what it knows of a topology."""
         return TableToken.read(uuid, self._table.transaction_version)
 
     @property
@@ -97,7 +97,7 @@ class SinkTable:
         return list(map(str, pa.table(self._table.get_add_actions())["path"].to_pylist()))
 
     def rows_of(self, paths: Iterable[str]) -> int:
-        """How many rows these files of it have."""
+        """Return how many rows these files of it have."""
         actions, wanted = pa.table(self._table.get_add_actions()), set(paths)
         found = zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
         return sum(rows or 0 for path, rows in found if path in wanted)
@@ -230,7 +230,7 @@ def _properties(uuid: str, token: TableToken) -> CommitProperties:
 
 
 def _same(name: str) -> str:
-    """Null is a key, too."""
+    """Return the condition that two keys are the same; null is a key, too."""
     target, source = (f"{side}.`{name.replace('`', '``')}`" for side in ("target", "source"))
     return f"{target} = {source} OR ({target} IS NULL AND {source} IS NULL)"
 
@@ -253,7 +253,7 @@ def _shown(each: Any) -> str:
 
 
 def _plain(kind: Any) -> Any:
-    """A type without what may be null in it."""
+    """Return a type without what says which parts of it may be null."""
     if isinstance(kind, list):
         return [_plain(each) for each in kind]
     if not isinstance(kind, dict):
@@ -266,6 +266,6 @@ def _plain(kind: Any) -> Any:
 
 
 def _days(interval: str) -> float:
-    """How long an interval of Delta's is, as ``interval 2 weeks``; 0: nobody knows."""
+    """Return how long an interval of Delta's is in days, as of ``interval 2 weeks``; 0: nobody knows."""
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", interval.lower())
     return sum(int(count) * _UNITS_IN_DAYS.get(unit, 0.0) for count, unit in parts)

@@ -47,7 +47,7 @@ class TableToken:
 
     @classmethod
     def read(cls, uuid: str, version_of: Callable[[str], int | None]) -> Self | None:
-        """That of a topology, where ``version_of`` tells a transaction's version; None: it was never here."""
+        """Return the token of a topology, where ``version_of`` gives a transaction's version; None: there is none."""
         found = {name: version_of(app_id(uuid, name)) for name in _NAMES}
         if found["fence"] is None:
             return None
@@ -80,10 +80,10 @@ _NAMES = ("", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation"
 
 
 def app_id(uuid: str, name: str) -> str:
-    """The name of an application transaction."""
+    """Return the name of an application transaction."""
     return f"trident:{uuid}:{name}" if name else f"trident:{uuid}"
 
 
 def signed(content: Fingerprint) -> Fingerprint:
-    """The same with a sum that a version holds, which has a sign."""
+    """Return the same, with the sum as the signed number that a version can hold."""
     return Fingerprint(content.rows, content.sum & _SIGNED)

@@ -145,7 +145,7 @@ class DeltaTransactions:
         ) from found
 
     def _lead(self) -> bool:
-        """Have the fence in the table, which is made if the fields are known; whether there is one now."""
+        """Have the fence in the table, which is made if the fields are known; return whether there is one now."""
         leading = self._leading
         table = SinkTable.open(self.storage)
         if table is None:

@@ -81,7 +81,7 @@ class Transactions:
         return sum(file.stat().st_size for directory in self.tokens for file in visible_files(directory))
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """Their rows; fields that some of them lack are null there."""
+        """Return their rows; fields that some of them lack are null there."""
         parts = groupby(self.tokens.items(), key=lambda item: (item[1].layout, item[1].fields))
         frames: list[DataFrame] = [
             layout.read(session, self.path, [directory for directory, _ in part], fields)

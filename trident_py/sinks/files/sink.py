@@ -65,7 +65,7 @@ class FileSink(TransactionalSink[Path]):
         return f"FileSink({str(self._path)!r}, format={self._layout.format!r})"
 
     def identity(self) -> Mapping[str, Json]:
-        """Readers take all files of a directory for the same format and the same folders."""
+        """Return format and folders: readers take them to be the same for all files of a directory."""
         return {"format": self._layout.format, "folders": ", ".join(self._layout.partition_by)}
 
     def details(self) -> Mapping[str, Json]:

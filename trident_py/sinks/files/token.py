@@ -39,13 +39,13 @@ class FileToken:
 
     @classmethod
     def of(cls, tx: SinkTransaction, rows: int, layout: Layout, fields: StructType) -> Self:
-        """Return that of an attempt."""
+        """Return the token of an attempt."""
         key = tx.key
         return cls(uuid=key.uuid, incarnation=key.incarnation, commit=tx.token, rows=rows, layout=layout, fields=fields)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return that of a transaction's directory; None: there is none.
+        """Return the token in a transaction's directory; None: there is none.
 
         Raises:
             SinkError: it can't be read.

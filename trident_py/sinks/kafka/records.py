@@ -84,7 +84,7 @@ def check_rows(rows: pa.Table, topic: str | None) -> None:
 
 
 def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
-    """The rows of ``batch``, in order; ``topic`` is where they go that name none.
+    """Return the rows of ``batch``, in order; ``topic`` is where they go that name none.
 
     Raises:
         SinkError: a row has a header without a key.

@@ -70,7 +70,7 @@ class KafkaSink(TransactionalSink[StagedRows]):
         return f"KafkaSink({self._servers!r}, {self._topic!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
         return {"topic": self._topic or "that of each row"}
 
     def check_fields(self, fields: t.StructType) -> None:

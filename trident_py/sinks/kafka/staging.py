@@ -44,7 +44,7 @@ class StagedRows:
         return self._file is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, from the first one on each time; of those in a file one batch is in memory."""
+        """Give the rows, from the first one on each time; of those in a file one batch is in memory."""
         if self._file is not None:
             self._file.seek(0)
             with pa.ipc.open_stream(self._file) as reader:

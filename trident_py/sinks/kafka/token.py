@@ -45,7 +45,7 @@ class KafkaToken:
 
     @classmethod
     def parse(cls, stored: bytes) -> Self:
-        """From the value of a record.
+        """Read it from the value of a record.
 
         Raises:
             SinkError: it is none of ours.
@@ -62,7 +62,7 @@ class KafkaToken:
             raise SinkError(f"the token {stored!r} is none of this library's ({error!r})") from error
 
     def stored(self) -> bytes:
-        """As the value of a record."""
+        """Write it as the value of a record."""
         commit = self.commit or CommitToken(0, 0, 0)
         facts = {
             "incarnation": self.incarnation,
@@ -76,11 +76,11 @@ class KafkaToken:
 
 
 def transactional_id(uuid: str, topic: str | None) -> str:
-    """What Kafka fences the producers of a sink by: the same for all leaders, over resets of the topology, too."""
+    """Return what Kafka fences the producers of a sink by: the same for all leaders, over resets, too."""
     return f"trident-{uuid}-{topic or ''}"
 
 
 def token_topic(topology: str, uuid: str, topic: str | None) -> str:
-    """The name of the token topic of a sink."""
+    """Return the name of the token topic of a sink."""
     readable = re.sub(r"[^a-zA-Z0-9_-]", "-", f"{topology}-{topic or 'rows'}")[:_NAME_CHARS_MAX]
     return f"_trident-{readable}-{hashlib.sha256(transactional_id(uuid, topic).encode()).hexdigest()[:12]}"

@@ -98,7 +98,7 @@ class TokenTopic:
         )
 
     def read(self) -> bytes | None:
-        """The value of the last record that is committed; None: there is none.
+        """Return the value of the last record that is committed; None: there is none.
 
         Raises:
             StoreBusyException: the cluster doesn't give it.

@@ -183,7 +183,7 @@ class KafkaTransactions:
         return producer
 
     def _look(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
-        """The token, if it lets us lead; nothing holds it back any more."""
+        """Return the token, if it lets us lead; nothing holds it back any more."""
         ours = self._token
         found = self._refuse_newer(leading, stored)
         if self._has_led and (found is None or (*found.leadership, found.txid) < (*ours.leadership, ours.txid)):

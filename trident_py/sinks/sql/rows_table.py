@@ -37,7 +37,7 @@ class RowsTable(AnyTable):
 
     @classmethod
     def of(cls, dialect: Dialect, name: str, fields: StructType, keys: Sequence[str]) -> RowsTable:
-        """The table for rows of these fields.
+        """Return the table for rows of these fields.
 
         Raises:
             TopologyError: a field of the key is not there.
@@ -86,7 +86,7 @@ class RowsTable(AnyTable):
         )
 
     def find_double(self, staging: Staging) -> str:
-        """A key that several of the staged rows have; bound are tasks."""
+        """Return the statement that finds a key which several of the staged rows have; bound are tasks."""
         of, key = self.dialect, self.dialect.quoted("_key")
         return (
             f"SELECT {key} FROM {staging.there} WHERE {of.quoted('_task')} {of.among} "

@@ -63,11 +63,11 @@ class SQLSink(TransactionalSink["Prepared"]):
         return f"SQLSink({self._database.shown!r}, {self._table!r}, mode={self._mode!r})"
 
     def identity(self) -> Mapping[str, Json]:
-        """The table, and how rows get into it."""
+        """Return the table, and how rows get into it."""
         return {"table": self._table, "mode": self._mode, "keys": ", ".join(self._keys)}
 
     def details(self) -> Mapping[str, Json]:
-        """The database."""
+        """Return the database."""
         return {"database": self._database.shown}
 
     def check_fields(self, fields: StructType) -> None:

@@ -74,7 +74,7 @@ class RowsWriter(FencedTable):
         return header
 
     def table(self, wanted: RowsTable) -> RowsTable:
-        """The table, made where there is none.
+        """Return the table, made where there is none.
 
         Raises:
             SinkError: it was made for other fields.
@@ -113,7 +113,7 @@ class RowsWriter(FencedTable):
         return Prepared(rows_of_frame(self.staging_task(tx, table).over(frame)), staged=True)
 
     def staging_task(self, tx: SinkTransaction, table: RowsTable) -> StagingTask:
-        """What each task does, with a table to do it in."""
+        """Make a staging table, and return the task that fills it."""
         staging = table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
         _, _, lock = table.dialect.locks
         with self._explained(tx), self._others.transaction(durable=False) as connection:

@@ -84,7 +84,7 @@ class DeltaSpout(ITridentSpout[Range]):
         return {"table": self._log.storage.uri}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
-        """Looks for new versions."""
+        """Look for new versions."""
         versions = Versions(tx_state_id, self._log)
         start: Json = None if self._start_version is None else versions.offset(self._start_version - 1)
         return DataFrameCoordinator(
@@ -92,7 +92,7 @@ class DeltaSpout(ITridentSpout[Range]):
         )
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DeltaEmitter:
-        """Has the files of a range read."""
+        """Have the files of a range read."""
         return DeltaEmitter(self._log, schema_of(self.output_schema))
 
 

@@ -28,7 +28,7 @@ Stamp = tuple[int, int, int, int]
 
 
 def hint_of(status: os.stat_result) -> Hint:
-    """Device and inode of a file."""
+    """Return device and inode of a file."""
     return status.st_dev, status.st_ino
 
 

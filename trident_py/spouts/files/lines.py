@@ -138,7 +138,7 @@ class _CutShortError(EOFError):
 
 
 def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, block by block, each with its position; those that begin in the piece."""
+    """Give whole lines, block by block, each with its position; those that begin in the piece."""
     while True:
         with open_same(piece.path, piece.identity) as content:
             stamp = stamp_of(content.status)

@@ -139,7 +139,7 @@ def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Size and times of a file; None: there is none.
+    """Return size and times of a file; None: there is none.
 
     Raises:
         SpoutError: it can't be looked at.

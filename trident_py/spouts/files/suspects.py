@@ -105,7 +105,7 @@ class Suspects:
                 yield path
 
     def _alike(self, cursor: FileCursor, identity: Identity) -> Iterator[str]:
-        """Strangers with the same head, those with less than a head that begin like it, and those that are packed."""
+        """Return strangers with the same head, shorter ones that begin like it, and those that are packed."""
         heads = self._heads(identity.head_bytes)
         starts = (identity.start[:size] for size in range(len(identity.start), -1, -1))
         paths = chain.from_iterable(heads.get(key, ()) for key in (identity.head, _PACKING, *starts))

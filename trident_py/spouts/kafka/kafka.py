@@ -119,7 +119,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaCoordinator:
-        """Looks for records."""
+        """Look for records."""
         from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits
 
         return KafkaCoordinator(
@@ -134,7 +134,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         )
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaEmitter:
-        """Has Spark tasks read."""
+        """Have Spark tasks read."""
         return KafkaEmitter(self._reader, context.parallelism)
 
     @property

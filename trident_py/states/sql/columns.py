@@ -43,7 +43,7 @@ class TypedColumn:
     check: str = ""
 
     def stored(self, values: Sequence[Any]) -> Iterable[Any]:
-        """What is stored for ``values``.
+        """Return what is stored for ``values``.
 
         Raises:
             StateError: one doesn't fit the column.
@@ -53,7 +53,7 @@ class TypedColumn:
         return [None if value is None else self._converted(self.to_sql, value) for value in values]
 
     def loaded(self, value: Any) -> Any:
-        """The value that was stored as ``value``."""
+        """Return the value that was stored as ``value``."""
         return value if value is None or self.from_sql is None else self.from_sql(value)
 
     def _converted(self, convert: Convert, value: Any) -> Any:
@@ -64,24 +64,24 @@ class TypedColumn:
 
 
 def declared(columns: Sequence[TypedColumn]) -> str:
-    """The declared fields, to be compared with those of the table that is there."""
+    """Return the declared fields as text, to be compared with those of the table that is there."""
     return ", ".join(f"{column.name} {column.kind.simpleString()}" for column in columns)
 
 
 def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
-    """The key fields and the value field that `declared` has made ``text`` of."""
+    """Return the key fields and the value field that `declared` wrote as ``text``."""
     named = [column.partition(" ") for column in text.split(", ")]
     *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
     return t.StructType(keys), value
 
 
 def loaded_rows(columns: Sequence[TypedColumn], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """The values that were stored as ``rows`` in ``columns``."""
+    """Return the values that were stored as ``rows`` in ``columns``."""
     return [tuple(column.loaded(part) for column, part in zip(columns, row, strict=True)) for row in rows]
 
 
 def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> str:
-    """``name``, if it can be that of a table or a field.
+    """Return ``name``, if a table or a field can have it.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -107,7 +107,7 @@ def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
 
 
 def of_type(*kinds: type) -> Convert:
-    """What lets through values of ``kinds`` only; a bool is no number."""
+    """Make a conversion that lets values of ``kinds`` through and no others; a bool is not a number."""
 
     def convert(value: Any) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -118,28 +118,28 @@ def of_type(*kinds: type) -> Convert:
 
 
 def as_integer(value: Any) -> int:
-    """A whole number; a bool is none, and a float isn't either."""
+    """Return a whole number as an int; refuse anything else, bools and floats included."""
     if isinstance(value, bool):
         raise TypeError(value)
     return operator.index(value)
 
 
 def as_float(value: Any) -> float:
-    """A number as a float; a text of one is none."""
+    """Return a number as a float; refuse anything else, also text that reads like one."""
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(value)
     return float(value)
 
 
 def as_day(value: date) -> date:
-    """A date; one with a time of day is none."""
+    """Return a date as it is; refuse one with a time of day."""
     if isinstance(value, datetime) or not isinstance(value, date):
         raise TypeError(value)
     return value
 
 
 def exact_decimal(precision: int, scale: int) -> Convert:
-    """A number as a decimal of so many digits; one that would have to be rounded is an error."""
+    """Make a conversion to decimals of so many digits; a number that would have to be rounded is an error."""
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-scale)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def database_of(url: Secret) -> Database:
-    """The database that ``url`` names.
+    """Return the database that ``url`` names.
 
     Raises:
         TopologyError: it is none of those that there are.

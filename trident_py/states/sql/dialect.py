@@ -23,10 +23,10 @@ class Cursor(Protocol):
     """What a statement has found."""
 
     def fetchone(self) -> Any:
-        """The next row; None: there is none."""
+        """Return the next row; None: there is none."""
 
     def fetchall(self) -> Any:
-        """All rows."""
+        """Return all rows."""
 
 
 class Connection(Protocol):
@@ -54,7 +54,7 @@ class Link(ABC):
 
     @contextmanager
     def transaction(self, lock_secs: float | None = None, *, durable: bool = True) -> Iterator[Connection]:
-        """A transaction around the block, committed at its end; given up where the block raises.
+        """Run the block in a transaction, which is committed at its end and rolled back if the block raises.
 
         Args:
             lock_secs: how long it waits for a lock; None: as long as all do.
@@ -70,7 +70,7 @@ class Link(ABC):
                 raise
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Connection:
-        """A new transaction in which none of the user's code runs; see `transaction`."""
+        """Begin a transaction in which no user code runs; see `transaction`."""
         return self.begin()
 
     def serve(self, database: Database) -> None:
@@ -78,7 +78,7 @@ class Link(ABC):
 
     @abstractmethod
     def begin(self) -> Connection:
-        """The connection, in a new transaction; gives up one that was left open."""
+        """Return the connection, in a new transaction; one that was left open is given up."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -157,15 +157,15 @@ class Dialect:
     longest_name: int = 63
 
     def quoted(self, *names: str) -> str:
-        """Names as they stand in a statement, in a row."""
+        """Return the names quoted, separated by commas."""
         return ", ".join(f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}" for name in names)
 
     def marks(self, count: int) -> str:
-        """So many bound values, in a row."""
+        """Return so many placeholders for bound values, separated by commas."""
         return ", ".join([self.mark] * count)
 
     def column_of(self, spec: t.StructField) -> TypedColumn:
-        """The column for a field.
+        """Return the column for a field.
 
         Raises:
             StateError: there is no place for its type, or its name cannot be a column's.
@@ -235,7 +235,7 @@ class Database(ABC):
 
     @abstractmethod
     def starting(self, where: str) -> AbstractContextManager[None]:
-        """As `explained`, for a start: what may pass is told with what to look at.
+        """Do what `explained` does, for a start: what may pass by itself is told with what to look at.
 
         Raises:
             StateError: whatever the library raised.
@@ -247,19 +247,19 @@ class Database(ABC):
 
     @abstractmethod
     def link(self) -> Link:
-        """A connection for commits."""
+        """Return a connection for commits."""
 
     def beside(self) -> Link:
-        """A connection for what goes on beside a commit."""
+        """Return a connection for what goes on beside a commit."""
         return self.link()
 
     def led_by(self, leader: Leader, table: str) -> Database:
-        """The same, reached by connections that a later leader of this table can tell from others."""
+        """Return the same database, reached by connections that a later leader of this table can tell from others."""
         return self
 
     @abstractmethod
     def schema(self, link: Link, where: str) -> str:
-        """The schema in which tables are made; empty where there are none. ``where`` is named in errors.
+        """Return the schema in which tables are made; empty where there are none. ``where`` is named in errors.
 
         Raises:
             StateError: tables can't be made there.
@@ -267,7 +267,7 @@ class Database(ABC):
 
     @abstractmethod
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> AbstractContextManager[Connection]:
-        """A transaction that nobody else's takeover of ``table`` runs beside; the table of the headers exists.
+        """Run the block in a transaction, beside no other takeover of ``table``; the table of headers exists then.
 
         Connections of older leaders are ended before, where the database can: one that was paused in mid-transaction
         would hold its locks till then. They have lost the epoch already.
@@ -282,7 +282,7 @@ class Database(ABC):
         raise NotImplementedError(f"{self.dialect.database} takes nothing from tasks")
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
-        """What ``query`` finds, ``size`` rows at a time; other statements may run between."""
+        """Give what ``query`` finds, ``size`` rows at a time; other statements may run between."""
         found = connection.execute(query, values).fetchall()
         for first in range(0, len(found), size):
             yield found[first : first + size]

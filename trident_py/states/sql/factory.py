@@ -45,7 +45,7 @@ class SQLState(StateFactory):
         return self._schema is None
 
     def for_fields(self, keys: StructType, value: StructField) -> Self:
-        """This factory for values of these types.
+        """Return this factory for values of these types.
 
         Raises:
             StateError: a column can't hold such a type, or can't have such a name.
@@ -57,7 +57,7 @@ class SQLState(StateFactory):
         return told
 
     def for_reading(self) -> ReadTable:
-        """The table as it is, whichever topology fills it."""
+        """Return a factory that reads the table as it is, whichever topology fills it."""
         return ReadTable(self, self.table, partial(TableReader.opened, self.database, self.table))
 
     def ensure_usable(self) -> None:
@@ -69,7 +69,7 @@ class SQLState(StateFactory):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> SQLMapState:
-        """The state; it connects when it recovers."""
+        """Return the state; it connects when it recovers."""
         database = self.database
         if self._schema is None:
             raise StateError(

@@ -36,7 +36,7 @@ class FencedTable:
         self._known: Fence | None = None  # as this leader last saw it
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over: make what is missing, and refuse older epochs from now on."""
+        """Take over for a new leader: make what is missing, and refuse older epochs from now on."""
         self.close()
         leader = Leader(topology, epoch, self._owner)
         self._database = self._database.led_by(leader, self._table_name)
@@ -85,7 +85,7 @@ class FencedTable:
                 raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
 
     def _is_committed(self, tx: SinkTransaction) -> bool:
-        """Whether the token is there; waits for the lock, so the connection that was lost has ended its transaction."""
+        """Tell whether the token is there; waits for the lock, so the lost connection has ended its transaction."""
         self._commits.close()
         with self._commits.transaction() as connection:
             return self._locked_header(connection, tx).fence.token == tx.token
@@ -95,7 +95,7 @@ class FencedTable:
         return self._header(connection, lock, self._where(tx))
 
     def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
-        """The header, with all that this leader knows to be in it."""
+        """Return the header, with all that this leader knows to be in it."""
         known = self._known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._headers.read(lock), [self._table_name]).fetchone()
         if row is None:

@@ -125,7 +125,7 @@ class MySQLDatabase(SessionDatabase):
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
 
     def library(self) -> Any:
-        """PyMySQL.
+        """Import PyMySQL.
 
         Raises:
             ConfigError: it is not installed.
@@ -137,7 +137,7 @@ class MySQLDatabase(SessionDatabase):
         return pymysql
 
     def connect(self) -> Session:
-        """A new connection, set up; it knows how large a statement may be."""
+        """Make a connection and set it up; it knows how large a statement may be."""
         at = self.address
         client = self.library().connect(
             host=at.host or "localhost",
@@ -160,7 +160,7 @@ class MySQLDatabase(SessionDatabase):
         session.execute("SELECT GET_LOCK(%s, 0)", [_lock_of(owner)])
 
     def schema(self, link: Link, where: str) -> str:
-        """The database."""
+        """Return the name of the database."""
         with link.transaction() as connection:
             ((flush,),) = connection.execute("SELECT @@innodb_flush_log_at_trx_commit").fetchall()
         if flush != 1:
@@ -169,7 +169,7 @@ class MySQLDatabase(SessionDatabase):
 
     @contextmanager
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
-        """Each change of a table commits by itself, so a lock of the session keeps others out."""
+        """Keep others out by a lock of the session: each change of a table commits by itself."""
         lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute(Headers(MYSQL, schema).create)
@@ -182,7 +182,7 @@ class MySQLDatabase(SessionDatabase):
             connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
-        """About a megabyte of rows with each statement."""
+        """Send about a megabyte of rows with each statement."""
         session: Any = connection
         (packet,), cursor = session.facts, session.client.cursor()
         cursor.max_stmt_length = min(cursor.max_stmt_length, packet // 2)
@@ -197,7 +197,7 @@ class MySQLDatabase(SessionDatabase):
             raise
 
     def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-        """Statements of many rows."""
+        """Insert many rows with each statement."""
         query, left = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})", iter(rows)
         while some := list(islice(left, 10_000)):
             self.write(connection, lambda _: query, some)

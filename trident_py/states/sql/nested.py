@@ -15,12 +15,12 @@ Convert = Callable[[Any], Any]
 
 
 def is_nested(kind: t.DataType) -> bool:
-    """Whether values of ``kind`` have parts."""
+    """Tell whether values of ``kind`` have parts."""
     return isinstance(kind, t.ArrayType | t.MapType | t.StructType)
 
 
 def json_text(kind: t.DataType) -> tuple[Convert, Convert]:
-    """To the JSON text of a value of ``kind``, and back from the text, or from what a client has made of it."""
+    """Return two conversions: from values of ``kind`` to JSON text, and back from what a client gives."""
     encode, decode = _codec(kind)
 
     def to_text(value: Any) -> str:

@@ -124,7 +124,7 @@ class Target:
             ) from None
 
     def connect(self) -> Session:
-        """A new connection, set up."""
+        """Make a connection and set it up."""
         connection = self._connection()
         try:
             with connection.transaction():  # so that all of it happens to one of the server's processes
@@ -159,7 +159,7 @@ class Target:
         return psycopg.connect(**{**_CONNECTING, **self._parts(), **ours}, autocommit=True)
 
     def redacted(self, text: object) -> str:
-        """``text`` in one line, without the password."""
+        """Return ``text`` in one line, without the password."""
         said = " ".join(str(text).split())
         parts = self._parts()
         for secret in filter(None, (parts.get("password"), parts.get("sslpassword"))):
@@ -195,7 +195,7 @@ def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
 
 @contextmanager
 def starting(where: str, target: Target) -> Iterator[None]:
-    """As `explained`, for a start: it has nobody who tries again, so what may pass is told with what to look at.
+    """Do what `explained` does, for a start: nobody tries again then, so what may pass is told with what to look at.
 
     Raises:
         StateError: whatever psycopg raised.
@@ -219,7 +219,7 @@ def _way_out(error: psycopg.Error) -> str:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether the same may succeed later, without anybody doing anything about the topology."""
+    """Tell whether the same may succeed later, without anybody doing anything about the topology."""
     state = error.sqlstate
     if state is None:  # the server said nothing: there is no connection, or there is none any more
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -244,12 +244,12 @@ class Link(AnyLink):
         self.session = None
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Any:
-        """A new transaction, which waits for locks so long."""
+        """Begin a transaction that waits for locks so long."""
         settings = [f"SET LOCAL lock_timeout = {int((LOCK_SECONDS if lock_secs is None else lock_secs) * 1000)}"]
         return self._begun(*settings, *([] if durable else ["SET LOCAL synchronous_commit = off"]))
 
     def begin(self) -> Any:
-        """The connection, in a new transaction; gives up one that was left open.
+        """Return the connection, in a new transaction; one that was left open is given up.
 
         User code may work in it for as long as it wants. If its process is paused, it holds its locks until then, or
         until a newer leader ends its connection.
@@ -277,7 +277,7 @@ class Link(AnyLink):
         raise AssertionError("unreachable")
 
     def commit(self) -> None:
-        """COMMIT; what the server says is what counts."""
+        """Commit; what the server says counts."""
         connection = self.session.connection if self.session else None
         if connection is None:
             raise psycopg.OperationalError("the connection is closed")
@@ -308,7 +308,7 @@ class Link(AnyLink):
                 session.connection.close()
 
     def serve(self, database: Database) -> None:
-        """Go on under that one's name."""
+        """Go on under the name of ``database``."""
         self.target = getattr(database, "target", self.target)
 
     def _connected(self) -> Session:

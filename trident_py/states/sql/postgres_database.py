@@ -26,7 +26,7 @@ _ORDERED = frozenset({"min", "max"})
 
 
 def check_table(name: str) -> str:
-    """``name``, if it can be a table's.
+    """Return ``name``, if it can be a table's.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -40,7 +40,7 @@ def check_table(name: str) -> str:
 
 
 def check_field(name: str) -> str:
-    """``name``, if it can be a column's.
+    """Return ``name``, if it can be a column's.
 
     Raises:
         StateError: it can't.
@@ -139,19 +139,19 @@ class PostgresDatabase(Database):
         return self.target.dsn
 
     def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
-        """What psycopg raises."""
+        """Turn what psycopg raises into our errors."""
         return explained(where, self.target, GONE if staged else "")
 
     def starting(self, where: str) -> AbstractContextManager[None]:
-        """What psycopg raises, at a start."""
+        """Turn what psycopg raises at a start into our errors."""
         return starting(where, self.target)
 
     def ensure_usable(self) -> None:
-        """The server lets us in, and each connection is a session of its own."""
+        """Return if the server lets us in, and each connection is a session of its own."""
         self.target.check()
 
     def link(self) -> Link:
-        """A connection."""
+        """Return a connection, not opened yet."""
         return Link(self.target)
 
     def led_by(self, leader: Leader, table: str) -> PostgresDatabase:
@@ -161,7 +161,7 @@ class PostgresDatabase(Database):
         return PostgresDatabase(evolve(self.target, application=name))
 
     def schema(self, link: AnyLink, where: str) -> str:
-        """The first of the search path that exists."""
+        """Return the first schema of the search path that exists."""
         self.target.check()
         with link.transaction(TAKEOVER_SECONDS) as connection:
             ((encoding,),) = connection.execute("SELECT current_setting('server_encoding')").fetchall()
@@ -174,7 +174,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def takeover(self, link: AnyLink, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
-        """Everything happens in one transaction."""
+        """Run the block in one transaction."""
         self._end_older(link, leader.epoch)
         headers = Headers(POSTGRESQL, schema)
         with link.transaction(TAKEOVER_SECONDS) as connection:
@@ -189,19 +189,19 @@ class PostgresDatabase(Database):
             yield connection
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
-        """One by one, without waiting for each answer."""
+        """Send one statement a row, without waiting for each answer."""
         client: Any = connection
         client.cursor().executemany(statement(1), rows)
 
     def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-        """COPY."""
+        """Copy the rows into the table."""
         client: Any = connection
         with client.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
-        """By a cursor of the server."""
+        """Give the rows of a cursor of the server."""
         client: Any = connection
         with client.cursor(name="_portions") as cursor:
             cursor.execute(query, values)

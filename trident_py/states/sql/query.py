@@ -35,7 +35,7 @@ class Question:
 
     @classmethod
     def of(cls, query: str, mark: str) -> Question:
-        """The query with ``mark`` for each ``:name``."""
+        """Return the query with ``mark`` for each ``:name``."""
         names: list[str] = []
 
         def replaced(found: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ class SQLLookup(ReadOnlyState):
             pass
 
     def rows_for(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The rows that the query finds for these values of its parameters, in their order."""
+        """Return the rows that the query finds for these values of its parameters, in their order."""
         with self._database.explained(self._name), self._link.transaction() as connection:
             return [tuple(row) for row in connection.execute(self._question.text, list(values)).fetchall()]
 
@@ -114,17 +114,17 @@ class SQLQuery(StateFactory, QueryFunction[SQLLookup, list[tuple[Any, ...]]]):
             database.ensure_usable()
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> SQLLookup:
-        """The connection."""
+        """Return a connection to ask."""
         return SQLLookup(database_of(self.url), self.question)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """Each parameter is an input field."""
+        """Check that each parameter is an input field."""
         for name in self.question.names if seen is not None else ():
             if name not in seen.names:  # type: ignore[union-attr]
                 raise TopologyError(f"the query has :{name}, and the input fields are {', '.join(seen.names)}")  # type: ignore[union-attr]
 
     def batch_retrieve(self, state: SQLLookup, args: Sequence[Any]) -> Sequence[list[tuple[Any, ...]]]:
-        """The rows for each of ``args``."""
+        """Return the rows for each of ``args``."""
         names, found = self.question.names, dict[str, list[tuple[Any, ...]]]()
         results = []
         for row in args:
@@ -136,6 +136,6 @@ class SQLQuery(StateFactory, QueryFunction[SQLLookup, list[tuple[Any, ...]]]):
         return results
 
     def execute(self, row: Any, result: list[tuple[Any, ...]], collector: TridentCollector) -> None:
-        """Each row that was found."""
+        """Emit each row that was found."""
         for each in result:
             collector.emit(each)

@@ -33,7 +33,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
 
     @classmethod
     def opened(cls, database: Database, name: str) -> TableReader:
-        """The reader of this table.
+        """Return the reader of this table.
 
         Raises:
             StateError: no topology has made it, or it can't be read.
@@ -52,14 +52,14 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return reader
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """The value of each key; None where there is none."""
+        """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
         rows = self._fetched(self._table.read, self._table.dialect.listed(texts)) if texts else []
         stored = {text: self._table.value.loaded(value) for text, value in rows}
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """For each key its values, then the value."""
+        """Give for each key its values, then the value."""
         return loaded_rows((*self._table.keys, self._table.value), self._fetched(self._table.read_all))
 
     @property
@@ -110,7 +110,7 @@ class ReadTable(StateFactory):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> TableReader:
-        """The reader.
+        """Return the reader.
 
         Raises:
             StateError: there is no such table, or it can't be read.

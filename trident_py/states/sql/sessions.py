@@ -61,11 +61,11 @@ class SessionLink(Link):
         self.session: Session | None = None
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
-        """A new transaction, which waits for locks so many seconds, one at least."""
+        """Begin a transaction that waits for locks so many seconds, one at least."""
         return self._begun(LOCK_SECONDS if lock_secs is None else max(1, int(lock_secs)))
 
     def begin(self) -> Session:
-        """A new transaction."""
+        """Begin a transaction."""
         return self._begun(LOCK_SECONDS)
 
     def _begun(self, lock_secs: int) -> Session:
@@ -88,7 +88,7 @@ class SessionLink(Link):
         return self.session
 
     def commit(self) -> None:
-        """COMMIT."""
+        """Commit the transaction."""
         if self.session is None:
             raise AnswerLostError("the connection is closed")
         try:
@@ -100,7 +100,7 @@ class SessionLink(Link):
             raise AnswerLostError(str(error)) from None
 
     def rollback(self) -> None:
-        """ROLLBACK; a connection that doesn't answer is closed."""
+        """Roll the transaction back; a connection that doesn't answer is closed."""
         try:
             if self.session is not None:
                 self.session.client.rollback()
@@ -133,11 +133,11 @@ class SessionDatabase(Database):
 
     @abstractmethod
     def library(self) -> Any:
-        """The library's module."""
+        """Return the library's module."""
 
     @abstractmethod
     def connect(self) -> Session:
-        """A new connection, set up."""
+        """Make a connection and set it up."""
 
     @abstractmethod
     def mark(self, session: Session, owner: str) -> None:
@@ -160,7 +160,7 @@ class SessionDatabase(Database):
 
     @contextmanager
     def explained(self, where: str, *, staged: bool = False) -> Iterator[None]:
-        """What the library raises."""
+        """Turn what the library raises into our errors."""
         errors = self.errors
         try:
             yield
@@ -176,7 +176,7 @@ class SessionDatabase(Database):
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
-        """What the library raises, at a start."""
+        """Turn what the library raises at a start into our errors."""
         try:
             with self.explained(where):
                 yield
@@ -184,22 +184,22 @@ class SessionDatabase(Database):
             raise StateError(f"{error}; see to the server, the URL and the user, and start again") from error
 
     def ensure_usable(self) -> None:
-        """The server lets us in."""
+        """Return if the server lets us in."""
         self.connect().client.close()
 
     def link(self) -> SessionLink:
-        """A connection that a later leader ends."""
+        """Return a connection that a later leader can end."""
         return SessionLink(self, self.owner)
 
     def beside(self) -> SessionLink:
-        """One that nobody needs to end."""
+        """Return a connection that nobody needs to end."""
         return SessionLink(self)
 
     def led_by(self, leader: Leader, table: str) -> SessionDatabase:
-        """The same, with an owner."""
+        """Return the same database, with ``owner`` on its connections."""
         return evolve(self, owner=leader.owner)
 
 
 def code_of(error: Any) -> int:
-    """The number that a server gave its error; -1: none."""
+    """Return the number that a server gave its error; -1: none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1

@@ -51,7 +51,7 @@ _BOUND_MAX = 32_766
 
 
 def check_name(name: str, what: str) -> str:
-    """``name``, if it can be a table's or column's.
+    """Return ``name``, if it can be a table's or column's.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -150,7 +150,7 @@ class SQLiteLink(Link):
         self.session: sqlite3.Connection | None = None
 
     def begin(self) -> sqlite3.Connection:
-        """BEGIN, with the write lock."""
+        """Begin a transaction, for writing with the write lock."""
         self.rollback()
         if self.session is None:
             self.session, self._file = self._opened(), identity(self._path)
@@ -163,12 +163,12 @@ class SQLiteLink(Link):
         return self.session
 
     def commit(self) -> None:
-        """COMMIT."""
+        """Commit the transaction."""
         if self.session is not None:
             self.session.execute("COMMIT")
 
     def rollback(self) -> None:
-        """ROLLBACK."""
+        """Roll the transaction back."""
         if self.session is not None and self.session.in_transaction:
             self.session.execute("ROLLBACK")
 
@@ -220,12 +220,12 @@ class SQLiteDatabase(Database):
         return self.path.is_file()
 
     def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
-        """What SQLite raises."""
+        """Turn what SQLite raises into our errors."""
         return explained(where)
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
-        """What SQLite raises, at a start."""
+        """Turn what SQLite raises at a start into our errors."""
         try:
             with explained(where):
                 yield
@@ -233,24 +233,24 @@ class SQLiteDatabase(Database):
             raise StateError(f"{error}; end it, or take another file") from error
 
     def ensure_usable(self) -> None:
-        """The file can be read and written, or made."""
+        """Return if the file can be read and written, or made."""
         ensure_usable(self.path, str(self.path))
 
     def link(self) -> SQLiteLink:
-        """For writing."""
+        """Return a connection for writing."""
         return SQLiteLink(self.path, str(self.path), is_reader=False)
 
     def beside(self) -> SQLiteLink:
-        """For reading."""
+        """Return a connection for reading."""
         return SQLiteLink(self.path, str(self.path), is_reader=True)
 
     def schema(self, link: Link, where: str) -> str:
-        """None has a name."""
+        """Return an empty name: there are no schemas."""
         return ""
 
     @contextmanager
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
-        """Everything happens in one transaction."""
+        """Run the block in one transaction."""
         headers = Headers(SQLITE, schema)
         try:
             with link.transaction() as connection:
@@ -264,13 +264,13 @@ class SQLiteDatabase(Database):
             raise
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
-        """Many rows with each statement."""
+        """Insert many rows with each statement."""
         for some in _statements(rows):
             connection.execute(statement(len(some)), list(chain.from_iterable(some)))
 
 
 def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows of each statement; of few different lengths, since statements are prepared once for each."""
+    """Give the rows of each statement; of few different lengths, since statements are prepared once for each."""
     first = 0
     for size in _STATEMENT_ROWS:
         while len(rows) - first >= size and size * len(rows[0]) <= _BOUND_MAX:
@@ -279,7 +279,7 @@ def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """What another file of the same name doesn't have."""
+    """Return what another file of the same name would not have."""
     try:
         found = os.stat(path)
     except OSError:

@@ -45,7 +45,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._leftovers = Leftovers()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """A new leader takes over; sweep what older ones have staged."""
+        """Take over for a new leader; sweep what older ones have staged."""
         token = super().recover(topology, epoch)
         with self._database.starting(f"topology {topology.name!r}: {self._name}"):
             self._leftovers.add_older(self._others, self._table, epoch)
@@ -77,7 +77,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         return self.staging_task(tx).over(frame)
 
     def staging_task(self, tx: SinkTransaction) -> StagingTask:
-        """What each task does, with a table to do it in."""
+        """Make a staging table, and return the task that fills it."""
         self._check_recovered()
         staging = self._staging(tx)
         _, _, lock = self._table.dialect.locks
@@ -162,7 +162,7 @@ class StagingTask:
     keys: tuple[int, ...]
 
     def over(self, frame: DataFrame) -> DataFrame:
-        """The reports of the tasks that store the rows of ``frame``."""
+        """Return the reports of the tasks that store the rows of ``frame``."""
         return frame.mapInArrow(telling(self, by_state), REPORTS)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,7 +194,7 @@ class StagingTask:
 def stored_columns(
     columns: Sequence[TypedColumn], data: pa.RecordBatch | pa.Table, places: Sequence[int]
 ) -> tuple[Iterator[tuple[Any, ...]], list[str]]:
-    """The rows of ``data`` as they are stored, and the text of each one's key, whose columns are at ``places``."""
+    """Return the rows of ``data`` as they are stored, and the text of each key, whose columns are at ``places``."""
     values = list(map(column_values, data.columns))
     keys: list[Any] = list(zip(*(values[place] for place in places), strict=True)) if places else [()] * data.num_rows
     stored = [column.stored(its) for column, its in zip(columns, values, strict=True)]
@@ -202,7 +202,7 @@ def stored_columns(
 
 
 def link_of(database: Database) -> Link:
-    """This process's connection to the database, whatever states it stages for; one of a parent process isn't ours."""
+    """Return this process's connection to the database, whatever it stages; one of a parent process isn't ours."""
     key = (os.getpid(), database.server)
     if key not in _links:
         _links[key] = database.link()

@@ -78,7 +78,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
             connection.execute(statement, [txid] * times)
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """What is written from now on has this txid."""
+        """Write under the txid of ``tx`` from now on."""
         connection, _ = self._in_transaction()
         self._open = connection, tx, threading.get_ident()
 
@@ -98,13 +98,13 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
             self._commits.rollback()
 
     def _finish(self, connection: Connection) -> None:
-        """The last statements of a transaction."""
+        """Run the last statements of a transaction."""
         connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
 
     # --- values -------------------------------------------------------------------------------------------------------
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """The value of each key; None where there is none."""
+        """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
         if self._open is not None and self._open[2] == threading.get_ident():
             with self._database.explained(self._name):
@@ -115,14 +115,14 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """The committed values: for each key its values, then the value."""
+        """Return the committed values: for each key its values, then the value."""
         with self._reading() as connection:
             rows = connection.execute(self._table.read_all).fetchall()
         return loaded_rows((*self._table.keys, self._table.value), rows)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """What was committed; a connection that is new may lead to a server that has lost some of it."""
+        """Give a connection that sees what was committed; a new one may lead to a server that has lost some of it."""
         self._check_recovered()
         with self._database.explained(self._name), self._others.transaction() as connection:
             if self._others.session is not self._checked:

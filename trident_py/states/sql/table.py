@@ -45,11 +45,11 @@ class Headers:
 
     @property
     def widen(self) -> str:
-        """Add what a table that was made before there were runs doesn't have."""
+        """Add what a table that was made before there were groups doesn't have."""
         return f"ALTER TABLE {self.there} ADD COLUMN run_first {self.dialect.integer}"
 
     def read(self, lock: str = "") -> str:
-        """A state's header; bound is its name."""
+        """Return the statement that finds a state's header; bound is its name."""
         names = self.dialect.quoted(*StateHeader.COLUMNS.split(", "))
         return f"SELECT {names} FROM {self.there} WHERE state = {self.dialect.mark} {lock}"
 
@@ -151,11 +151,11 @@ class AnyTable:
         return placed(self.dialect, self.schema, self.name)
 
     def staging(self, epoch: int, txid: int, attempt: int) -> Staging:
-        """Where an attempt stages; the name is the attempt's own for ever, since an epoch is nobody else's."""
+        """Return where an attempt stages; the name is its own for ever, since an epoch is nobody else's."""
         return self.staged(f"_{self.name}_{epoch}_{txid}_{attempt}")
 
     def staged(self, name: str) -> Staging:
-        """The staging table of this name.
+        """Return the staging table of this name.
 
         Raises:
             StateError: the database would cut the name off, and it would be another attempt's.
@@ -180,7 +180,7 @@ class AnyTable:
         return f"_{self.name}_"
 
     def epoch_of(self, name: str) -> int | None:
-        """Whose epoch's staging table ``name`` is; None: not a staging table of this one."""
+        """Return whose epoch's staging table ``name`` is; None: it is not a staging table of this one."""
         found = re.fullmatch(rf"_{self.name}_(\d+)_\d+_\d+", name)
         return int(found[1]) if found else None
 
@@ -210,7 +210,7 @@ class Table(AnyTable):
 
     @classmethod
     def of(cls, dialect: Dialect, name: str, keys: t.StructType, value: t.StructField) -> Table:
-        """The table for these fields.
+        """Return the table for these fields.
 
         Raises:
             StateError: a type or a name has no place in it.
@@ -241,7 +241,7 @@ class Table(AnyTable):
         )
 
     def set_aside(self, incarnation: int) -> str:
-        """ALTER TABLE: rename what an older incarnation filled."""
+        """Return the statement that renames what an older incarnation filled."""
         aside = placed(self.dialect, "", f"_{self.name}_incarnation_{incarnation}")
         return f"ALTER TABLE {self.there} RENAME TO {aside}"
 
@@ -299,12 +299,12 @@ class Table(AnyTable):
 
 
 def placed(dialect: Dialect, schema: str, name: str) -> str:
-    """A table's name as it stands in a statement: in its schema, if that has one."""
+    """Return a table's name as it stands in a statement: in its schema, if that has one."""
     return f"{dialect.quoted(schema)}.{dialect.quoted(name)}" if schema else dialect.quoted(name)
 
 
 def declarations(dialect: Dialect, columns: Sequence[TypedColumn]) -> str:
-    """Columns as they stand in CREATE TABLE."""
+    """Return the columns as they stand in CREATE TABLE."""
     return ", ".join(
         f"{dialect.quoted(column.name)} {column.storage}{column.check.format(dialect.quoted(column.name))}"
         for column in columns
@@ -312,5 +312,5 @@ def declarations(dialect: Dialect, columns: Sequence[TypedColumn]) -> str:
 
 
 def stored_rows(columns: Sequence[TypedColumn], keys: Sequence[Sequence[Any]]) -> list[Any]:
-    """The values of each of the key columns, as they are stored."""
+    """Return the values of each of the key columns, as they are stored."""
     return [column.stored(part) for column, part in zip(columns, zip(*keys, strict=True), strict=True)]

@@ -29,7 +29,7 @@ class DatabaseUrl:
 
     @classmethod
     def of(cls, text: Secret) -> DatabaseUrl:
-        """The parts of ``text``.
+        """Return the parts of ``text``.
 
         Raises:
             StateError: it is no such URL; doesn't say what it is, as it may hold a password.
