@@ -24,6 +24,7 @@ from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
 from trident_py.cli.usage import config_of
 from trident_py.cli.wish import limits
+from trident_py.query import counted
 
 
 def run(arguments: Namespace) -> int:
@@ -137,12 +138,13 @@ class Readable:
     def text(self) -> str:
         """Return all of it, a line for each fact."""
         status, record, identity = self.status, self._record, self.description.identity
+        committed = counted(record.current_txid - 1, "transaction")
         states = (f"{name} (since transaction {txid})" for name, txid in record.states.items())
         lines = {
             "topology": f"{self.name} (incarnation {identity.incarnation}, uuid {identity.uuid})",
             "state": self.state,
             "leader": f"{self._leader}, epoch {status.epoch}",
-            "committed": f"{status.last_committed} transactions, success delivered up to {record.success_upto}",
+            "committed": f"{committed}, success delivered up to {record.success_upto}",
             "last attempts": ", ".join(self._last_attempts) or "none beyond that",
             "spouts": ", ".join(self._spouts) or "none yet",
             "states": ", ".join(states) or "none",

@@ -136,8 +136,18 @@ class Watch:
 
     def _stop_when_idle(self) -> None:
         with suppress(TridentError):  # it has failed or was stopped, which whoever waits for its end is told too
-            self.query.process_all_available()
+            while not self._has_processed_all():
+                if self.query.await_termination(timeout=REFRESH_SECONDS):
+                    return
             self.query.stop(drain=True)
+
+    def _has_processed_all(self) -> bool:
+        """Wait for that; returns False where an operator holds the topology back, until that is lifted, or it ends."""
+        try:
+            self.query.process_all_available()
+        except TridentError:
+            return False
+        return True
 
     def _stop_as_asked(self) -> None:
         asked = min(self.asked_to_stop, 2)
