@@ -165,7 +165,8 @@ def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: i
 
 def described_state(factory: StateFactory, title: str) -> str:
     """Describe a factory, and what is done with the state that it makes."""
-    return f"{described_factory(factory)}, {title}"
+    going = f", keys go after {factory.ttl} without a write" if factory.ttl else ""
+    return f"{described_factory(factory)}, {title}{going}"
 
 
 def described_factory(factory: StateFactory) -> str:

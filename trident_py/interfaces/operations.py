@@ -87,7 +87,7 @@ class CombinerAggregator(ABC, Generic[T]):
 
     @abstractmethod
     def combine(self, left: T, right: T) -> T:
-        """Return the value of two parts together."""
+        """Return the value of two parts together, or `REMOVE` where nothing is left of them."""
 
     @abstractmethod
     def zero(self) -> T:
@@ -109,7 +109,7 @@ class ReducerAggregator(ABC, Generic[T]):
 
     @abstractmethod
     def reduce(self, curr: T, row: Any) -> T:
-        """Return the value after ``row``."""
+        """Return the value after ``row``, or `REMOVE` where there is none any more."""
 
 
 class Assembly(ABC):

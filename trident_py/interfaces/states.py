@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 
 T = TypeVar("T")
@@ -26,7 +28,7 @@ Key: TypeAlias = Sequence[Any]
 """The values of the group fields, in order; empty for what is not grouped."""
 
 ValueUpdater: TypeAlias = Callable[[T | None], T]
-"""``old -> new``; old is None for a key that has no value."""
+"""``old -> new``; old is None for a key that has no value; new is `REMOVE` for one that is to have none."""
 
 
 class StateKind(Enum):
@@ -71,12 +73,14 @@ class StateFactory(Identified, ABC):
         name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
             called so in the record and in errors. Empty: nothing does, and it is named by its stream.
         volatile: whether its states start empty with each run, so that there is nothing which a change could mix.
+        ttl: how long a key stays without a write, by the times of transactions; None: for ever.
     """
 
     guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
     kind: StateKind = StateKind.TRANSACTIONAL
     name: str = ""
     volatile: bool = False
+    ttl: timedelta | None = None
 
     @property
     def lacks_fields(self) -> bool:
@@ -190,7 +194,10 @@ class MapState(ReadOnlyMapState[T]):
 
     @abstractmethod
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it; returns the new values."""
+        """Replace the value of each key by what its updater makes of it; returns the new values.
+
+        A `RemovableMapState` removes a key whose updater returns `REMOVE`; its new value is None.
+        """
 
     @abstractmethod
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
@@ -360,12 +367,12 @@ def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpda
 
 
 def reducer_updater(aggregator: ReducerAggregator[T], tuples: Sequence[Any]) -> ValueUpdater[T]:
-    """Reduce ``tuples`` onto the stored value; where there is none, onto ``init()`` (Storm ST12)."""
+    """Reduce ``tuples`` onto the stored value; where there is none, or it was removed, onto ``init()`` (Storm ST12)."""
 
     def update(stored: T | None) -> T:
         value = aggregator.init() if stored is None else stored
         for row in tuples:
-            value = aggregator.reduce(value, row)
+            value = aggregator.reduce(aggregator.init() if value is REMOVE else value, row)
         return value
 
     return update

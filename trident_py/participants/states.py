@@ -18,11 +18,13 @@ from coordinators.store import TopologyIdentity
 from trident_py.errors import StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
     FencedState,
     GroupState,
     MapState,
+    RemovableMapState,
     Snapshottable,
     State,
     StateUpdater,
@@ -35,6 +37,7 @@ from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
+from trident_py.states.maps import SnapshottableMap
 from trident_py.states.shards import PartitionedState, gathered, shards_of, spread
 from trident_py.worker.counters import counting_for
 
@@ -277,11 +280,25 @@ class AggregateParticipant(StateParticipant):
         return gathered(found, len(keys))
 
     def _update_shard(self, shard: State, keys: list[tuple[Any, ...]], updaters: list[ValueUpdater[Any]]) -> list[Any]:
+        kept_in = shard.state if isinstance(shard, SnapshottableMap) else shard
+        if not isinstance(kept_in, RemovableMapState):
+            updaters = [partial(self._value, shard, updater) for updater in updaters]
         if isinstance(shard, Snapshottable) and self.keys == 0:
             return [shard.update(updater) for updater in updaters]
         if isinstance(shard, MapState):
             return shard.multi_update([list(key) for key in keys], updaters)
         raise AssertionError(f"state {self.name!r} was not checked")
+
+    def _value(self, shard: State, updater: ValueUpdater[Any], stored: Any) -> Any:
+        """Return the new value for a state that can't remove a key."""
+        value = updater(stored)
+        if value is REMOVE:
+            raise StateError(
+                f"state {self.name!r}: {type(self.aggregator).__name__} returned REMOVE, and {type(shard).__name__} "
+                f"can't remove a key; only a RemovableMapState can",
+                state=self.name,
+            )
+        return value
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(*key, value) for key, value in zip(keys, values, strict=True)]

@@ -1,3 +1,4 @@
+from trident_py.interfaces.removal import REMOVE as REMOVE
 from trident_py.interfaces.states import FencedState as FencedState
 from trident_py.interfaces.states import ITupleCollection as ITupleCollection
 from trident_py.interfaces.states import MapState as MapState

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic
 
 from attrs import Attribute, define, field, validators
@@ -31,6 +32,24 @@ class IBackingMap(ABC, Generic[T]):
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Store ``values[i]`` for ``keys[i]``; each key comes once."""
 
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Forget what is stored for each of ``keys``; to be overridden where updaters return `REMOVE`.
+
+        Called for keys that have no value any more, which may have been forgotten already.
+
+        Raises:
+            StateError: it isn't overridden.
+        """
+        raise StateError(
+            f"{type(self).__name__} has no multi_remove, and an updater, reducer or combiner returned REMOVE; give it "
+            f"one that deletes the keys"
+        )
+
+    @property
+    def removes(self) -> bool:
+        """Whether keys can be deleted from it."""
+        return type(self).multi_remove is not IBackingMap.multi_remove
+
 
 def _not_negative(_: object, attribute: Attribute[Any], value: object) -> None:
     if type(value) is not int or value < 0:
@@ -53,6 +72,16 @@ class MicroBatchIBackingMap(IBackingMap[T]):
         """Store it piece by piece; what raises leaves the pieces before it stored."""
         for part in _pieces(len(keys), self.max_multi_put):
             self.delegate.multi_put(keys[part], values[part])
+
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Forget it piece by piece, as large as those of a put."""
+        for part in _pieces(len(keys), self.max_multi_put):
+            self.delegate.multi_remove(keys[part])
+
+    @property
+    def removes(self) -> bool:
+        """Whether the backing map does."""
+        return self.delegate.removes
 
     def _got(self, keys: Sequence[Key]) -> Sequence[T | None]:
         found = self.delegate.multi_get(keys)
@@ -89,14 +118,29 @@ class CachedMap(IBackingMap[T]):
         return [found[text] for text in texts]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
+        with self._changing(keys) as texts:
+            self.delegate.multi_put(keys, values)
+        self._remember(dict(zip(texts, values, strict=True)))
+
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        with self._changing(keys) as texts:
+            self.delegate.multi_remove(keys)
+        self._remember(dict.fromkeys(texts))
+
+    @property
+    def removes(self) -> bool:
+        """Whether the backing map does."""
+        return self.delegate.removes
+
+    @contextmanager
+    def _changing(self, keys: Sequence[Key]) -> Iterator[list[str]]:
         texts = encode_keys(keys)
         try:
-            self.delegate.multi_put(keys, values)
+            yield texts
         except BaseException:
             for text in texts:
                 self._known.pop(text, None)
             raise
-        self._remember(dict(zip(texts, values, strict=True)))
 
     def _remember(self, found: dict[str, Any]) -> None:
         for text, value in found.items():

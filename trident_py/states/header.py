@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, frozen
 
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
+from trident_py.states.expiry import Expiry
 from trident_py.states.fenced import Fence
 
 
@@ -31,20 +32,25 @@ class StateHeader:
     Attributes:
         owner: the object that raised the fence last: two of them in one leadership would be one table used twice.
         columns: the declared fields.
+        expiry: which keys have expired.
     """
 
-    COLUMNS: ClassVar[str] = "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, run_first"
+    COLUMNS: ClassVar[str] = (
+        "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, run_first, ttl_since, expired"
+    )
 
     fence: Fence
     owner: str
     columns: str
+    expiry: Expiry = Factory(Expiry)
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> StateHeader:
-        """Return the header that was stored as ``row``, the values of `COLUMNS`."""
-        name, uuid, incarnation, epoch, owner, columns, *token, group_first = row
-        found = CommitToken(*token) if token[0] is not None else None
-        return cls(Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first), owner, columns)
+        """Return the header that was stored as ``row``, the values of `COLUMNS`; the last two came later."""
+        name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
+        found = CommitToken(txid, its_epoch, attempt) if txid is not None else None
+        fence = Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first)
+        return cls(fence, owner, columns, Expiry(*expiry))
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -58,6 +64,8 @@ class StateHeader:
             self.owner,
             self.columns,
             *self.fence.commit,
+            self.expiry.since,
+            self.expiry.upto,
         )
 
     def claimed(self, found: StateHeader | None, *, exists: bool, state: str) -> tuple[StateHeader, TableStep]:
@@ -91,6 +99,7 @@ class StateHeader:
         if topology.incarnation != found.fence.topology.incarnation:
             return header, TableStep.REPLACE if exists else TableStep.CREATE
         self._check_table(found, exists, state)
+        header = evolve(header, expiry=found.expiry)
         return header, TableStep.KEEP if exists else TableStep.CREATE
 
     def _check_table(self, found: StateHeader, exists: bool, state: str) -> None:

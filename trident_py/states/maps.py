@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import define, field, frozen
 
@@ -24,6 +24,7 @@ from coordinators.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.states import (
     Key,
     MapState,
@@ -48,13 +49,20 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
     """What the three maps share.
 
     Updaters must make a new value, not change the old one in place: that may be kept as the previous one. A batch
-    should update a key in one call: the store is written at the end of each. Removing a key stores None for it, which
-    is read as no value, since a backing map can only put.
+    should update a key in one call: the store is written at the end of each.
+
+    A key whose updater returns `REMOVE` gets None for a value, with the txid that a replay has to find; the next
+    transaction deletes it from the store, by ``multi_remove``. If the process dies in between, the None stays, which is
+    read as no value. A store that has no ``multi_remove`` refuses `REMOVE`; `multi_remove` of the map keeps the None.
     """
+
+    _knows_replays: ClassVar[bool] = True
 
     backing: IBackingMap[B]
     _txid: int | None = field(default=None, init=False)
     _written: set[str] = field(factory=set, init=False)  # in this commit
+    _gone: dict[str, Key] = field(factory=dict, init=False)  # without a value since the commit of `_gone_txid`
+    _gone_txid: int | None = field(default=None, init=False)
 
     @classmethod
     def factory(cls, make_backing: Callable[[], IBackingMap[Any]], cache_size: int = 0) -> BackedMapFactory:
@@ -70,7 +78,11 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
         return BackedMapFactory(cls, make_backing, cache_size)
 
     def begin_commit(self, txid: int) -> None:
-        """Begin with the changes of ``txid``."""
+        """Begin with the changes of ``txid``; what an earlier one removed is deleted from the store."""
+        if self._gone_txid != txid:
+            if self._gone:
+                self.backing.multi_remove([list(key) for key in self._gone.values()])
+            self._gone, self._gone_txid = {}, txid
         self._txid, self._written = txid, set()
 
     def commit(self, txid: int) -> None:
@@ -90,29 +102,49 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
         """Forget the value of each key."""
-        self.multi_update(keys, [_constant(None)] * len(keys))
+        self.multi_update(keys, [_constant(REMOVE if self.backing.removes else None)] * len(keys))
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
         """Replace the value of each key by what its updater makes of it; a key may come several times.
 
         Raises:
-            StateError: it is not called within a commit, or a key was written by a later transaction.
+            StateError: it is not called within a commit, a key was written by a later transaction, or one is to be
+                removed and the store can't.
         """
         txid = self._in_commit()
         distinct = {encode_key(key): key for key in keys}
         stored = dict(zip(distinct, self._stored(list(distinct.values())), strict=True))
         changed: dict[str, B] = {}
+        gone: dict[str, bool] = {}
         values: list[Any] = []
         for key, updater in zip(keys, updaters, strict=True):
             text = encode_key(key)
             mine = text in self._written or text in changed
             if mine or not self._has(txid, stored[text]):
-                stored[text] = changed[text] = self._updated(txid, stored[text], mine, updater)
+                removing = _Removing(updater)
+                stored[text] = changed[text] = self._updated(txid, stored[text], mine, removing)
+                gone[text] = removing.has_removed
+            elif self.backing.removes and self._current(stored[text]) is None:
+                gone[text] = True  # by a try of this transaction in another process
             values.append(self._current(stored[text]))
-        if changed:
-            self.backing.multi_put([list(distinct[text]) for text in changed], list(changed.values()))
-            self._written.update(changed)
+        self._store(distinct, changed, gone)
         return values
+
+    def _store(self, keys: Mapping[str, Key], changed: Mapping[str, B], gone: Mapping[str, bool]) -> None:
+        if any(gone.values()) and not self.backing.removes:
+            self.backing.multi_remove([list(keys[text]) for text in gone if gone[text]])  # says who can't
+        at_once = {text for text in gone if gone[text] and not self._knows_replays}
+        put = {text: value for text, value in changed.items() if text not in at_once}
+        if put:
+            self.backing.multi_put([list(keys[text]) for text in put], list(put.values()))
+        if at_once:
+            self.backing.multi_remove([list(keys[text]) for text in gone if text in at_once])
+        self._written.update(changed)
+        for text, is_gone in gone.items():
+            if is_gone and text not in at_once:
+                self._gone[text] = keys[text]
+            else:
+                self._gone.pop(text, None)
 
     def _has(self, txid: int, stored: B | None) -> bool:
         """Tell whether ``stored``, which this commit didn't write, has the change of ``txid`` already."""
@@ -147,6 +179,8 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 @define(eq=False)
 class NonTransactionalMap(BackedMap[T, Any]):
     """Just the values: a transaction that is replayed is counted again (Storm ST14)."""
+
+    _knows_replays: ClassVar[bool] = False
 
     def _updated(self, txid: int, stored: T | None, mine: bool, updater: ValueUpdater[T]) -> T:
         return updater(stored)
@@ -201,6 +235,8 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
         if undo:
             before = [OpaqueValue(txid, stored.prev, stored.prev) for _, stored in undo]
             self.backing.multi_put([key for key, _ in undo], before)
+        born: dict[str, Key] = {encode_key(key): key for key, stored in undo if stored.prev is None}
+        self._gone = born if self.backing.removes else {}
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
         """Replace the value of each key by what its updater makes of it; a key may come several times."""
@@ -223,6 +259,23 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
         if stored is None or self._txid is None or encode_key(key) in self._written:
             return self._current(stored)
         return stored.get(self._txid)
+
+
+class _Removing:
+    """An updater that gives None where ``updater`` gives `REMOVE`, and remembers it.
+
+    Attributes:
+        has_removed: whether it did.
+    """
+
+    def __init__(self, updater: ValueUpdater[Any]) -> None:
+        self._updater = updater
+        self.has_removed = False
+
+    def __call__(self, stored: Any) -> Any:
+        value = self._updater(stored)
+        self.has_removed = value is REMOVE
+        return None if self.has_removed else value
 
 
 def _constant(value: Any) -> ValueUpdater[Any]:

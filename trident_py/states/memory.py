@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import localcontext
-from typing import Any, Generic, TypeAlias
+from heapq import merge
+from itertools import islice
+from typing import Any, Generic
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import (
     GroupState,
@@ -23,11 +27,24 @@ from trident_py.interfaces.states import (
     T,
     ValueUpdater,
 )
+from trident_py.states.expiry import Expiry, WriteTimes, checked_ttl, milliseconds, portion
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.keys import encode_key
 
-_Entry: TypeAlias = tuple[Key, T]
 _STATE = "the state in memory"
+
+
+@frozen
+class _Entry(Generic[T]):
+    """A key with its value.
+
+    Attributes:
+        time: of the transaction that wrote it, in milliseconds since 1970.
+    """
+
+    key: Key
+    value: T
+    time: int
 
 
 @define
@@ -39,11 +56,15 @@ class _Transaction(Generic[T]):
         base: where it does not start from the committed values: those before the attempt that it replaces, and what
             the transactions before it among them have made of these.
         changes: what it has made of the keys that it touched. None: there is no such key.
+        time: its own, in milliseconds since 1970; 0: none of them has begun.
+        expiry: which keys have expired by then.
     """
 
     members: Sequence[SinkTransaction]
     base: Mapping[str, _Entry[T] | None]
+    expiry: Expiry
     changes: dict[str, _Entry[T] | None] = field(factory=dict)
+    time: int = 0
     thread: int = field(factory=threading.get_ident)
 
 
@@ -56,7 +77,10 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
 
     volatile = True
 
-    def __init__(self) -> None:
+    def __init__(self, ttl: timedelta | None = None) -> None:
+        self._ttl = milliseconds(ttl)
+        self._expiry = Expiry()
+        self._times = WriteTimes()
         self._lock = threading.Lock()
         self._committed: dict[str, _Entry[T]] = {}
         self._before: dict[str, _Entry[T] | None] = {}  # what the last transaction changed, as it was before
@@ -64,9 +88,16 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
         self._open: _Transaction[T] | None = None
 
     @classmethod
-    def factory(cls) -> MemoryMapStateFactory:
-        """Make such states; for one ``persistent_aggregate`` or ``partition_persist``, and one run at a time."""
-        return MemoryMapStateFactory()
+    def factory(cls, *, ttl: timedelta | None = None) -> MemoryMapStateFactory:
+        """Make such states; for one ``persistent_aggregate`` or ``partition_persist``, and one run at a time.
+
+        Args:
+            ttl: how long a key stays without a write, by the times of transactions; None: for ever.
+
+        Raises:
+            TopologyError: ``ttl`` is no length of time.
+        """
+        return MemoryMapStateFactory(ttl)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Take over for a new leader: refuse older epochs from now on."""
@@ -84,26 +115,42 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
                     f"attempt {members[0].attempt}: {_STATE} was not recovered", attempt=members[0].attempt
                 )
             due, redo = self._fence.due(members, _STATE)
-            self._open = _Transaction(members, self._before if redo else {}) if due else None
+            self._open = _Transaction(members, self._before if redo else {}, self._expiry) if due else None
             return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Begin with ``tx``, which starts from what was changed before."""
         opened = self._in_transaction()
+        if opened.time:
+            self._expire(opened)
         opened.base, opened.changes = {**opened.base, **opened.changes}, {}
+        opened.time, opened.expiry = tx.time, opened.expiry.after(tx.time, self._ttl)
 
     def commit_group(self) -> None:
         """Make the changes visible, all at once."""
         with self._lock:
             opened = self._in_transaction()
+            self._expire(opened)
             fence = self._fence and self._fence.after(opened.members)
             self._before = {text: self._found(opened.base, text) for text in opened.changes}
-            for text, entry in (*opened.base.items(), *opened.changes.items()):
-                if entry is None:
-                    self._committed.pop(text, None)
-                else:
+            for text, entry in {**opened.base, **opened.changes}.items():
+                before = self._committed.pop(text, None)
+                self._times.move(text, before.time if before else None, entry.time if entry else None)
+                if entry is not None:
                     self._committed[text] = entry
-            self._fence, self._open = fence, None
+            self._fence, self._open, self._expiry = fence, None, opened.expiry
+
+    def _expire(self, opened: _Transaction[T]) -> None:
+        """Remove a portion of what has expired, in the order of times and keys."""
+        if opened.expiry.upto is None:
+            return
+        some = islice(self._expired(opened), portion(len(opened.changes)))
+        opened.changes.update(dict.fromkeys([text for _, text in some]))
+
+    def _expired(self, opened: _Transaction[T]) -> Iterator[tuple[int, str]]:
+        expiry, touched = opened.expiry, {**opened.base, **opened.changes}
+        mine = [(entry.time, text) for text, entry in touched.items() if entry and expiry.has_expired(entry.time)]
+        return merge(sorted(mine), (each for each in self._times.upto(expiry.upto) if each[1] not in touched))
 
     def rollback(self) -> None:
         """Give up the open transaction."""
@@ -111,57 +158,60 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
         """Return the value of each key; None where there is none."""
-        opened = self._open
+        opened, texts = self._open, [encode_key(key) for key in keys]
+        if opened is not None and opened.thread == threading.get_ident():
+            with self._lock:
+                return [self._current(opened, text) for text in texts]
         with self._lock:
-            if opened is None or opened.thread != threading.get_ident():
-                entries = [self._committed.get(encode_key(key)) for key in keys]
-            else:
-                entries = [self._current(opened, encode_key(key)) for key in keys]
-        return [entry and entry[1] for entry in entries]
+            return [self._value(self._committed.get(text), self._expiry) for text in texts]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it."""
+        """Replace the value of each key by what its updater makes of it; `REMOVE` removes the key."""
         opened = self._in_transaction()
-        values = []
+        values: list[Any] = []
         with localcontext(EXACT_DECIMALS):
             for key, updater in zip(keys, updaters, strict=True):
-                text = encode_key(key)
-                entry = self._current(opened, text)
-                value = updater(entry and entry[1])
-                opened.changes[text] = (key, value)
-                values.append(value)
+                value = updater(self._current(opened, encode_key(key)))
+                self._put(opened, key, value)
+                values.append(None if value is REMOVE else value)
         return values
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Set the value of each key."""
         opened = self._in_transaction()
         for key, value in zip(keys, values, strict=True):
-            opened.changes[encode_key(key)] = (key, value)
+            self._put(opened, key, value)
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
         """Forget the value of each key; it is gone from this moment in the transaction."""
-        opened = self._in_transaction()
-        for key in keys:
-            opened.changes[encode_key(key)] = None
+        self.multi_put(keys, [REMOVE] * len(keys))
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """Return the committed values: for each key its values, then the value."""
-        with self._lock:
-            return [(*key, value) for key, value in self._committed.values()]
+        return [(*entry.key, entry.value) for entry in self._entries()]
 
     def values(self) -> dict[tuple[Any, ...], T]:
         """Return the committed values by key, as they are at this moment; arrays and structs in a key as tuples."""
+        return {_hashable(tuple(entry.key)): entry.value for entry in self._entries()}
+
+    def _entries(self) -> list[_Entry[T]]:
         with self._lock:
-            entries = list(self._committed.values())
-        return {_hashable(tuple(key)): value for key, value in entries}
+            return [entry for entry in self._committed.values() if not self._expiry.has_expired(entry.time)]
 
     def _in_transaction(self) -> _Transaction[T]:
         if self._open is None:
             raise StateError(f"{_STATE} changes only between begin_transaction and end_transaction")
         return self._open
 
-    def _current(self, opened: _Transaction[T], text: str) -> _Entry[T] | None:
-        return opened.changes[text] if text in opened.changes else self._found(opened.base, text)
+    def _put(self, opened: _Transaction[T], key: Key, value: Any) -> None:
+        opened.changes[encode_key(key)] = None if value is REMOVE else _Entry(key, value, opened.time)
+
+    def _current(self, opened: _Transaction[T], text: str) -> T | None:
+        entry = opened.changes[text] if text in opened.changes else self._found(opened.base, text)
+        return self._value(entry, opened.expiry)
+
+    def _value(self, entry: _Entry[T] | None, expiry: Expiry) -> T | None:
+        return None if entry is None or expiry.has_expired(entry.time) else entry.value
 
     def _found(self, base: Mapping[str, _Entry[T] | None], text: str) -> _Entry[T] | None:
         return base[text] if text in base else self._committed.get(text)
@@ -180,14 +230,15 @@ class MemoryMapStateFactory(StateFactory):
     kind = StateKind.FENCED
     volatile = True
 
-    def __init__(self) -> None:
-        self._state: MemoryMapState[Any] = MemoryMapState()
+    def __init__(self, ttl: timedelta | None = None) -> None:
+        self.ttl = checked_ttl(ttl)
+        self._state: MemoryMapState[Any] = MemoryMapState(ttl)
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> MemoryMapState[Any]:
         """Make an empty state; that of an earlier run is forgotten."""
-        self._state = MemoryMapState()
+        self._state = MemoryMapState(self.ttl)
         return self._state
 
     def values(self) -> dict[tuple[Any, ...], Any]:

@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, columns_of
 from trident_py.worker.counters import built_node, counting_at, counting_for, is_counting
@@ -80,10 +81,11 @@ class CombiningAccumulator(Accumulator[Any]):
         return self.aggregator.init(row)
 
     def following(self, value: Any, row: Row) -> Any:
-        return self.aggregator.combine(value, self.aggregator.init(row))
+        """Combine one more row; after rows that cancel each other out, start with it."""
+        return self.first(row) if value is REMOVE else self.aggregator.combine(value, self.first(row))
 
     def results(self, value: Any) -> list[Values]:
-        return [(value,)]
+        return [(self.aggregator.zero() if value is REMOVE else value,)]
 
 
 @frozen
@@ -92,9 +94,6 @@ class MergingAccumulator(CombiningAccumulator):
 
     def first(self, row: Row) -> Any:
         return row[0]
-
-    def following(self, value: Any, row: Row) -> Any:
-        return self.aggregator.combine(value, row[0])
 
 
 @frozen
@@ -255,6 +254,7 @@ class GroupStage:
                 rows = [
                     (*key, *result)
                     for key, value in zip(keys, values, strict=True)
+                    if value is not REMOVE or not self.keys.fields
                     for result in self.accumulator.results(value)
                 ]
             yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from attrs import Factory, evolve, field, frozen
 from pyspark.sql.types import StructField, StructType
 
+from coordinators.canonical import Json
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.states.expiry import checked_ttl, milliseconds, ttl_detail
 
 if TYPE_CHECKING:
     from trident_py.states.redis.redis_state import RedisMapState
@@ -36,6 +40,8 @@ class RedisState(StateFactory):
     Args:
         url: ``redis://[user:password@]host:port/db``, ``rediss://…`` with TLS, or ``unix://…``; never printed.
         prefix: the name of the hash; letters, digits, ``_``, ``.``, ``:`` and ``-``.
+        ttl: how long a key stays without a write, by the times of transactions; see `docs/keys-that-go.md`. None: for
+            ever.
 
     Raises:
         ConfigError: redis-py is not installed.
@@ -46,6 +52,7 @@ class RedisState(StateFactory):
 
     url: Secret = field(converter=as_secret)
     prefix: str = field(kw_only=True)
+    ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _keys: StructType | None = field(default=None, kw_only=True, repr=False)
     _value: StructField | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.prefix, takes_self=True))
@@ -65,6 +72,10 @@ class RedisState(StateFactory):
         from trident_py.states.redis.server import Server
 
         return Server(self.url).guarantee
+
+    def details(self) -> Mapping[str, Json]:
+        """Return how long keys stay."""
+        return ttl_detail(self.ttl)
 
     @property
     def lacks_fields(self) -> bool:
@@ -93,4 +104,4 @@ class RedisState(StateFactory):
                 f"prefix {self.prefix!r}: RedisState keeps typed values, and only persistent_aggregate tells it their "
                 f"types; use it there, or call for_fields"
             )
-        return RedisMapState(Server(self.url), self.prefix, self._keys, self._value)
+        return RedisMapState(Server(self.url), self.prefix, self._keys, self._value, milliseconds(self.ttl))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from decimal import localcontext
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -15,11 +16,13 @@ from pyspark.sql.types import StructField, StructType
 from redis import Redis
 
 from trident_py.errors import StateError
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
 from trident_py.rows.json_rows import json_rows, rows_of_json
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, fields_text
+from trident_py.states.expiry import Expiry, portion
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import decode_key, encode_keys
@@ -56,25 +59,57 @@ class Names:
         """How many values there are, to find out that some were lost."""
         return f"{{{self.prefix}}}:_count"
 
-    def staged(self, owner: str) -> tuple[str, str]:
-        """Return where a leader puts values, and those before them, until its commit."""
-        return f"{{{self.prefix}}}:_staged:{owner}", f"{{{self.prefix}}}:_staged_undo:{owner}"
+    @property
+    def times(self) -> str:
+        """When each value was written, as the scores of a sorted set; 0: not known."""
+        return f"{{{self.prefix}}}:_times"
+
+    @property
+    def undo_times(self) -> str:
+        """The times before the last transaction, of the keys that it has changed; empty: there was no value."""
+        return f"{{{self.prefix}}}:_undo_times"
+
+    def staged(self, owner: str) -> list[str]:
+        """Return where a leader puts values and those before them until its commit, then the times of both."""
+        words = ("staged", "staged_undo", "staged_times", "staged_undo_times")
+        return [f"{{{self.prefix}}}:_{word}:{owner}" for word in words]
 
     def aside(self, incarnation: int) -> str:
         """Return where the values of an older incarnation are kept."""
         return f"{{{self.prefix}}}:_incarnation_{incarnation}"
 
 
+@frozen
+class Stored:
+    """What is stored for a key.
+
+    Attributes:
+        text: its value; `NOTHING`: there is none.
+        time: when it was written, in milliseconds since 1970; 0: nobody knows.
+    """
+
+    text: str = NOTHING
+    time: int = 0
+
+    def alive(self, expiry: Expiry) -> str:
+        """Return the value, as long as it hasn't expired."""
+        return NOTHING if expiry.has_expired(self.time or None) else self.text
+
+
 # large: one field for each thing that one state keeps between the calls of a transaction
-class RedisMapState(GroupState[Any], ITupleCollection):
+class RedisMapState(GroupState[Any], RemovableMapState[Any], ITupleCollection):
     """Values by key in one hash. A commit puts all that has changed, with a new header, in the place of the old header.
 
     The header that it has read is what a commit expects: a newer leader has written another one, and the commit
     changes nothing then. So values can be read, and new ones computed, before.
     """
 
-    def __init__(self, server: Server, prefix: str, keys: StructType, value: StructField) -> None:
+    def __init__(
+        self, server: Server, prefix: str, keys: StructType, value: StructField, ttl: int | None = None
+    ) -> None:
         self._server = server
+        self._ttl = ttl
+        self._is_timed = False  # whether it keeps when values were written
         self._names = Names(prefix)
         self._name = f"prefix {prefix!r}"
         self._columns = fields_text(StructType([*keys.fields, value]))
@@ -85,9 +120,11 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         self._known: Fence | None = None  # what is durable, as far as we know
         self._open: SinkTransaction | None = None
         self._writer = 0
-        self._next = ""  # the header after the open transaction
-        self._changed: dict[str, str] = {}  # by the open transaction
-        self._before: dict[str, str] = {}  # what its last member has found
+        self._group: Sequence[SinkTransaction] = ()
+        self._expiry = Expiry()  # as of the open transaction
+        self._changed: dict[str, Stored] = {}  # by the open transaction
+        self._before: dict[str, Stored] = {}  # what its last member has found
+        self._written = 0  # by its last member
 
     # --- takeover -----------------------------------------------------------------------------------------------------
 
@@ -107,6 +144,9 @@ class RedisMapState(GroupState[Any], ITupleCollection):
                     break
             for name in client.scan_iter(match=f"{{{self._names.prefix}}}:_staged*", count=1_000):
                 client.delete(name)
+            self._is_timed = self._ttl is not None or bool(client.exists(self._names.times))
+            if self._is_timed:
+                self._time_all(client)
         self._header, self._known = _text(header), header.fence
         return header.fence.token
 
@@ -115,6 +155,14 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         count: Any = client.hlen(self._names.prefix)
         expected: Any = client.get(self._names.count)
         return bool(count) if found is None else int(expected or 0) == count
+
+    def _time_all(self, client: Redis) -> None:
+        """Have every value a time, those that were written before there was a ttl: not known."""
+        if client.zcard(self._names.times) == client.hlen(self._names.prefix):
+            return
+        names: Any = client.hscan_iter(self._names.prefix, count=CHUNK_KEYS)
+        while some := list(islice(names, CHUNK_KEYS)):
+            client.zadd(self._names.times, dict.fromkeys([name for name, _ in some], 0), nx=True)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -133,37 +181,48 @@ class RedisMapState(GroupState[Any], ITupleCollection):
             due, redo = header.fence.due(members, self._name)
             if redo:
                 undo: dict[Any, Any] = client.hgetall(self._names.undo)
-                self._changed = undo
+                times: dict[Any, Any] = client.hgetall(self._names.undo_times)
+                self._changed = {name: Stored(text, int(times.get(name) or 0)) for name, text in undo.items()}
         if due:
-            self._next = _text(StateHeader(header.fence.after(members), header.owner, header.columns))
+            self._group, self._expiry = members, header.expiry
             self._open, self._writer = due[0], threading.get_ident()
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Begin with ``tx``: what is written from now on is undone alone, if this transaction comes again."""
-        self._open, self._before = tx, {}
+        self._expire()
+        self._open, self._before, self._written = tx, {}, 0
+        self._expiry = self._expiry.after(tx.time, self._ttl)
 
     def commit_group(self) -> None:
         """Stage the changes, then put them and the token in their place, in one step of the server."""
         self._in_transaction()
+        self._expire()
+        before = _header(self._header, self._name)
+        header = StateHeader(before.fence.after(self._group), before.owner, before.columns, self._expiry)
         with self._explained():
-            self._stage(dict(zip(self._names.staged(self._owner), (self._changed, self._before), strict=True)))
-            found = self._replaced(self._header, self._next, "change")
+            self._stage()
+            found = self._replaced(self._header, _text(header), "change")
         if found is not None:
             there = _header(found, self._name).fence if found else None
             raise StateError(f"{self._name}: somebody else has changed it meanwhile, to {there}; nothing was committed")
-        self._header, self._known = self._next, _header(self._next, self._name).fence
+        self._header, self._known = _text(header), header.fence
         self.rollback()
 
     def rollback(self) -> None:
         """Give up the open transaction: nothing of it is in the server, but what is staged."""
-        self._open, self._next, self._changed, self._before = None, "", {}, {}
+        self._open, self._changed, self._before, self._written = None, {}, {}, 0
 
-    def _stage(self, staged: Mapping[str, Mapping[str, str]]) -> None:
-        client = self._recovered()
+    def _stage(self) -> None:
+        client, both = self._recovered(), (self._changed, self._before)
+        values = [{name: stored.text for name, stored in each.items()} for each in both]
+        times = [{name: stored.time if stored.text else "" for name, stored in each.items()} for each in both]
+        staged: dict[str, Mapping[str, Any]] = dict(
+            zip(self._names.staged(self._owner), [*values, *(times if self._is_timed else ({}, {}))], strict=True)
+        )
         client.delete(*staged)
-        for name, values in staged.items():
-            for some in _chunks(list(values.items())):
+        for name, of_name in staged.items():
+            for some in _chunks(list(of_name.items())):
                 client.hset(name, mapping=dict(some))
             client.expire(name, STAGED_SECONDS)
 
@@ -177,6 +236,8 @@ class RedisMapState(GroupState[Any], ITupleCollection):
             *names.staged(self._owner),
             names.aside(incarnation),
             names.count,
+            names.times,
+            names.undo_times,
         ]
         found: Any = self._recovered().eval(COMMIT, len(keys), *keys, expected, header, values, len(self._changed))
         return None if found is None or found == header else str(found)
@@ -187,26 +248,37 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         """Return the value of each key; None where there is none."""
         names = encode_keys(keys)
         is_writer = self._open is not None and self._writer == threading.get_ident()
-        found = self._read(names, self._changed if is_writer else {})
-        return self._loaded([found[name] for name in names])
+        found = self._read(names) if is_writer else {}
+        expiry = self._expiry
+        if not is_writer:
+            found, expiry = self._committed(names)
+        return self._loaded([found[name].alive(expiry) for name in names])
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """Return the committed values: for each key its values, then the value."""
-        with self._explained():
-            found: dict[Any, Any] = self._recovered().hgetall(self._names.prefix)
-        values = self._loaded(list(found.values()))
-        return [(*decode_key(name), value) for name, value in zip(found, values, strict=True)]
+        with self._explained(), self._recovered().pipeline(transaction=True) as asked:
+            asked.hgetall(self._names.prefix)
+            asked.zrange(self._names.times, 0, -1, withscores=True)
+            asked.get(self._names.header)
+            found, times, header = asked.execute()
+        scores, expiry = dict(times), _header(header or "", self._name).expiry
+        kept = {name: Stored(text, int(scores.get(name, 0))).alive(expiry) for name, text in found.items()}
+        names = [name for name, text in kept.items() if text]
+        values = self._loaded([kept[name] for name in names])
+        return [(*decode_key(name), value) for name, value in zip(names, values, strict=True)]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         """Replace the value of each key by what its updater makes of it."""
         self._in_transaction()
         names = encode_keys(keys)
-        found = self._read(names, self._changed)
-        current = dict(zip(found, self._loaded(list(found.values())), strict=True))
+        found = self._read(names)
+        texts = [stored.alive(self._expiry) for stored in found.values()]
+        current = dict(zip(found, self._loaded(texts), strict=True))
         values: list[Any] = []
         with localcontext(EXACT_DECIMALS):
             for name, updater in zip(names, updaters, strict=True):
-                current[name] = updater(current[name])
+                value = updater(current[name])
+                current[name] = None if value is REMOVE else value
                 values.append(current[name])
         self._write(found, current)
         return values
@@ -215,24 +287,60 @@ class RedisMapState(GroupState[Any], ITupleCollection):
         """Set the value of each key."""
         self._in_transaction()
         names = encode_keys(keys)
-        self._write(self._read(names, self._changed), dict(zip(names, values, strict=True)))
+        given = [None if value is REMOVE else value for value in values]
+        self._write(self._read(names), dict(zip(names, given, strict=True)))
 
-    def _write(self, found: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        texts = self._stored([values[name] for name in found])
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Remove each key."""
+        self.multi_put(keys, [REMOVE] * len(keys))
+
+    def _write(self, found: Mapping[str, Stored], values: Mapping[str, Any]) -> None:
+        texts, time = self._stored([values[name] for name in found]), self._open.time if self._open else 0
+        self._written += len(found)
         for (name, before), text in zip(found.items(), texts, strict=True):
             self._before.setdefault(name, before)
-            self._changed[name] = text
+            self._changed[name] = Stored(text, time)
 
-    def _read(self, names: Sequence[str], changed: Mapping[str, str]) -> dict[str, str]:
-        """Return the stored value of each key, once; `NOTHING` where there is none."""
-        found = {name: changed.get(name, NOTHING) for name in names}
-        asked = [name for name in found if name not in changed]
-        client = self._recovered()
-        with self._explained():
-            for some in _chunks(asked):
-                texts: list[Any] = client.hmget(self._names.prefix, some)
-                found.update((name, text or NOTHING) for name, text in zip(some, texts, strict=True))
+    def _read(self, names: Sequence[str]) -> dict[str, Stored]:
+        """Return what the open transaction has for each key, once."""
+        found = {name: self._changed.get(name, Stored()) for name in names}
+        found.update(self._committed([name for name in found if name not in self._changed])[0])
         return found
+
+    def _committed(self, names: Sequence[str]) -> tuple[dict[str, Stored], Expiry]:
+        """Return what is committed for each key, and what has expired by then."""
+        client, found, expiry = self._recovered(), dict[str, Stored](), Expiry()
+        for some in _chunks(names):
+            with self._explained(), client.pipeline(transaction=True) as asked:
+                asked.hmget(self._names.prefix, some)
+                if self._is_timed:
+                    asked.zmscore(self._names.times, list(some))
+                    asked.get(self._names.header)
+                texts, *timed = asked.execute()
+            times, header = timed or ([None] * len(some), None)
+            expiry = _header(header, self._name).expiry if header else expiry
+            found.update(
+                (name, Stored(text or NOTHING, int(time or 0)))
+                for name, text, time in zip(some, texts, times, strict=True)
+            )
+        return found, expiry
+
+    def _expire(self) -> None:
+        """Remove a portion of what has expired, in the order of times and keys."""
+        expiry, touched = self._expiry, self._changed
+        if expiry.upto is None or expiry.since is None or expiry.since > expiry.upto:
+            return  # every time that is known is later than that
+        count = portion(self._written)
+        with self._explained():
+            first: Any = self._recovered().zrange(
+                self._names.times, 0, expiry.upto, byscore=True, offset=0, num=count + len(touched), withscores=True
+            )
+        times = {name: int(time) for name, time in first if name not in touched}
+        times |= {name: each.time for name, each in touched.items() if each.text and not each.alive(expiry)}
+        gone = sorted(times, key=lambda name: (times[name] or expiry.since, name))[:count]
+        for name, stored in self._read(gone).items():
+            self._before.setdefault(name, stored)
+            self._changed[name] = Stored()
 
     def _stored(self, values: Sequence[Any]) -> list[str]:
         try:

@@ -21,7 +21,8 @@ TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 
 COMMIT = """
--- KEYS: header, values, those before them, staged values, staged ones before them, values set aside, their number.
+-- KEYS: header, values, those before them, four that are staged: values, those before them, and the times of both;
+-- values set aside, their number, the times of values, those before them.
 -- ARGV: the header that is expected, the new one, what to do with the values, how many are staged.
 local found = redis.call('GET', KEYS[1]) or ''
 if found ~= ARGV[1] then return found end
@@ -30,8 +31,8 @@ if redis.call('HLEN', KEYS[4]) ~= tonumber(ARGV[4]) then return redis.error_repl
 redis.call('SET', KEYS[1], ARGV[2])
 if ARGV[3] == 'keep' then return false end
 if ARGV[3] == 'set aside' then
-    if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[6]) end
-    redis.call('DEL', KEYS[3], KEYS[7])
+    if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[8]) end
+    redis.call('DEL', KEYS[3], KEYS[9], KEYS[10], KEYS[11])
     return false
 end
 local staged = redis.call('HGETALL', KEYS[4])
@@ -42,9 +43,18 @@ for i = 1, #staged, 2 do
 end
 for i = 1, #put, 2000 do redis.call('HSET', KEYS[2], unpack(put, i, math.min(i + 1999, #put))) end
 for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[2], unpack(gone, i, math.min(i + 1999, #gone))) end
-redis.call('DEL', KEYS[3], KEYS[4])
+local times = redis.call('HGETALL', KEYS[6])
+local added, dropped = {}, {}
+for i = 1, #times, 2 do
+    if times[i + 1] == '' then dropped[#dropped + 1] = times[i]
+    else added[#added + 1] = times[i + 1]; added[#added + 1] = times[i] end
+end
+for i = 1, #added, 2000 do redis.call('ZADD', KEYS[10], unpack(added, i, math.min(i + 1999, #added))) end
+for i = 1, #dropped, 2000 do redis.call('ZREM', KEYS[10], unpack(dropped, i, math.min(i + 1999, #dropped))) end
+redis.call('DEL', KEYS[3], KEYS[4], KEYS[6], KEYS[11])
 if redis.call('EXISTS', KEYS[5]) == 1 then redis.call('RENAME', KEYS[5], KEYS[3]) end
-redis.call('SET', KEYS[7], redis.call('HLEN', KEYS[2]))
+if redis.call('EXISTS', KEYS[7]) == 1 then redis.call('RENAME', KEYS[7], KEYS[11]) end
+redis.call('SET', KEYS[9], redis.call('HLEN', KEYS[2]))
 return false
 """
 """Puts a header in the place of another one, with all that changes; else it returns the one that is there.

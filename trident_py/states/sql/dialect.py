@@ -125,6 +125,9 @@ class Dialect:
         listed: that value.
         locks: what follows SELECT to lock a header: in a takeover; in a commit; where an attempt makes room to stage.
         has_table: finds a table; bound are schema and name.
+        has_column: finds a column; bound are the schema, the table and its name.
+        times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
+            name of an index by time and key.
         stages: whether tasks may hand it their part of a change.
         checksum: an aggregate over the rows of a staging table, called ``_row``, by which a change of them is seen.
         longest_name: how long the name of a table may be.
@@ -152,6 +155,14 @@ class Dialect:
     listed: Callable[[list[Any]], Any] = list
     locks: tuple[str, str, str] = ("", "", "")
     has_table: str
+    has_column: str = (
+        "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s"
+    )
+    times: tuple[str, ...] = (
+        'ALTER TABLE {0} ADD COLUMN "_prev_time" bigint',
+        'ALTER TABLE {0} ADD COLUMN "_time" bigint',
+        'CREATE INDEX {1} ON {0} ("_time", "_key")',
+    )
     stages: bool = False
     checksum: str = ""
     longest_name: int = 63

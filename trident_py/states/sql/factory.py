@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
 from pyspark.sql.types import StructField, StructType
 
+from coordinators.canonical import Json
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.states.expiry import milliseconds, ttl_detail
 from trident_py.states.sql.reading import ReadTable, TableReader
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ class SQLState(StateFactory):
     @abstractmethod
     def database(self) -> Database:
         """Where the table is."""
+
+    def details(self) -> Mapping[str, Json]:
+        """Return how long keys stay."""
+        return ttl_detail(self.ttl)
 
     @property
     def lacks_fields(self) -> bool:
@@ -79,7 +86,7 @@ class SQLState(StateFactory):
         if database.dialect.stages:
             from trident_py.states.sql.staging import StagingSQLMapState
 
-            return StagingSQLMapState(database, self._schema)
+            return StagingSQLMapState(database, self._schema, milliseconds(self.ttl))
         from trident_py.states.sql.state import SQLMapState
 
-        return SQLMapState(database, self._schema)
+        return SQLMapState(database, self._schema, milliseconds(self.ttl))

@@ -7,10 +7,11 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from itertools import islice
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, field, frozen
@@ -18,6 +19,7 @@ from pyspark.sql import types as t
 
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
+from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
@@ -52,8 +54,7 @@ _ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLAT
 
 
 def _finite(value: Any) -> float:
-    number = as_float(value)
-    if number - number != 0:
+    if not isfinite(number := as_float(value)):
         raise ValueError(value)  # MySQL has neither NaN nor infinity
     return number
 
@@ -70,8 +71,7 @@ _TYPES: dict[type[t.DataType], Any] = {
     t.ShortType: ("smallint", *_INTEGER),
     t.IntegerType: ("int", *_INTEGER),
     t.LongType: ("bigint", *_INTEGER),
-    t.FloatType: _FLOAT,
-    t.DoubleType: _FLOAT,
+    **dict.fromkeys((t.FloatType, t.DoubleType), _FLOAT),
     t.BooleanType: ("boolean", _ORDERED, of_type(bool), bool),
     # Its collations that compare by code point take 'a' and 'a ' for equal: least and greatest in Python.
     t.StringType: ("longtext", frozenset(), of_type(str), None, str),
@@ -83,8 +83,7 @@ _TYPES: dict[type[t.DataType], Any] = {
 
 
 def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
-    exact = exact_decimal(kind.precision, kind.scale)
-    return f"decimal({kind.precision},{kind.scale})", _ORDERED | {"sum"}, exact
+    return f"decimal({kind.precision},{kind.scale})", _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
 
 
 MYSQL = Dialect(
@@ -110,6 +109,7 @@ MYSQL = Dialect(
     listed=tuple,
     locks=("FOR UPDATE", "FOR UPDATE", ""),
     has_table="SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+    times=("ALTER TABLE {0} ADD COLUMN `_prev_time` bigint, ADD COLUMN `_time` bigint, ADD INDEX {1} (`_time`)",),
     stages=True,
     checksum="cast(sum(crc32(`_key`)) AS char)",
     longest_name=64,
@@ -125,11 +125,7 @@ class MySQLDatabase(SessionDatabase):
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
 
     def library(self) -> Any:
-        """Import PyMySQL.
-
-        Raises:
-            ConfigError: it is not installed.
-        """
+        """Import PyMySQL; raises `ConfigError` where it is not installed."""
         try:
             import pymysql
         except ImportError as error:
@@ -145,10 +141,7 @@ class MySQLDatabase(SessionDatabase):
             user=at.user or "root",
             password=at.password.reveal().encode(),  # a text would be sent in Latin-1
             database=at.database,
-            charset="utf8mb4",
-            connect_timeout=10,
-            autocommit=True,
-            **at.options,
+            **{"charset": "utf8mb4", "connect_timeout": 10, "autocommit": True, **at.options},
         )
         session = Session(client)
         session.execute(_SESSION)
@@ -170,16 +163,23 @@ class MySQLDatabase(SessionDatabase):
     @contextmanager
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
         """Keep others out by a lock of the session: each change of a table commits by itself."""
-        lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
         with link.transaction(TAKEOVER_SECONDS) as connection:
-            connection.execute(Headers(MYSQL, schema).create)
-            if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
-                raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
-            _end_older(connection, schema, table, leader)
-            connection.execute("START TRANSACTION")
-            yield connection
-            connection.execute("COMMIT")
-            connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
+            with self._locked(connection, schema, HEADERS):
+                connection.execute(Headers(MYSQL, schema).create)
+                Headers(MYSQL, schema).widen(connection)
+            with self._locked(connection, schema, table):
+                _end_older(connection, schema, table, leader)
+                connection.execute("START TRANSACTION")
+                yield connection
+                connection.execute("COMMIT")
+
+    @contextmanager
+    def _locked(self, connection: Connection, schema: str, table: str) -> Iterator[None]:
+        lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
+        if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
+            raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
+        yield
+        connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send about a megabyte of rows with each statement."""
@@ -191,9 +191,8 @@ class MySQLDatabase(SessionDatabase):
         except self.library().Error as error:
             largest = max(sum(len(part) for part in row if isinstance(part, str | bytes)) for row in rows)
             if code_of(error) in ERRORS.broken and 4 * largest > packet:  # it hangs up before it says so
-                raise self.library().OperationalError(
-                    _TOO_LARGE, f"a row of {largest} characters is too large"
-                ) from None
+                said = f"a row of {largest} characters is too large"
+                raise self.library().OperationalError(_TOO_LARGE, said) from None
             raise
 
     def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
@@ -220,14 +219,14 @@ class MySQLState(SQLState):
     """Keeps values in ``table`` of the MySQL or MariaDB database that ``url`` names.
 
     The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
-    client. Keys are told apart byte by byte, in upper and lower case and by spaces at the end, whatever the server's
-    collation; timestamps are in UTC. Spark's tasks put the change of a batch into a table of the attempt, the driver
-    merges it in one transaction with the commit token; tables are made and dropped outside of it. `docs/databases.md`
-    says more.
+    client. Keys are told apart byte by byte, whatever the server's collation; timestamps are in UTC. Spark's tasks put
+    the change of a batch into a table of the attempt, the driver merges it in one transaction with the commit token;
+    tables are made and dropped outside of it. `docs/databases.md` says more.
 
     Args:
         url: ``"mysql://user:password@host:3306/database"``; never printed. What stands behind ``?`` goes to PyMySQL.
         table: up to 40 lower-case letters, digits and underscores.
+        ttl: how long a key stays without a write; see `docs/keys-that-go.md`. None: for ever.
 
     Raises:
         ConfigError: PyMySQL is not installed.
@@ -236,6 +235,7 @@ class MySQLState(SQLState):
 
     url: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)
+    ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 

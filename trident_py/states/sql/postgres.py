@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from attrs import Factory, field, frozen
 
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError
+from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.factory import SQLState
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class PostgresState(SQLState):
     Args:
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.
         table: up to 40 lower-case letters, digits and underscores.
+        ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
+            ever. See `docs/keys-that-go.md`.
 
     Raises:
         ConfigError: psycopg is not installed.
@@ -41,6 +45,7 @@ class PostgresState(SQLState):
 
     dsn: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)
+    ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 

@@ -17,7 +17,7 @@ from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_de
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
 from trident_py.states.sql.dialect import Link as AnyLink
 from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECONDS, Link, Session, Target, explained, starting
-from trident_py.states.sql.table import HEADERS, Headers
+from trident_py.states.sql.table import Headers
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes
@@ -115,9 +115,6 @@ POSTGRESQL = Dialect(
     stages=True,
     checksum='sum(hashtextextended("_row"::text, 0))::text',
 )
-_HAS_COLUMN = (
-    "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s"
-)
 
 
 @frozen
@@ -181,9 +178,7 @@ class PostgresDatabase(Database):
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
             connection.execute(headers.create)
-            has_runs = connection.execute(_HAS_COLUMN, [schema, HEADERS, "run_first"]).fetchone()
-            if not has_runs:  # asked first, since widening waits for everybody who uses the headers
-                connection.execute(headers.widen)
+            headers.widen(connection)
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection

@@ -54,13 +54,16 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
         """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
-        rows = self._fetched(self._table.read, self._table.dialect.listed(texts)) if texts else []
+        table = self._table
+        rows = self._fetched(table.read, table.dialect.listed(texts), *table.alive) if texts else []
         stored = {text: self._table.value.loaded(value) for text, value in rows}
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """Give for each key its values, then the value."""
-        return loaded_rows((*self._table.keys, self._table.value), self._fetched(self._table.read_all))
+        return loaded_rows(
+            (*self._table.keys, self._table.value), self._fetched(self._table.read_all, *self._table.alive)
+        )
 
     @property
     def keys(self) -> StructType:
@@ -90,7 +93,8 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         row = connection.execute(query, [name]).fetchone() if all(has_tables) else None
         if row is None:
             raise self._missing()
-        return evolve(Table.of(dialect, name, *declared_fields(row[0])), schema=schema)
+        timed = connection.execute(dialect.has_column, [schema, name, "_time"]).fetchone() is not None
+        return evolve(Table.of(dialect, name, *declared_fields(row[0])), schema=schema, timed=timed)
 
     def _missing(self) -> StateError:
         return StateError(f"{self._name}: no topology has made such a table; start the one that fills it first")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import Factory, field, frozen
 
 from trident_py.errors import StateError
+from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, check_name
 
@@ -23,12 +25,20 @@ class SQLiteState(SQLState):
     client; reading blocks no commit. Columns and tables that begin with an underscore are bookkeeping. Each state needs
     a table of its own; several may share a database. Values are durable when committed (WAL, synchronous=FULL).
 
+    Args:
+        path: the file.
+        table: the table's name.
+        ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
+            ever. See `docs/keys-that-go.md`.
+
     Raises:
+        TopologyError: ``ttl`` is no length of time.
         StateError: ``table`` cannot be a table's name, or ``path`` is no path.
     """
 
     path: Path = field(converter=Path)
     table: str = field(kw_only=True)
+    ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 

@@ -137,6 +137,7 @@ SQLITE = Dialect(
     among="IN (SELECT value FROM json_each(?))",
     listed=partial(json.dumps, ensure_ascii=False),
     has_table="SELECT 1 FROM sqlite_master WHERE ? = '' AND name = ? COLLATE NOCASE",
+    has_column="SELECT 1 WHERE ? = '' AND EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)",
 )
 
 
@@ -255,9 +256,7 @@ class SQLiteDatabase(Database):
         try:
             with link.transaction() as connection:
                 connection.execute(headers.create)
-                known = connection.execute("SELECT 1 FROM pragma_table_info('_trident') WHERE name = 'run_first'")
-                if known.fetchone() is None:  # of before there were groups
-                    connection.execute(headers.widen)
+                headers.widen(connection)
                 yield connection
         except BaseException:
             link.close()

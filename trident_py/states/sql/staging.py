@@ -39,8 +39,8 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
     after each such statement.
     """
 
-    def __init__(self, database: Database, table: Table) -> None:
-        super().__init__(database, table)
+    def __init__(self, database: Database, table: Table, ttl: int | None = None) -> None:
+        super().__init__(database, table, ttl)
         self._staged: set[str] = set()
         self._leftovers = Leftovers()
 
@@ -98,7 +98,10 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._verify(connection, tx, staging, reported)
         with self._explained(tx):
             if aggregator.merge in self._table.value.merges:
-                connection.execute(self._table.merge(staging, aggregator.merge), [tx.txid, tx.txid, tasks])
+                count = sum(rows for rows, _ in reported.values())
+                self._removals.before_merge(connection, staging, tasks, count)
+                stamp = self._table.stamp(tx.txid, tx.time)
+                connection.execute(self._table.merge(staging, aggregator.merge), [*stamp, tasks])
             else:
                 self._merge_here(connection, staging, tasks, aggregator)
 

@@ -13,25 +13,28 @@ from attrs import evolve
 
 from trident_py.errors import StateError
 from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import GroupState, ITupleCollection, Key, ValueUpdater
+from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
 from trident_py.states.fenced import EXACT_DECIMALS, Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
+from trident_py.states.sql.removals import Removals, RemovedRows
 from trident_py.states.sql.table import Table, stored_rows
 
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
 
 
-class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
+class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
-    def __init__(self, database: Database, table: Table) -> None:
+    def __init__(self, database: Database, table: Table, ttl: int | None = None) -> None:
         super().__init__(database, table.name)
         self._table = table
+        self._removals = Removals(RemovedRows(table), ttl)
         self._group: Sequence[SinkTransaction] = ()
         self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
@@ -43,12 +46,30 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
         header, step = claim.claimed(found, exists=exists, state=self._name)
         # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
         # databases commit before and after each change of a table.
+        if step is not TableStep.KEEP and self._exists(connection, RemovedRows(table).name):
+            connection.execute(RemovedRows(table).drop)
         if step is TableStep.REPLACE and found:
             connection.execute(table.set_aside(found.fence.topology.incarnation))
         connection.execute(table.headers.write, [table.name, *header.row])
         if step is not TableStep.KEEP:
             connection.execute(table.create)
+        self._make_room(connection, fence.topology.incarnation)
         return header
+
+    def _make_room(self, connection: Connection, incarnation: int) -> None:
+        """Make what the table is to have beside it: a place for what was removed, and times, if it needs them."""
+        table, ttl = self._table, self._removals.ttl
+        if not self._exists(connection, RemovedRows(table).name):
+            connection.execute(RemovedRows(table).create)
+        has_column = [table.schema, table.name, "_time"]
+        is_timed = connection.execute(table.dialect.has_column, has_column).fetchone() is not None
+        for statement in table.add_times(incarnation) if ttl is not None and not is_timed else ():
+            connection.execute(statement)
+        self._table = table = evolve(table, timed=is_timed or ttl is not None)
+        self._removals = Removals(RemovedRows(table), ttl)
+
+    def _exists(self, connection: Connection, name: str) -> bool:
+        return connection.execute(self._table.dialect.has_table, [self._table.schema, name]).fetchone() is not None
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -59,10 +80,10 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
         with self._explained(members[0]):
             connection = self._commits.begin()
             try:
-                fence = self._locked_header(connection, members[0]).fence
+                header = self._locked_header(connection, members[0])
+                fence = header.fence
                 due, redo = fence.due(members, self._name)
-                if redo:
-                    self._undo(connection, due[0].txid)
+                self._removals.begin(connection, header.expiry, due[0].txid if redo else None)
             except BaseException:
                 self._commits.rollback()
                 raise
@@ -73,13 +94,11 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
             self._commits.rollback()
         return due
 
-    def _undo(self, connection: Connection, txid: int) -> None:
-        for statement, times in self._table.undo:
-            connection.execute(statement, [txid] * times)
-
     def begin_member(self, tx: SinkTransaction) -> None:
         """Write under the txid of ``tx`` from now on."""
         connection, _ = self._in_transaction()
+        with self._explained(tx):
+            self._removals.begin_member(connection, tx)
         self._open = connection, tx, threading.get_ident()
 
     def commit_group(self) -> None:
@@ -89,6 +108,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
             self._finish(connection)
             self._commit(tx)
         self._known = self._known.after(self._group) if self._known else None
+        self._removals.committed()
         self._open = None
 
     def rollback(self) -> None:
@@ -99,6 +119,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
 
     def _finish(self, connection: Connection) -> None:
         """Run the last statements of a transaction."""
+        self._removals.end_member(connection)
         connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -117,7 +138,7 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
     def get_tuples(self) -> list[tuple[Any, ...]]:
         """Return the committed values: for each key its values, then the value."""
         with self._reading() as connection:
-            rows = connection.execute(self._table.read_all).fetchall()
+            rows = connection.execute(self._table.read_all, self._table.alive).fetchall()
         return loaded_rows((*self._table.keys, self._table.value), rows)
 
     @contextmanager
@@ -131,12 +152,16 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
             yield connection
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        """Replace the value of each key by what its updater makes of it."""
+        """Replace the value of each key by what its updater makes of it; `REMOVE` removes the key."""
         return self._update(encode_keys(keys), keys, updaters)
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
         """Set the value of each key."""
         self._write(encode_keys(keys), keys, values, None)
+
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        """Remove each key; its row is kept aside until the next transaction commits."""
+        self.multi_put(keys, [REMOVE] * len(keys))
 
     def multi_merge(self, keys: Sequence[Key], partials: Sequence[Any], aggregator: CombinerAggregator[Any]) -> None:
         """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
@@ -149,7 +174,8 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
         loaded, listed = self._table.value.loaded, self._table.dialect.listed
         found: dict[str, Any] = {}
         for start in range(0, len(texts), CHUNK_ROWS):
-            rows = connection.execute(self._table.read, [listed(texts[start : start + CHUNK_ROWS])])
+            some = [listed(texts[start : start + CHUNK_ROWS]), *self._table.alive]
+            rows = connection.execute(self._table.read, some)
             found.update((text, loaded(value)) for text, value in rows.fetchall())
         return found
 
@@ -162,22 +188,37 @@ class SQLMapState(FencedTable, GroupState[Any], ITupleCollection):
                 current = self._read(connection, texts[part])
             with localcontext(EXACT_DECIMALS):
                 for text, updater in zip(texts[part], updaters[part], strict=True):
-                    current[text] = updater(current.get(text))
-                    values.append(current[text])
+                    value = updater(current.get(text))
+                    current[text] = None if value is REMOVE else value
+                    values.append(value)
             self._write(texts[part], keys[part], values[part], None)
-        return values
+        return [None if value is REMOVE else value for value in values]
 
     def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
         connection, tx = self._in_transaction()
+        if REMOVE in values:
+            texts, keys, values = self._without_removed(texts, keys, values)
         if not texts:
             return
-        table = self._table
+        table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
         columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts]
-        rows = [(*row, tx.txid, tx.txid) for row in zip(*columns, strict=True)]
+        rows = [(*row, *stamp) for row in zip(*columns, strict=True)]
         # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
         rows.sort(key=itemgetter(len(table.keys) + 1))
         with self._explained(tx):
+            self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
+
+    def _without_removed(
+        self, texts: list[str], keys: Sequence[Key], values: Sequence[Any]
+    ) -> tuple[list[str], list[Key], list[Any]]:
+        """Remove what is to be removed; returns the rest. What comes last of a key counts."""
+        connection, tx = self._in_transaction()
+        gone = {text for text, value in dict(zip(texts, values, strict=True)).items() if value is REMOVE}
+        with self._explained(tx):
+            self._removals.take(connection, list(gone))
+        rest = [row for row in zip(texts, keys, values, strict=True) if row[0] not in gone and row[2] is not REMOVE]
+        return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]
 
     def close(self) -> None:
         """Close the connections."""

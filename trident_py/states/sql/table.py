@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field, frozen
 from pyspark.sql import types as t
@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from trident_py.errors import StateError
 from trident_py.states.header import StateHeader
 from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
-from trident_py.states.sql.dialect import Dialect
+from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
 TOKEN = ("txid", "epoch", "attempt_id", "run_first")
@@ -23,6 +23,9 @@ TOKEN = ("txid", "epoch", "attempt_id", "run_first")
 @frozen
 class Headers:
     """The table with a row for each state of a schema: who fills it, and what was committed last."""
+
+    LATER: ClassVar[tuple[str, ...]] = ("run_first", "ttl_since", "expired")
+    """The columns that tables of older releases don't have."""
 
     dialect: Dialect
     schema: str
@@ -40,13 +43,22 @@ class Headers:
             f"CREATE TABLE IF NOT EXISTS {self.there} (state {of.name} NOT NULL PRIMARY KEY, topology {text} NOT NULL, "
             f"uuid {text} NOT NULL, incarnation {integer} NOT NULL, fence {integer} NOT NULL, owner {text} NOT NULL, "
             f"{of.quoted('columns')} {text} NOT NULL, txid {integer}, epoch {integer}, attempt_id {integer}, "
-            f"run_first {integer}) {of.engine}"
+            f"{', '.join(f'{name} {integer}' for name in self.LATER)}) {of.engine}"
         )
 
-    @property
-    def widen(self) -> str:
-        """Add what a table that was made before there were groups doesn't have."""
-        return f"ALTER TABLE {self.there} ADD COLUMN run_first {self.dialect.integer}"
+    def missing(self, connection: Connection) -> list[str]:
+        """Return the columns that a table of an older release doesn't have."""
+        has_column = self.dialect.has_column
+        return [
+            name
+            for name in self.LATER
+            if connection.execute(has_column, [self.schema, HEADERS, name]).fetchone() is None
+        ]
+
+    def widen(self, connection: Connection) -> None:
+        """Add them."""
+        for name in self.missing(connection):
+            connection.execute(f"ALTER TABLE {self.there} ADD COLUMN {name} {self.dialect.integer}")
 
     def read(self, lock: str = "") -> str:
         """Return the statement that finds a state's header; bound is its name."""
@@ -71,7 +83,19 @@ class Headers:
     @property
     def write_token(self) -> str:
         """Set the token of a state; bound are txid, epoch, attempt, the group's first and the state's name."""
-        new = ", ".join(f"{name} = {self.dialect.mark}" for name in TOKEN)
+        return self._update(TOKEN)
+
+    @property
+    def write_expiry(self) -> str:
+        """Return what sets which keys of a state have expired; bound are the two times and the state's name."""
+        return self._update(("ttl_since", "expired"))
+
+    def one(self, name: str) -> str:
+        """Return one column of a state's header, as a value in another statement; bound is the state's name."""
+        return f"(SELECT {name} FROM {self.there} WHERE state = {self.dialect.mark})"
+
+    def _update(self, names: Sequence[str]) -> str:
+        new = ", ".join(f"{name} = {self.dialect.mark}" for name in names)
         return f"UPDATE {self.there} SET {new} WHERE state = {self.dialect.mark}"
 
 
@@ -194,6 +218,7 @@ class Table(AnyTable):
 
     Attributes:
         schema: where it is; known once the database was asked.
+        timed: whether its rows know when they were written, as those with a ``ttl`` do; known then, too.
     """
 
     dialect: Dialect
@@ -201,6 +226,7 @@ class Table(AnyTable):
     keys: tuple[TypedColumn, ...]
     value: TypedColumn
     schema: str = ""
+    timed: bool = False
     columns: str = field(init=False)
     """The declared fields, to be compared with those of the table that is there."""
 
@@ -245,53 +271,79 @@ class Table(AnyTable):
         aside = placed(self.dialect, "", f"_{self.name}_incarnation_{incarnation}")
         return f"ALTER TABLE {self.there} RENAME TO {aside}"
 
+    def add_times(self, incarnation: int) -> list[str]:
+        """Return ALTER TABLE: have rows know when they were written; with an index by that."""
+        of = self.dialect
+        return [each.format(self.there, of.quoted(f"_{self.name}_times_{incarnation}")) for each in of.times]
+
     @property
     def read(self) -> str:
-        """Key texts and values of some keys."""
+        """Return what finds key texts and values of keys that have not expired; bound are these, then `alive`."""
         key, value = self._quoted("_key"), self._quoted(self.value.name)
-        return f"SELECT {key}, {value} FROM {self.there} WHERE {key} {self.dialect.among}"
+        return f"SELECT {key}, {value} FROM {self.there} WHERE {key} {self.dialect.among}{self._is_alive}"
 
     @property
     def read_all(self) -> str:
-        """Key columns and value of every row that has a value."""
+        """Return what finds key columns and value of every row that has a value, not expired; bound is `alive`."""
         names = self._quoted(*(column.name for column in (*self.keys, self.value)))
-        return f"SELECT {names} FROM {self.there} WHERE {self._quoted(self.value.name)} IS NOT NULL"
+        return f"SELECT {names} FROM {self.there} WHERE {self._quoted(self.value.name)} IS NOT NULL{self._is_alive}"
+
+    @property
+    def alive(self) -> list[str]:
+        """Return what is bound where rows that have expired are left out."""
+        return [self.name] * 2 if self.timed else []
+
+    @property
+    def _is_alive(self) -> str:
+        if not self.timed:
+            return ""
+        one = self.headers.one
+        return f" AND coalesce({self._quoted('_time')}, {one('ttl_since')}, 0) > coalesce({one('expired')}, -1)"
 
     def upsert(self, merge: str | None, rows: int = 1) -> str:
-        """Set or merge some values; bound are, of each, key columns, value, ``_key``, txid, txid."""
-        marks = f"({self.dialect.marks(len(self.keys) + 4)})"
+        """Set or merge some values; bound are, of each, key columns, value, ``_key``, and what `stamp` gives."""
+        marks = f"({self.dialect.marks(len(self.keys) + 2 + len(self.stamp(0, 0)))})"
         return self._upsert(f"VALUES {', '.join([marks] * rows)}", merge)
 
     def merge(self, staging: Staging, merge: str | None) -> str:
-        """Merge what was staged; bound are txid, txid and tasks."""
+        """Merge what was staged; bound are what `stamp` gives, and tasks."""
         of = self.dialect
         names = of.quoted(*(column.name for column in staging.columns), "_key")
-        task = of.quoted("_task")
+        task, marks = of.quoted("_task"), of.marks(len(self.stamp(0, 0)))
         return self._upsert(
-            f"SELECT {names}, {of.marks(2)} FROM {staging.there} AS {of.quoted('_staged')} WHERE {task} {of.among}",
+            f"SELECT {names}, {marks} FROM {staging.there} AS {of.quoted('_staged')} WHERE {task} {of.among}",
             merge,
         )
 
+    def stamp(self, txid: int, time: int) -> tuple[int, ...]:
+        """Return what each row that a transaction writes gets: by which, born by which, and when."""
+        return (txid, txid, time) if self.timed else (txid, txid)
+
     def _upsert(self, rows: str, merge: str | None) -> str:
-        of, old = self.dialect, self._quoted(self.name)
-        names = self._quoted(*(column.name for column in (*self.keys, self.value)), "_key", "_txid", "_born")
+        of, old, times = self.dialect, self._quoted(self.name), ["_time"] if self.timed else []
+        names = self._quoted(*(column.name for column in (*self.keys, self.value)), "_key", "_txid", "_born", *times)
         key, txid, prev, value = (self._quoted(name) for name in ("_key", "_txid", "_prev", self.value.name))
         merged = of.merges[merge].format(old=f"{old}.{value}", new=of.new.format(value))
+        is_same = f"{old}.{txid} = {of.new.format(txid)}"
+        kept = [(prev, f"CASE WHEN {is_same} THEN {old}.{prev} ELSE {old}.{value} END")]
+        new = [(value, merged), (txid, of.new.format(txid))]
+        for time in map(self._quoted, times):
+            before = self._quoted("_prev_time")
+            kept.append((before, f"CASE WHEN {is_same} THEN {old}.{before} ELSE {old}.{time} END"))
+            new.append((time, of.new.format(time)))
         # In this order: MySQL assigns from left to right.
-        return (
-            f"INSERT INTO {self.there} ({names}) {rows} {of.conflict.format(key)} "
-            f"{prev} = CASE WHEN {old}.{txid} = {of.new.format(txid)} THEN {old}.{prev} ELSE {old}.{value} END, "
-            f"{value} = {merged}, {txid} = {of.new.format(txid)}"
-        )
+        changes = ", ".join(f"{name} = {its}" for name, its in (*kept, *new))
+        return f"INSERT INTO {self.there} ({names}) {rows} {of.conflict.format(key)} {changes}"
 
     @property
     def undo(self) -> tuple[tuple[str, int], ...]:
         """Take back what a txid did: statements, each with how often the txid is bound in it."""
         txid, born, mark = self._quoted("_txid"), self._quoted("_born"), self.dialect.mark
         value, prev = self._quoted(self.value.name), self._quoted("_prev")
+        time = f", {self._quoted('_time')} = {self._quoted('_prev_time')}" if self.timed else ""
         return (
             (f"DELETE FROM {self.there} WHERE {txid} = {mark} AND {born} = {mark}", 2),
-            (f"UPDATE {self.there} SET {value} = {prev} WHERE {txid} = {mark}", 1),
+            (f"UPDATE {self.there} SET {value} = {prev}{time} WHERE {txid} = {mark}", 1),
         )
 
     def _quoted(self, *names: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinators.attempt import TransactionAttempt
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import TopologyKey
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.states import QueryFunction
 from trident_py.operations.queries import SnapshotGet, TupleCollectionGet
 from trident_py.rows.schema import schema_of
@@ -22,13 +23,20 @@ def asked(function: QueryFunction[Any, Any], state: Any, rows: list[Any], out: s
     return [tuple(row) for row in query.answered(state, rows, schema_of("n int, word string"))]
 
 
-def test_b5_snapshot_get_gives_the_one_value_and_b6_tuple_collection_get_all() -> None:
+def filled(values: dict[tuple[Any, ...], int]) -> MemoryMapState[Any]:
     state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
     state.recover(TopologyKey("wordcount", "8d1f", 1), 1)
-    assert asked(SnapshotGet(), state, [(1, "a")], "total int") == [(1, "a", None)]
-    state._committed = {"[]": ([], 7)}
-    assert asked(SnapshotGet(), state, [(1, "a"), (2, "b")], "total int") == [(1, "a", 7), (2, "b", 7)]
-    state._committed = {'["x"]': (["x"], 1), '["y"]': (["y"], 2)}
+    tx = SinkTransaction(TransactionKey("8d1f", 1, 1), TransactionAttempt(1, 0), 1)
+    state.begin_transaction(tx)
+    state.multi_put(list(values), list(values.values()))
+    state.end_transaction(tx)
+    return state
+
+
+def test_b5_snapshot_get_gives_the_one_value_and_b6_tuple_collection_get_all() -> None:
+    assert asked(SnapshotGet(), filled({}), [(1, "a")], "total int") == [(1, "a", None)]
+    assert asked(SnapshotGet(), filled({(): 7}), [(1, "a"), (2, "b")], "total int") == [(1, "a", 7), (2, "b", 7)]
+    state = filled({("x",): 1, ("y",): 2})
     assert asked(TupleCollectionGet(), state, [(1, "a")], "key string, count int") == [
         (1, "a", "x", 1),
         (1, "a", "y", 2),

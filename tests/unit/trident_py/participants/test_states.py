@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,8 @@ from coordinators.store import TopologyIdentity
 from trident_py import Count, TridentConfig
 from trident_py.errors import StateError
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import MapState, StateFactory
 from trident_py.participants.states import AggregateParticipant
@@ -81,3 +84,66 @@ def test_passing_over_rolls_back_what_a_dead_attempt_has_left_and_may_be_done_ag
     assert counts.recover(IDENTITY, 4) == CommitToken(8, 4, 0)
     counts.commit_group([(transaction(9, epoch=4), ONE)])
     assert counted(counts) == 2
+
+
+# --- keys that are removed --------------------------------------------------------------------------------------------
+
+
+class Open(ReducerAggregator[Any]):
+    """How many are open; an end closes all."""
+
+    def init(self) -> Any:
+        return 0
+
+    def reduce(self, curr: Any, row: Any) -> Any:
+        return REMOVE if row.event == "end" else curr + 1
+
+
+class Plain(MapState[Any]):
+    """A state of a user's that can't remove a key."""
+
+    def begin_commit(self, txid: int) -> None: ...
+
+    def commit(self, txid: int) -> None: ...
+
+    def multi_get(self, keys: Any) -> list[Any]:
+        return [None] * len(keys)
+
+    def multi_put(self, keys: Any, values: Any) -> None: ...
+
+    def multi_update(self, keys: Any, updaters: Any) -> list[Any]:
+        return [updater(None) for updater in updaters]
+
+
+def events(*rows: tuple[str, str]) -> pa.Table:
+    words, what = zip(*rows, strict=True)
+    return pa.table({"_key_word": list(words), "event": list(what)})
+
+
+def test_a_reducer_that_returns_remove_begins_anew_with_the_next_row_and_new_values_have_a_null(
+    factory: StateFactory,
+) -> None:
+    made = factory.for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
+    seen: list[Any] = []
+    participant = AggregateParticipant(
+        name="open",
+        state=made.make_state(TridentConfig(), Metrics(), 0, 1),
+        aggregator=Open(),
+        keys=1,
+        inputs=["event"],
+        downstream=lambda tx, values: seen.append(values),
+    )
+    with closing(participant):
+        participant.recover(IDENTITY, 2)
+        participant.commit_group([(transaction(1), events(("a", "start"), ("b", "start"), ("c", "end")))])
+        participant.commit_group([(transaction(2), events(("a", "end"), ("b", "end"), ("b", "start")))])
+        assert seen == [[("a", 1), ("b", 1), ("c", None)], [("a", None), ("b", 1)]]
+        assert isinstance(participant.state, MapState)
+        assert participant.state.multi_get([["a"], ["b"], ["c"]]) == [None, 1, None]
+
+
+def test_a_state_that_cannot_remove_a_key_is_refused_by_name_when_it_is_to() -> None:
+    participant = AggregateParticipant(name="open", state=Plain(), aggregator=Open(), keys=1, inputs=["event"])
+    participant.commit_group([(transaction(1), events(("a", "start")))])
+    with pytest.raises(StateError, match="state 'open': Open returned REMOVE, and Plain can't remove a key"):
+        participant.commit_group([(transaction(2), events(("a", "end")))])

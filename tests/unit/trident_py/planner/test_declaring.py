@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,10 @@ def started(topology: TridentTopology, record: CoordinatorRecord) -> Comparison:
     return compared(record, declarations(topology._graph, ()))
 
 
-def counted(stream: Stream, *keys: str, table: str = "counts", aggregator: Any = None) -> Any:
+def counted(stream: Stream, *keys: str, table: str = "counts", aggregator: Any = None, days: int = 0) -> Any:
     grouped = stream.group_by(*(keys or ("word",)))
-    return grouped.persistent_aggregate(SQLiteState("c.db", table=table), aggregator or Count(), "c")
+    state = SQLiteState("c.db", table=table, ttl=timedelta(days=days) if days else None)
+    return grouped.persistent_aggregate(state, aggregator or Count(), "c")
 
 
 def windowed(stream: Stream, length: int = 10, **named: str) -> None:
@@ -156,6 +158,14 @@ GOES_ON: dict[str, tuple[Callable[[], Comparison], str]] = {
             lambda lines: lines.persistent_aggregate(MemoryMapState.factory(), Max("n"), "n"),
         ),
         "",
+    ),
+    "a ttl added": (
+        lambda: compared_versions(counted, lambda lines: counted(lines, days=30)),
+        "state 'counts': its ttl changed from 'none' to '30 days, 0:00:00', with transaction 20",
+    ),
+    "a ttl changed": (
+        lambda: compared_versions(lambda lines: counted(lines, days=30), lambda lines: counted(lines, days=1)),
+        "state 'counts': its ttl changed from '30 days, 0:00:00' to '1 day, 0:00:00', with transaction 20",
     ),
     "a name for what had none": (
         lambda: compared_versions(windowed, lambda lines: windowed(lines.filter(bool).name("lines-window"))),
@@ -276,6 +286,8 @@ ROWS = {
     "the fields of a spout": "fields of a spout",
     "the glob of a `FileSpout`": "files",
     "what a spout promises (`replay`)": "what a spout promises",
+    "a `ttl` is added to a state": "a ttl added",
+    "a `ttl` is made shorter, longer, or left out": "a ttl changed",
     "another aggregator or updater, or another field for it": "another aggregator",
     "the group fields or the type of the value of a SQL state": "group fields",
     "the kind of a state of your own, its keys, its number of parts": "parts of a state",

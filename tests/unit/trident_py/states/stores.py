@@ -33,3 +33,13 @@ class Store(IBackingMap[Any]):
             if number == self.breaks_after:
                 raise FailedException("the store is gone")
             self.entries[tuple(key)] = value
+
+
+class Deleting(Store):
+    """One whose keys can be deleted."""
+
+    def multi_remove(self, keys: Sequence[Key]) -> None:
+        assert all(type(key) is list for key in keys)
+        self.calls.append(f"remove {len(keys)}")
+        for key in keys:
+            self.entries.pop(tuple(key), None)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.states.stores import Store
-from trident_py.errors import FailedException
-from trident_py.states.backing import CachedMap
+from tests.unit.trident_py.states.stores import Deleting, Store
+from trident_py.errors import FailedException, StateError
+from trident_py.states.backing import CachedMap, MicroBatchIBackingMap
 
 
 def test_st20_a_cache_asks_for_unknown_keys_only_and_knows_what_is_not_there() -> None:
@@ -37,3 +37,21 @@ def test_st20_a_cache_forgets_what_a_failed_put_may_have_written() -> None:
 def test_st20_a_cache_has_room_for_a_key_at_least(size: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         CachedMap(Store(), size)
+
+
+def test_a_cache_and_pieces_delete_where_the_store_does() -> None:
+    store = Deleting({("a",): 1, ("b",): 2, ("c",): 3})
+    pieces = MicroBatchIBackingMap(store, max_multi_put=2)
+    cached = CachedMap(pieces, 10)
+    assert cached.multi_get([["a"], ["b"]]) == [1, 2]
+    cached.multi_remove([["a"], ["b"], ["c"]])
+    assert store.entries == {}
+    assert store.calls == ["get 2", "remove 2", "remove 1"]
+    assert cached.multi_get([["a"], ["b"], ["c"]]) == [None] * 3
+    assert cached.removes
+    assert not CachedMap(MicroBatchIBackingMap(Store()), 10).removes
+
+
+def test_a_store_without_multi_remove_says_what_it_lacks() -> None:
+    with pytest.raises(StateError, match="Store has no multi_remove"):
+        CachedMap(Store(), 10).multi_remove([["a"]])

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.trident_py.states.stores import Store
+from tests.unit.trident_py.states.stores import Deleting, Store
 from trident_py.errors import FailedException, StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.states import Key, StateKind
 from trident_py.states.backing import CachedMap
 from trident_py.states.maps import BackedMap, NonTransactionalMap, OpaqueMap, SnapshottableMap, TransactionalMap
@@ -247,3 +248,88 @@ def test_st2_what_makes_no_store_is_an_error_where_it_is_declared() -> None:
         OpaqueMap.factory(dict).make_state(  # type: ignore[arg-type]
             TridentConfig(), Metrics(), 0, 1
         )
+
+
+# --- keys that are removed --------------------------------------------------------------------------------------------
+
+
+def removing(old: int | None) -> Any:
+    return REMOVE
+
+
+def remove(state: BackedMap[int, Any], txid: int, *keys: str) -> None:
+    state.begin_commit(txid)
+    assert state.multi_update([[key] for key in keys], [removing] * len(keys)) == [None] * len(keys)
+    assert state.multi_get([[key] for key in keys]) == [None] * len(keys)
+    state.commit(txid)
+
+
+def test_an_updater_that_returns_remove_deletes_its_key_from_the_store(kind: type[BackedMap[int, Any]]) -> None:
+    store = Deleting()
+    state = kind(store)
+    apply(state, 1, {"a": 1, "b": 2})
+    remove(state, 2, "a", "c")
+    assert state.multi_get([["a"], ["b"]]) == [None, 2]
+    apply(state, 3, {})
+    assert set(store.entries) == {("b",)}
+    assert apply(state, 4, {"a": 5}) == [5]
+
+
+def test_a_store_that_cannot_delete_refuses_remove_by_name_and_is_left_alone(kind: type[BackedMap[int, Any]]) -> None:
+    store = Store()
+    state = kind(store)
+    apply(state, 1, {"a": 1})
+    before = dict(store.entries)
+    state.begin_commit(2)
+    with pytest.raises(StateError, match="Store has no multi_remove"):
+        state.multi_update([["a"]], [removing])
+    assert store.entries == before
+
+
+def test_a_replay_of_a_transaction_that_removed_a_key_does_not_begin_it_anew() -> None:
+    store = Deleting()
+    state = TransactionalMap(store)
+    apply(state, 1, {"a": 1})
+    remove(state, 2, "a")
+    again = TransactionalMap(store)  # another process
+    again.begin_commit(2)
+    assert again.multi_update([["a"]], [adding(-1)]) == [None]
+    again.commit(2)
+    apply(again, 3, {})
+    assert store.entries == {}
+    assert apply(again, 4, {"a": 4}) == [4]
+
+
+def test_a_replay_finds_what_its_attempt_before_removed_and_it_is_not_deleted_later() -> None:
+    store = Deleting()
+    state = OpaqueMap(store)
+    apply(state, 1, {"a": 1, "b": 2})
+    remove(state, 2, "a", "b")
+    assert apply(state, 2, {"b": 5}) == [7]
+    apply(state, 3, {})
+    assert state.multi_get([["a"], ["b"]]) == [1, 7]
+    remove(state, 4, "a")
+    state = OpaqueMap(store)  # another process
+    assert apply(state, 4, {"a": 1}) == [2]
+
+
+def test_a_key_that_only_a_failed_attempt_made_is_deleted() -> None:
+    store = Deleting()
+    state = OpaqueMap(store)
+    apply(state, 1, {"a": 1})
+    apply(state, 1, {"b": 1})
+    apply(state, 2, {})
+    assert set(store.entries) == {("b",)}
+
+
+def test_a_key_that_is_written_again_in_its_transaction_stays(kind: type[BackedMap[int, Any]]) -> None:
+    store = Deleting()
+    state = kind(store)
+    apply(state, 1, {"a": 1})
+    state.begin_commit(2)
+    assert state.multi_update([["a"], ["a"]], [removing, adding(3)]) == [None, 3] or kind is NonTransactionalMap
+    state.multi_update([["a"]], [removing])
+    assert state.multi_update([["a"]], [adding(4)]) == [4]
+    state.commit(2)
+    apply(state, 3, {})
+    assert state.multi_get([["a"]]) == [4]

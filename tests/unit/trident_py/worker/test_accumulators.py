@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.operations.builtin import Count
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import append, arrow_table, schema_of, select
@@ -68,6 +70,27 @@ def test_a_combiner_gives_the_same_by_parts(left: list[Any], right: list[Any]) -
     source = schema_of("word string, longest string")
     merge = stage(MergingAccumulator(Longest()), "longest string", ("word",), source, in_fields=("longest",))
     assert dict(run(merge, parts, source=source)) == {word: word or "" for word, _ in [*left, *right]}
+
+
+class Balance(CombinerAggregator[Any]):
+    """A sum that cancels out."""
+
+    def init(self, row: Any) -> Any:
+        return row.n
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return left + right or REMOVE
+
+    def zero(self) -> Any:
+        return 0
+
+
+@pytest.mark.parametrize("kind", [CombiningAccumulator, MergingAccumulator])
+def test_rows_that_cancel_each_other_out_give_their_group_no_partial_value(kind: type[CombiningAccumulator]) -> None:
+    rows = [("a", 1), ("b", 2), ("a", -1), ("c", 1), ("b", -2), ("a", 3)]
+    by_word = stage(kind(Balance()), "total bigint", ("word",), in_fields=("n",))
+    assert dict(run(by_word, rows)) == {"a": 3, "c": 1}
+    assert run(stage(kind(Balance()), "total bigint", in_fields=("n",)), rows[:3:2]) == [(0,)]
 
 
 def test_without_rows_an_ungrouped_fold_has_a_value_unless_another_follows() -> None:

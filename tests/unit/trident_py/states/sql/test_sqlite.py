@@ -99,7 +99,7 @@ def test_bookkeeping_begins_with_an_underscore(path: Path) -> None:
         names = [row[1] for row in select(path, "PRAGMA table_info(counts)")]
         assert [name for name in names if not name.startswith("_")] == ["word", "day", "count"]
         tables = select(path, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        assert tables == [("_trident",), ("counts",)]
+        assert tables == [("_counts_removed",), ("_trident",), ("counts",)]
 
 
 def test_what_is_not_grouped_is_one_row(path: Path) -> None:
