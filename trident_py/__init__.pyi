@@ -27,6 +27,7 @@ from trident_py.errors import SinkError as SinkError
 from trident_py.errors import SparkLost as SparkLost
 from trident_py.errors import SpoutError as SpoutError
 from trident_py.errors import StateError as StateError
+from trident_py.errors import StoreBusyException as StoreBusyException
 from trident_py.errors import TopologyError as TopologyError
 from trident_py.errors import TridentError as TridentError
 from trident_py.interfaces.collector import TridentCollector as TridentCollector

@@ -45,7 +45,7 @@ from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
 from trident_py.engine.workers import Workers
-from trident_py.errors import ConfigError, FailedException, StateError
+from trident_py.errors import ConfigError, FailedException, SinkError, StateError
 from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
@@ -263,8 +263,8 @@ class _Assembly:
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
                     adopt=lambda record, torn: adopted(self.name, record, torn, declared),
                 )
-            except StateError as error:
-                if candidate is None or not isinstance(error.__cause__, FailedException):
+            except (StateError, SinkError) as error:
+                if candidate is None or not _is_passing(error):
                     raise
                 log.warning("topology %s: taking over, and trying again: %s", self.name, error)
             self.store.heartbeat()
@@ -371,6 +371,12 @@ class _Assembly:
         identity = self.store.identity
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, self.store.epoch, time)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Tell whether a store is away or locked just now."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, FailedException) or _is_passing(cause))
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
@@ -20,6 +20,8 @@ from trident_py.rows.schema import append, select
 from trident_py.spark.frames import empty_frame
 from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.worker.steps import RowCollector, Step, Values
+
+F = TypeVar("F", Flow, RowFlow)
 
 
 @frozen(kw_only=True)
@@ -220,20 +222,17 @@ class RequestJob(Operation):
         return self.end.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        return self._built(self.end, inputs, batch_id)
+        return _made(self.end, inputs, lambda operation, flows: operation.build(flows, batch_id))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        return self._on_rows(self.end, inputs, batch_id)
+        return _made(self.end, inputs, lambda operation, flows: operation.on_rows(flows, batch_id))
 
-    def _on_rows(self, node: Node, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        if isinstance(node.operation, _Given):
-            return inputs[node.operation.number]
-        return node.operation.on_rows([self._on_rows(each, inputs, batch_id) for each in node.inputs], batch_id)
 
-    def _built(self, node: Node, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        if isinstance(node.operation, _Given):
-            return inputs[node.operation.number]
-        return node.operation.build([self._built(each, inputs, batch_id) for each in node.inputs], batch_id)
+def _made(node: Node, given: Sequence[F], make: Callable[[Operation, Sequence[F]], F]) -> F:
+    """Return what ``node`` gives, by ``make`` of each operation on the way from what is given."""
+    if isinstance(node.operation, _Given):
+        return given[node.operation.number]
+    return make(node.operation, [_made(each, given, make) for each in node.inputs])
 
 
 def _from_given(node: Node, given: list[Node]) -> Node:

@@ -104,6 +104,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
         Raises:
             SinkError: the sink belongs to another topology, or is damaged.
             FencedError: a newer epoch has been here.
+            StoreBusyException: the store is away or locked just now; a standby tries again, any other start ends.
         """
 
     @abstractmethod
@@ -121,10 +122,12 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     def commit(self, tx: SinkTransaction, receipt: R) -> None:
         """Committing phase, in txid order: make it visible, with ``tx.token``, in one atomic step.
 
-        What it raises fails the attempt, which is prepared and committed again under the next attempt id.
+        What it raises fails the attempt, which is prepared and committed again under the next attempt id; five failures
+        end the topology.
 
         Raises:
-            FencedError: a newer epoch has been here.
+            FencedError: a newer epoch has been here; it ends this leader at once, as every `TridentError` does.
+            StoreBusyException: the store is away or locked just now; that doesn't count among the five.
         """
 
     @abstractmethod

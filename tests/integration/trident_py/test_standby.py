@@ -13,10 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from trident_py import Count, FeederBatchSpout, SQLiteState, TridentConfig, TridentError, TridentTopology
+from trident_py import (
+    CommitToken,
+    Count,
+    FeederBatchSpout,
+    FixedBatchSpout,
+    SinkTransaction,
+    SQLiteState,
+    StoreBusyException,
+    TopologyKey,
+    TransactionalSink,
+    TridentConfig,
+    TridentError,
+    TridentTopology,
+)
+from trident_py.testing import LocalCoordination
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -77,6 +91,36 @@ def test_a_standby_waits_for_a_store_that_is_locked(
     spout.feed([("one",)])
     assert query.status["is_leading"]
     query.stop()
+
+
+class BusyAtFirst(TransactionalSink[list[Any]]):
+    """A sink whose store is locked when it is asked first."""
+
+    def __init__(self) -> None:
+        self.tries, self.rows = 0, list[Any]()
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        self.tries += 1
+        if self.tries == 1:
+            raise StoreBusyException("another process holds the lock")
+        return None
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[Any]:
+        return frame.collect()
+
+    def commit(self, tx: SinkTransaction, receipt: list[Any]) -> None:
+        self.rows += [tuple(row) for row in receipt]
+
+    def abort(self, tx: SinkTransaction, receipt: list[Any] | None) -> None: ...
+
+
+def test_a_standby_waits_for_a_sink_whose_store_is_locked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trident_py.runtime.RECOVER_AGAIN_SECONDS", 0.01)
+    topology, sink = TridentTopology("words"), BusyAtFirst()
+    topology.new_stream("words", FixedBatchSpout("word string", 1, ("one",))).write_to(sink)
+    with topology.start(spark=spark, coordination=LocalCoordination(), standby=True) as query:
+        query.process_all_available()
+    assert (sink.tries, sink.rows) == (2, [("one",)])
 
 
 def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
