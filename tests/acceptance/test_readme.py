@@ -13,7 +13,6 @@ import pytest
 
 README = Path(__file__).parents[2] / "README.md"
 USE_OF_THE_SPOUT = """
-from trident_py import BatchCoordinator, Emitter, ITridentSpout
 from trident_py.operations import Sum
 
 {spout}
