@@ -31,6 +31,11 @@ def forget_connections() -> None:
             client.thread_connection = threading.local()
 
 
+def jvm_process(session: SparkSession) -> int:
+    """Return the process id of a session's JVM, on this machine."""
+    return int(session.sql("SELECT java_method('java.lang.ProcessHandle', 'current')").head()[0])  # type: ignore[index]
+
+
 @frozen
 class Batches:
     """Frames of rows that are known beforehand, made by two or three calls to the JVM instead of thirty.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 from multiprocessing.connection import Connection
 
-from attrs import frozen
-
-from trident_py.testing.children import Answer, Fresh, Paused, Request
-from trident_py.testing.stops import Stepper
+from trident_py.testing.children import Answer, Paused, Request
+from trident_py.testing.stops import Stepper, files_of, is_users
+from trident_py.testing.trail import Trail
 
 log = logging.getLogger(__name__)
 
@@ -27,41 +26,25 @@ class On(Enum):
     OWN = "one of its own"
 
 
-@frozen
-class Made:
-    """What is known of a user's thing once it was made.
-
-    Attributes:
-        files: those that its code is in.
-        same_rows: whether every attempt of a transaction must have the same rows.
-    """
-
-    files: tuple[str, ...]
-    same_rows: bool = False
-
-
 class Subject:
     """A user's thing in a child, with the methods that a check calls.
 
     Attributes:
         threads: the thread of each method; `On.START` where nothing is said.
+        things: what the user has written, once it was made.
     """
 
     threads: Mapping[str, On] = {}
+    things: Sequence[object] = ()
 
 
-def serve(connection: Connection, make: Callable[[], Subject]) -> None:
+def serve(connection: Connection, trail: Trail, make: Callable[[], Subject]) -> None:
     """Answer requests until the process is killed or the test's is gone."""
     subject = make()
     commit_thread = ThreadPoolExecutor(1, "commit")
-    lock = threading.Lock()
-
-    def send(message: object) -> None:
-        with lock:
-            connection.send(message)
 
     def wait() -> None:
-        send(Paused())
+        connection.send(Paused())
         connection.recv()
 
     while True:
@@ -69,7 +52,7 @@ def serve(connection: Connection, make: Callable[[], Subject]) -> None:
             request: Request = connection.recv()
         except (EOFError, ConnectionResetError):
             os._exit(0)
-        stepper = Stepper(request.files, request.known, lambda *line: send(Fresh(*line)), wait)
+        stepper = Stepper(request.files, request.known, trail.put, wait)
         work = partial(_answer, subject, request, stepper)
         match subject.threads.get(request.method, On.START):
             case On.START:
@@ -79,18 +62,26 @@ def serve(connection: Connection, make: Callable[[], Subject]) -> None:
             case On.OWN:
                 with ThreadPoolExecutor(1, request.method) as own:
                     answer = own.submit(work).result()
-        send(answer)
+        connection.send(answer)
 
 
 def _answer(subject: Subject, request: Request, stepper: Stepper) -> Answer:
     method = getattr(subject, request.method)
+    loaded = set(sys.modules)
     try:
         with stepper.following(request.stops):
             value = method(*request.arguments)
     except Exception as error:
         log.debug("%s raised", request.method, exc_info=error)
-        return Answer(error=described(error), lines=tuple(stepper.lines()))
-    return Answer(value, lines=tuple(stepper.lines()))
+        return Answer(error=described(error), lines=tuple(stepper.lines()), imported=_imported(loaded))
+    files = () if request.files else files_of(*subject.things)
+    return Answer(value, lines=tuple(stepper.lines()), imported=_imported(loaded), files=files)
+
+
+def _imported(loaded: Collection[str]) -> tuple[str, ...]:
+    """The modules that were not loaded before, but those of users: their lines are lines of the call."""
+    new = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in loaded}
+    return tuple(name for name, file in new.items() if file and not is_users(file))
 
 
 def described(error: BaseException) -> str:

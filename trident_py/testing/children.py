@@ -17,44 +17,32 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, NoReturn
 
 from attrs import define, field, frozen
 
 from trident_py.testing.stops import Line, Stop
+from trident_py.testing.trail import Trail
+from trident_py.testing.unsynced import sync_nothing
 
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.01
+BLOCKED_LOOKS = 8
+"""A call at which nobody works at so many looks waits for something."""
 
 
 @frozen
 class Request:
-    """What a child is asked for; its answers are a `Fresh` for each new line, at most one `Paused`, and an `Answer`."""
+    """What a child is asked for; its answers are at most one `Paused`, and an `Answer`."""
 
     method: str
     arguments: tuple[Any, ...]
     files: tuple[str, ...] = ()
     known: frozenset[tuple[str, int]] | None = None
     stops: tuple[Stop, ...] = ()
-
-
-@frozen
-class Fresh:
-    """The call came to a line for the first time.
-
-    Attributes:
-        file: whose.
-        line: which.
-        dies: whether nobody was killed there before, so that this process is.
-    """
-
-    file: str
-    line: int
-    dies: bool
 
 
 @frozen
@@ -70,11 +58,15 @@ class Answer:
         value: what it returned.
         error: type and text of what it raised; empty if it returned.
         lines: the lines it came to.
+        imported: the modules that it loaded, but those of users: what is forked later can have them from the start.
+        files: those that the user's code is in, where the request has none.
     """
 
     value: Any = None
     error: str = ""
     lines: tuple[Line, ...] = ()
+    imported: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @frozen
@@ -90,65 +82,55 @@ class Stuck:
 Reply = Answer | Paused | Died | Stuck
 
 
-@frozen
-class Patience:
-    """How long a call is waited for.
-
-    Attributes:
-        stuck_secs: without a new line of user code for so long it is stuck.
-        blocked_looks: a process whose threads were all asleep at so many looks waits for something.
-    """
-
-    stuck_secs: float
-    blocked_looks: int
-
-
 @define(eq=False)
 class Child:
     """One process, seen from the test's.
 
     Attributes:
         pid: its process id.
-        seen: the lines of its present call.
+        trail: the lines of its present call.
     """
 
     pid: int
     _connection: Connection
-    seen: list[Fresh] = field(factory=list, init=False)
+    trail: Trail
     paused: bool = field(default=False, init=False)
 
     def ask(self, request: Request) -> None:
         """Begin a call; `reply` ends it."""
-        self.seen = []
+        self.trail.clear()
         with suppress(BrokenPipeError):
             self._connection.send(request)
 
-    def reply(self, patience: Patience, on_blocked: Callable[[], bool]) -> Reply:
+    def reply(self, stuck_secs: float, is_asleep: Callable[[], bool], on_blocked: Callable[[], bool]) -> Reply:
         """How the call went.
 
         Args:
-            patience: how long to wait.
+            stuck_secs: without a new line of user code for so long it is stuck.
+            is_asleep: whether nobody works on it just now: the process waits for something if so at several looks.
             on_blocked: called when the process waits for something; whether that was changed. Called once.
         """
-        deadline, asleep = time.monotonic() + patience.stuck_secs, 0
+        deadline, length, asleep = time.monotonic() + stuck_secs, 0, 0
         while time.monotonic() < deadline:
             if self._connection.poll(LOOK_SECONDS):
-                try:
-                    found: Reply | Fresh = self._connection.recv()
-                except (EOFError, ConnectionResetError):
-                    self._connection.close()
-                    return Died()
-                if not isinstance(found, Fresh):
-                    if isinstance(found, Paused):
-                        self._suspend()
-                    return found
-                self.seen.append(found)
-                deadline, asleep = time.monotonic() + patience.stuck_secs, 0
-                continue
-            asleep = asleep + 1 if _is_asleep(self.pid) else 0
-            if asleep == patience.blocked_looks and on_blocked():
-                deadline = time.monotonic() + patience.stuck_secs
+                return self._received()
+            if self.trail.length > length:
+                deadline, length, asleep = time.monotonic() + stuck_secs, self.trail.length, 0
+            elif asleep < BLOCKED_LOOKS:
+                asleep = asleep + 1 if is_asleep() else 0
+                if asleep == BLOCKED_LOOKS and on_blocked():
+                    deadline = time.monotonic() + stuck_secs
         return Stuck()
+
+    def _received(self) -> Reply:
+        try:
+            found: Reply = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._connection.close()
+            return Died()
+        if isinstance(found, Paused):
+            self._suspend()
+        return found
 
     def _suspend(self) -> None:
         """All of its threads stand still."""
@@ -166,6 +148,11 @@ class Child:
         """Whether it was seen to end: its process id may be somebody else's by now."""
         return self._connection.closed
 
+    def end(self) -> None:
+        """Kill it, and forget what it did."""
+        self.kill()
+        self.trail.close()
+
     def kill(self) -> None:
         """End it as the end of a machine would, if it lives."""
         if self.is_gone:
@@ -178,27 +165,19 @@ class Child:
                 self._connection.recv()
 
 
-def _is_asleep(pid: int) -> bool:
-    """Whether no thread of a process runs or wants to, however busy the machine is."""
-    try:
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except (OSError, IndexError):
-        return False
-    return set(states) == {"S"}
-
-
 @define(eq=False)
 class Nursery:
-    """Forks children, each of which runs ``serve`` on its end of a connection."""
+    """Forks children, each of which runs ``serve`` on its end of a connection, and leaves its lines on its trail."""
 
     _pid: int
     _channel: socket.socket
+    _imported: dict[str, bool] = field(factory=dict, init=False)  # by name: whether the nursery has it
 
     @classmethod
     @contextmanager
-    def open(cls, serve: Callable[[Connection], None], prepare: Callable[[], None]) -> Iterator[Nursery]:
+    def open(cls, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> Iterator[Nursery]:
         """A nursery that has called ``prepare`` once; at the end it is killed with all of its children."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         sys.stdout.flush()
         sys.stderr.flush()
         pid = _fork()
@@ -216,13 +195,26 @@ class Nursery:
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
+    def has_use_of(self, modules: Sequence[str]) -> None:
+        """Load these modules before the next child is forked, which would load them by itself."""
+        for name in modules:
+            self._imported.setdefault(name, False)
+
     def child(self) -> Child:
         """A new process."""
         ours, theirs = socket.socketpair()
+        trail = Trail.make()
+        wanted = [name for name, is_there in self._imported.items() if not is_there][:_MODULES_MAX]
+        self._imported.update(dict.fromkeys(wanted, True))
         with theirs:
-            socket.send_fds(self._channel, [b"f"], [theirs.fileno()])
+            order = " ".join(["fork", *wanted]).encode()
+            socket.send_fds(self._channel, [order], [theirs.fileno(), trail.descriptor])
         pid = int.from_bytes(self._channel.recv(8), "big")
-        return Child(pid, Connection(ours.detach()))
+        return Child(pid, Connection(ours.detach()), trail)
+
+
+_MODULES_MAX = 400
+"""As many as one message to the nursery has room for."""
 
 
 def _fork() -> int:
@@ -231,25 +223,34 @@ def _fork() -> int:
         return os.fork()
 
 
-def _nurse(channel: socket.socket, serve: Callable[[Connection], None], prepare: Callable[[], None]) -> None:
+def _nurse(channel: socket.socket, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> None:
     os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare()
-    with suppress(ImportError):
-        importlib.import_module("pandas")  # pyarrow does at its first conversion: a quarter of a second in each child
-    gc.freeze()  # collecting garbage would copy all that the processes share
+    sync_nothing()
+    _load(["pandas"])  # pyarrow does at its first conversion: a quarter of a second in each child
     while True:
-        order, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        order, descriptors, _, _ = socket.recv_fds(channel, 1 << 16, 2)
         if not order:
             os.killpg(0, signal.SIGKILL)
+        _load(order.decode().split()[1:])
         pid = os.fork()
         if pid == 0:
             channel.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _end_with(partial(serve, Connection(descriptors[0])))
-        os.close(descriptors[0])
+            _end_with(partial(serve, Connection(descriptors[0]), Trail(descriptors[1])))
+        for each in descriptors:
+            os.close(each)
         channel.sendall(pid.to_bytes(8, "big"))
+
+
+def _load(modules: Sequence[str]) -> None:
+    for name in modules:
+        with suppress(Exception):  # whoever has use of it gets to see why it can't be loaded
+            importlib.import_module(name)
+    if modules:
+        gc.freeze()  # collecting garbage would copy all that the processes share
 
 
 def _end_with(work: Callable[[], None]) -> NoReturn:

@@ -24,8 +24,15 @@ Focus: TypeAlias = Callable[[Sequence[Call]], Sequence[int]]
 
 
 def every(*methods: str) -> Focus:
-    """All calls of these methods."""
+    """All calls of these methods; there has to be one, or nobody would be stopped at all."""
+    if not methods:
+        raise ValueError("an experiment whose focus names no method stops nobody")
     return lambda calls: [number for number, call in enumerate(calls) if call.method in methods]
+
+
+def nowhere(calls: Sequence[Call]) -> Sequence[int]:
+    """No call: leaders die only where nobody has died before."""
+    return ()
 
 
 @frozen(kw_only=True)
@@ -36,11 +43,13 @@ class Experiment(Generic[P]):
         scenario: the calls.
         focus: those that are stopped.
         resume: what is done when the leader was paused; None: leaders are killed.
+        again: whether a leader is also stopped when it comes to a line for the second, and for the last time.
     """
 
     scenario: Scenario[P]
     focus: Focus
     resume: Scenario[P] | None = None
+    again: bool = False
 
     @property
     def way(self) -> Way:
@@ -50,7 +59,7 @@ class Experiment(Generic[P]):
     def stops(self, calls: Sequence[Call]) -> Iterator[dict[int, tuple[Stop, ...]]]:
         """One after the other, given what came of the undisturbed run."""
         for number in self.focus(calls):
-            for stop in calls[number].stops(self.way):
+            for stop in calls[number].stops(self.way, again=self.again):
                 yield {number: (stop,)}
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import define, field, frozen
 
-from trident_py.testing.children import Answer, Child, Died, Nursery, Patience, Paused, Request, Stuck
+from trident_py.testing.children import Answer, Child, Died, Nursery, Paused, Request, Stuck
+from trident_py.testing.processes import is_asleep, with_descendants
 from trident_py.testing.report import Findings, Rule
 from trident_py.testing.stops import Line, Moment, Stop, Way
+from trident_py.testing.trail import Fresh
 
 STUCK_SECONDS, STUCK_AGAIN_SECONDS = 30.0, 5.0
 """Without a new line of user code a call is stuck: the first time, and once one was."""
 
 STUCK_ENOUGH = 3
 """After so many calls that were stuck nothing more is tried."""
-
-BLOCKED_LOOKS = 5
-BLOCKED_LOOKS_IN_PREPARE = 60
-"""Where a call may wait for Spark, which takes its time on a busy machine; others seldom do."""
 
 
 @frozen
@@ -54,11 +53,11 @@ class Call:
     method: str
     lines: Sequence[Line] = ()
 
-    def stops(self, way: Way) -> Iterator[Stop]:
-        """Where it can be stopped: around it, and at each line the first time; to die, also at the second and last."""
+    def stops(self, way: Way, *, again: bool) -> Iterator[Stop]:
+        """Where it can be stopped: around it, and at each line, the first time, or ``again`` at the second and last."""
         yield Stop(way, Moment.BEFORE)
         for line in self.lines:
-            times = {1, 2, line.times} if way is Way.KILL else {1}
+            times = {1, 2, line.times} if again else {1}
             yield from (
                 Stop(way, Moment.AT_LINE, line.file, line.number, nth) for nth in sorted(times) if nth <= line.times
             )
@@ -76,6 +75,7 @@ class Play:
     """One experiment after the other, on one store.
 
     Attributes:
+        helpers: the processes that work for the leaders' ones, by their ids.
         files: whose lines are followed; known once the user's thing was made.
         stops: those of the present experiment.
         calls: those of the present experiment so far.
@@ -85,6 +85,7 @@ class Play:
 
     nursery: Nursery
     findings: Findings
+    helpers: Sequence[int] = ()
     files: tuple[str, ...] = field(default=(), init=False)
     stops: Stops = field(factory=dict, init=False)
     calls: list[Call] = field(factory=list, init=False)
@@ -95,6 +96,7 @@ class Play:
     recuperating: bool = field(default=False, init=False)  # between a broken rule and the next experiment
     zombie: Child | None = field(default=None, init=False)
     children: list[Child] = field(factory=list, init=False)
+    _killed: dict[str, set[tuple[str, int]]] = field(factory=dict, init=False)  # by method, where somebody was killed
     _woken: list[Answer] = field(factory=list, init=False)
     _paused: tuple[int, str] = field(default=(0, ""), init=False)
 
@@ -139,7 +141,7 @@ class Play:
         """Kill all processes, but one."""
         for child in self.children:
             if child is not but:
-                child.kill()
+                child.end()
         self.children = [child for child in self.children if child is but]
         self.zombie = None
 
@@ -152,8 +154,7 @@ class Play:
         """
         number = len(self.calls)
         self.calls.append(Call(method))
-        killed = (each for each in self.findings.killed if each[0] == method)
-        known = None if self.recuperating else frozenset((file, line) for _, file, line in killed)
+        known = None if self.recuperating else frozenset(self._killed.get(method, ()))
         child.ask(Request(method, arguments, self.files, known, self.stops.get(number, ())))
         return self._answer(child, number, says)
 
@@ -179,16 +180,19 @@ class Play:
 
     def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
         call = self.calls[number]
-        looks = BLOCKED_LOOKS_IN_PREPARE if call.method == "prepare" else BLOCKED_LOOKS
-        reply = child.reply(Patience(STUCK_AGAIN_SECONDS if self.stuck else STUCK_SECONDS, looks), self._wake_blocking)
-        self.findings.reached.update((call.method, each.file, each.line) for each in child.seen)
+        stuck_secs = STUCK_AGAIN_SECONDS if self.stuck else STUCK_SECONDS
+        reply = child.reply(stuck_secs, partial(self._waits, child), self._wake_blocking)
+        seen = child.trail.lines()
+        self.findings.reached.update((call.method, each.file, each.line) for each in seen)
         match reply:
             case Answer():
                 call.lines = reply.lines
+                self.files = reply.files or self.files
+                self.nursery.has_use_of(reply.imported)
                 self.steps.append(f"{says}{f', which raises {reply.error}' if reply.error else ''}")
                 return reply
             case Died():
-                self._died(child, number, says)
+                self._died(seen[-1] if seen else None, number, says)
                 if not woken:
                     raise Killed
                 return Answer(error="it was killed")
@@ -197,19 +201,20 @@ class Play:
             case Stuck():
                 self.stuck += 1
                 self.steps.append(says)
-                where = f" after {_place(child.seen[-1].file, child.seen[-1].line)}" if child.seen else ""
+                where = f" after {_place(seen[-1].file, seen[-1].line)}" if seen else ""
                 raise Found(Rule.NOT_STUCK, f"{call.method}() doesn't return{where}")
 
-    def _died(self, child: Child, number: int, says: str) -> None:
+    def _died(self, last: Fresh | None, number: int, says: str) -> None:
         call, stop = self.calls[number], next(iter(self.stops.get(number, ())[-1:]), None)
-        if child.seen and child.seen[-1].dies:
-            stop = Stop(Way.KILL, Moment.AT_LINE, child.seen[-1].file, child.seen[-1].line)
+        if last is not None and last.dies:
+            stop = Stop(Way.KILL, Moment.AT_LINE, last.file, last.line)
             self.discoveries += 1
         if stop is None or stop.way is not Way.KILL:
             self.steps.append(says)
             raise Found(Rule.COMES_THROUGH, f"the process ended in {call.method}(), and nobody had killed it")
         self.findings.kills += 1
         self.findings.killed.add((call.method, stop.file, stop.line))
+        self._killed.setdefault(call.method, set()).add((stop.file, stop.line))
         self.steps.append(f"{says}, and is killed {_when(stop)}")
 
     def _suspended(self, child: Child, number: int, says: str) -> Suspended:
@@ -218,10 +223,15 @@ class Play:
         self.steps.append(f"{says}, and is paused {_when(self.stops[number][0])}")
         return Suspended(child)
 
-    def _wake_blocking(self) -> bool:
-        """Somebody waits, perhaps for what the zombie holds: have it go on."""
+    def _waits(self, child: Child) -> bool:
+        """Whether a call waits, perhaps for what the zombie holds; where there is none, nobody wants to know."""
         if self.zombie is None or not self.zombie.paused:
             return False
+        return all(map(is_asleep, [child.pid, *with_descendants(self.helpers)]))
+
+    def _wake_blocking(self) -> bool:
+        """Somebody waits, perhaps for what the zombie holds: have it go on."""
+        assert self.zombie is not None  # noqa: S101
         number, says = self._paused
         self.zombie.go_on()
         zombie = self.zombie

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trident_py.testing.experiments import Experiment, every
+from trident_py.testing.experiments import Experiment, every, nowhere
 from trident_py.testing.sink_play import SinkPlay
 
 
@@ -156,18 +156,18 @@ def after_commit(play: SinkPlay) -> None:
 
 
 EXPERIMENTS: Sequence[Experiment[SinkPlay]] = (
-    Experiment(scenario=begun, focus=every()),
-    Experiment(scenario=one, focus=every("prepare", "commit")),
+    Experiment(scenario=begun, focus=nowhere),
+    Experiment(scenario=one, focus=every("prepare", "commit"), again=True),
     Experiment(scenario=answer_lost, focus=lambda calls: every("commit")(calls)[1:2]),
-    Experiment(scenario=empty, focus=every()),
-    Experiment(scenario=taken_over, focus=every("make", "recover")),
-    Experiment(scenario=committed_and_taken_over, focus=every()),
-    Experiment(scenario=aborted, focus=every("abort")),
+    Experiment(scenario=empty, focus=lambda calls: every("commit", "recover")(calls)[:2]),
+    Experiment(scenario=taken_over, focus=every("make", "recover"), again=True),
+    Experiment(scenario=committed_and_taken_over, focus=lambda calls: every("recover", "commit")(calls)[1:3]),
+    Experiment(scenario=aborted, focus=every("abort"), again=True),
     Experiment(scenario=given_up_again, focus=every("abort")),
-    Experiment(scenario=unreadable, focus=every()),
+    Experiment(scenario=unreadable, focus=lambda calls: every("prepare", "abort")(calls)[:2]),
     Experiment(scenario=side_by_side, focus=lambda calls: every("commit")(calls)[1:2]),
-    Experiment(scenario=failed_side_by_side, focus=every()),
-    Experiment(scenario=started_again, focus=every()),
+    Experiment(scenario=failed_side_by_side, focus=every("abort")),
+    Experiment(scenario=started_again, focus=every("recover")),
     Experiment(scenario=one, focus=every("prepare", "commit"), resume=before_replay),
     Experiment(scenario=one, focus=every("prepare"), resume=during_replay),
     Experiment(scenario=one, focus=every("commit"), resume=after_replay),

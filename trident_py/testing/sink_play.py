@@ -13,13 +13,12 @@ from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.spark.forked import Batches
-from trident_py.testing.child_process import Made, On, Subject, described
+from trident_py.testing.child_process import On, Subject, described
 from trident_py.testing.children import Answer, Child
-from trident_py.testing.ledger import Broken, Ledger, Row
+from trident_py.testing.ledger import Broken, Ledger, Row, listed
 from trident_py.testing.play import Found, Play, Unusable
 from trident_py.testing.report import Rule
 from trident_py.testing.sample_rows import batch_name, comparable, sample_rows
-from trident_py.testing.stops import files_of
 
 TOPOLOGY = TopologyIdentity("conformance", "00000000-0000-4000-8000-000000000001", 1)
 TRIES = 4
@@ -32,6 +31,19 @@ def transaction(attempt: TransactionAttempt, epoch: int) -> SinkTransaction:
     return SinkTransaction(key, attempt, epoch, time=1_767_225_600_000 + attempt.txid)
 
 
+@frozen(kw_only=True)
+class Needs:
+    """What is asked of whoever calls.
+
+    Attributes:
+        same_rows: every attempt of a transaction has to have the same rows.
+        at_least_once: rows may be there again once a transaction came again: no token is kept.
+    """
+
+    same_rows: bool = False
+    at_least_once: bool = False
+
+
 class SinkSubject(Subject):
     """A user's sink in a child process."""
 
@@ -41,11 +53,13 @@ class SinkSubject(Subject):
         self._make, self._batches = make_sink, batches
         self._receipts: dict[CommitToken, Any] = {}
 
-    def make(self) -> Made:
+    def make(self) -> Needs:
         """The sink."""
         self._sink = self._make()
         self._sink.check_fields(self._batches.schema)
-        return Made(files_of(self._sink), self._sink.needs_exact_replays)
+        self.things = [self._sink]
+        at_least_once = not self._sink.keeps_token
+        return Needs(same_rows=self._sink.needs_exact_replays or at_least_once, at_least_once=at_least_once)
 
     def recover(self, epoch: int) -> Any:
         """As a leader that takes over does."""
@@ -80,12 +94,12 @@ class SinkPlay(Play):
     Attributes:
         schema: the fields of its rows.
         read_rows: what a reader of the store sees.
-        same_rows: whether every attempt of a transaction has the same rows, as the sink needs it.
+        needs: what the sink needs, and promises.
     """
 
     schema: StructType = field(kw_only=True)
     read_rows: Callable[[], Sequence[Sequence[Any]]] = field(kw_only=True)
-    same_rows: bool = field(default=False, init=False)
+    needs: Needs = field(factory=Needs, init=False)
     noun: ClassVar[str] = "sink"
     ledger: Ledger = field(kw_only=True, factory=Ledger)
     epoch: int = field(default=0, init=False)
@@ -104,6 +118,7 @@ class SinkPlay(Play):
     waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
     _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, what it was last called for
     _lenient: bool = field(default=False, init=False)
+    _owed: dict[int, Sequence[Row]] = field(factory=dict, init=False)  # by transaction, where commits were answered
 
     # --- leaders --------------------------------------------------------------------------------------------------
 
@@ -121,7 +136,7 @@ class SinkPlay(Play):
             made = self.call(child, f"leader {self.epoch} makes the {self.noun}", "make")
             if made.error:
                 continue
-            self.files, self.same_rows = made.value.files, made.value.same_rows
+            self.needs = made.value
             self.steps.pop()  # it tells nothing
             if self.recover(child):
                 return child
@@ -142,6 +157,10 @@ class SinkPlay(Play):
         return True
 
     def _judge(self, epoch: int, token: Any) -> None:
+        if self.needs.at_least_once and not self._lenient:
+            self.steps.pop()  # such a sink can't tell
+            self.ledger.fence = epoch
+            return
         if self._lenient:
             self._lenient = False
             said = token.txid if isinstance(token, CommitToken) else 0
@@ -167,7 +186,7 @@ class SinkPlay(Play):
         attempt = TransactionAttempt(txid, self._attempts[txid])
         self._attempts[txid] += 1
         tx = transaction(attempt, self.epochs[leader.pid])
-        variant = 0 if self.same_rows else self._fixed.get(txid, attempt.attempt_id)
+        variant = 0 if self.needs.same_rows else self._fixed.get(txid, attempt.attempt_id)
         size = {"count": self.sizes[txid]} if txid in self.sizes else {}
         rows = sample_rows(self.schema, txid, variant, **size)
         batch = batch_name(txid, variant) if rows else ""
@@ -191,6 +210,7 @@ class SinkPlay(Play):
         answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
         if not answer.error:
             self.ledger.answered(tx.token)
+            self._owed[tx.txid] = prepared.rows
         return not answer.error
 
     def _commit_call(self, prepared: Prepared) -> tuple[str, tuple[Any, ...]]:
@@ -312,7 +332,14 @@ class SinkPlay(Play):
 
     def look(self) -> None:
         """A reader looks, and must see what may be there."""
-        self._raise(self.ledger.read(self.read()))
+        if not self.needs.at_least_once or not (self.lossy or self.ledger.in_doubt or self.zombie):
+            self._raise(self.ledger.read(self.read()))
+            return
+        rows = self.read()
+        if missing := sum(map(Counter, self._owed.values()), Counter()) - rows:
+            raise Found(Rule.COMMITTED_STAYS, f"a reader misses {listed(missing)}")
+        if not self.ledger.in_doubt:
+            self.ledger.start_over(self.ledger.last, rows)
 
     def read(self) -> Counter[Row]:
         """What a reader sees; a store that nothing was committed to need not be readable yet."""
@@ -327,6 +354,7 @@ class SinkPlay(Play):
         """After a rule was broken: take what is there as given, and go on."""
         self.end_children()
         self.leader, self._lenient = None, True
+        self._owed.clear()
         self.ledger.start_over(max(self._attempts, default=0), Counter())
         try:
             self.take_over()

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.rows.schema import schema_of
-from trident_py.spark.forked import Batches, forget_connections
+from trident_py.spark.forked import Batches, forget_connections, jvm_process
 from trident_py.spark.session import topology_session
 from trident_py.testing.child_process import serve
 from trident_py.testing.children import Nursery
@@ -39,13 +39,15 @@ def check_sink(
         schema: the fields of the rows that the sink is given.
 
     Returns:
-        What was found. ``report.ok`` says whether nothing was; ``str(report)`` tells all of it.
+        What was found. ``report.ok`` says whether nothing was; ``str(report)`` tells all of it. A sink that says of
+        itself that it keeps no token (``keeps_token = False``) may have rows again that were replayed, and loses none.
     """
     fields = schema_of(schema)
     findings = Findings()
     with topology_session(TOPOLOGY.name, None) as spark:
+        jvm = jvm_process(spark)
         make = partial(SinkSubject, make_sink, Batches(spark, fields, sample_batches(fields)))
         with Nursery.open(partial(serve, make=make), forget_connections) as nursery:
-            play = SinkPlay(nursery, findings, schema=fields, read_rows=read_rows)
+            play = SinkPlay(nursery, findings, [jvm], schema=fields, read_rows=read_rows)
             complete = checked(play, EXPERIMENTS)
-    return findings.report("sink", complete=complete)
+    return findings.report("sink", "at-least-once" if play.needs.at_least_once else "", complete=complete)

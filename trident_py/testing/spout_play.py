@@ -25,13 +25,12 @@ from trident_py.rows.row import rows_of
 from trident_py.rows.schema import schema_of
 from trident_py.spark.forked import rows_of_frame
 from trident_py.spouts.adapting import AnySpout, as_trident_spout
-from trident_py.testing.child_process import Made, On, Subject
+from trident_py.testing.child_process import On, Subject
 from trident_py.testing.children import Child
 from trident_py.testing.ledger import Row, listed
 from trident_py.testing.play import Found, Play, Unusable
 from trident_py.testing.report import Rule
 from trident_py.testing.sample_rows import comparable
-from trident_py.testing.stops import files_of
 
 TRIES = 4
 BATCHES_MAX = 8
@@ -63,7 +62,7 @@ class SpoutSubject(Subject):
     def __init__(self, make_spout: Callable[[], AnySpout], spark: SparkSession | None) -> None:
         self._make, self._spark = make_spout, spark
 
-    def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int) -> Made:
+    def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int) -> None:
         """The spout, with the positions that are stored."""
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
@@ -77,7 +76,7 @@ class SpoutSubject(Subject):
         self._executor = TridentSpoutExecutor("conformance", "spout", schema_of(spout.output_schema), emitter, metrics)
         self._coordinator.restore(Cursors().updated(defined))
         self._executor.restore(Cursors().updated(resolved), upto)
-        return Made(files_of(given, coordinator, emitter))
+        self.things = [given, coordinator, emitter]
 
     def define(self, txid: int, before: Json, current: Json, again: bool) -> tuple[Json, Mapping[str, Json]] | None:
         """The metadata of a batch and the positions that it moves; None: there is no input."""
@@ -183,7 +182,6 @@ class SpoutPlay(Play):
             last = max(stored.committed, default=0)
             answer = self.call(child, "a new leader makes the spout", "make", stored.defined, stored.resolved, last)
             if not answer.error:
-                self.files = answer.value.files
                 self.leader = child
                 self._succeed(child)
                 return child

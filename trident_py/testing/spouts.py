@@ -109,10 +109,14 @@ def late(play: SpoutPlay) -> None:
 
 
 EXPERIMENTS: Sequence[Experiment[SpoutPlay]] = (
-    Experiment(scenario=straight, focus=lambda calls: every("make", "define", "emit", "commit", "success")(calls)[:9]),
+    Experiment(
+        scenario=straight,
+        focus=lambda calls: every("make", "define", "emit", "commit", "success")(calls)[:9],
+        again=True,
+    ),
     Experiment(scenario=each_fails, focus=lambda calls: every("define", "emit")(calls)[2:4]),
     Experiment(scenario=ahead, focus=lambda calls: every("define", "emit", "commit")(calls)[2:8]),
-    Experiment(scenario=taken_over, focus=lambda calls: every()(calls)[:15]),  # to the end of the second transaction
+    Experiment(scenario=taken_over, focus=lambda calls: every("make", "define", "emit", "commit")(calls)[3:9]),
     Experiment(scenario=announced, focus=lambda calls: every("define", "emit")(calls)[4:6]),
     Experiment(scenario=straight, focus=lambda calls: every("success", "commit")(calls)[:2], resume=late),
 )

@@ -20,13 +20,12 @@ from trident_py.operations.builtin import NativeAggregator
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import arrow_table, select
-from trident_py.testing.child_process import Made, On, Subject
+from trident_py.testing.child_process import On, Subject
 from trident_py.testing.children import Child
 from trident_py.testing.ledger import Row
 from trident_py.testing.sample_rows import comparable, sample_rows
-from trident_py.testing.sink_play import TOPOLOGY, Prepared, SinkPlay, transaction
+from trident_py.testing.sink_play import TOPOLOGY, Needs, Prepared, SinkPlay, transaction
 from trident_py.testing.state_ledger import StateLedger, Values
-from trident_py.testing.stops import files_of
 
 AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any]
 
@@ -135,7 +134,7 @@ class StateSubject(Subject):
     ) -> None:
         self._make, self._read, self._aggregated = make_factory, read_rows, aggregated
 
-    def make(self) -> Made:
+    def make(self) -> Needs:
         """The state."""
         given, aggregated = self._make(), self._aggregated
         factory = given.for_fields(aggregated.keys, aggregated.value)
@@ -149,7 +148,8 @@ class StateSubject(Subject):
         )
         self._participant.check()
         backing = getattr(state, "backing", state)
-        return Made(files_of(state, factory, backing, getattr(backing, "delegate", backing)))
+        self.things = [state, factory, backing, getattr(backing, "delegate", backing)]
+        return Needs()
 
     def recover(self, epoch: int) -> Any:
         """As a leader that takes over does."""

@@ -15,7 +15,7 @@ from trident_py.rows.schema import schema_of, shown
 from trident_py.testing import sink_experiments as leaders
 from trident_py.testing.child_process import serve
 from trident_py.testing.children import Nursery
-from trident_py.testing.experiments import Experiment, checked, every
+from trident_py.testing.experiments import Experiment, checked, every, nowhere
 from trident_py.testing.report import Findings, Report
 from trident_py.testing.state_play import Aggregated, StatePlay, StateSubject, state_ledger
 
@@ -77,10 +77,10 @@ def _checked(
 
 
 KILLED: Sequence[Experiment[StatePlay]] = (
-    Experiment(scenario=leaders.begun, focus=every()),
-    Experiment(scenario=leaders.one, focus=every("commit")),
+    Experiment(scenario=leaders.begun, focus=nowhere),
+    Experiment(scenario=leaders.one, focus=every("commit"), again=True),
     Experiment(scenario=leaders.answer_lost, focus=lambda calls: every("commit")(calls)[1:2]),
-    Experiment(scenario=leaders.empty, focus=every()),
+    Experiment(scenario=leaders.empty, focus=lambda calls: every("commit", "recover")(calls)[:2]),
     Experiment(scenario=leaders.committed_and_taken_over, focus=every("make", "recover")),
 )
 PAUSED: Sequence[Experiment[StatePlay]] = (

@@ -81,10 +81,11 @@ class Stepper:
     _stops: list[Stop] = field(factory=list, init=False)
     _times: dict[tuple[str, int], int] = field(factory=dict, init=False)
     _counted: dict[str, bool] = field(factory=dict, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     @contextmanager
     def following(self, stops: Sequence[Stop]) -> Iterator[None]:
-        """Follow what this thread does meanwhile, and the threads that it starts; one stop after the other."""
+        """Follow what this thread does meanwhile, and the threads that it starts; one stop after the other. Once."""
         self._stops, self._times = list(stops), {}
         self._stop_if(Moment.BEFORE)
         threading.settrace(self._enter)
@@ -94,6 +95,7 @@ class Stepper:
         finally:
             sys.settrace(None)
             threading.settrace(None)
+            self._is_over = True  # what such threads do later belongs to no call
         self._stop_if(Moment.AFTER)
 
     def lines(self) -> list[Line]:
@@ -101,7 +103,8 @@ class Stepper:
         return [Line(file, number, times) for (file, number), times in self._times.items()]
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self._step if self._counts(frame.f_code.co_filename) else None
+        counts = not self._is_over and self._counts(frame.f_code.co_filename)
+        return self._step if counts and (_is_function(frame) or is_users(frame.f_code.co_filename)) else None
 
     def _counts(self, file: str) -> bool:
         known = self._counted.get(file)
@@ -111,6 +114,8 @@ class Stepper:
         return known
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if self._is_over:
+            return None
         if event == "line":
             place = frame.f_code.co_filename, frame.f_lineno
             times = self._times[place] = self._times.get(place, 0) + 1
@@ -129,6 +134,11 @@ class Stepper:
         if self._stops.pop(0).way is Way.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         self.wait()
+
+
+def _is_function(frame: FrameType) -> bool:
+    """Or else the body of a module or class, which is run when an installed module is loaded: once for all calls."""
+    return bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
 
 
 _OURS = ("builtins", "abc", "typing", "trident_py.interfaces", "trident_py.states", "trident_py.spouts", "coordinators")

@@ -287,3 +287,21 @@ class EqualRowsOnce(RightTable):
     def insert(self, db: sqlite3.Connection, rows: Rows) -> None:
         db.execute("CREATE UNIQUE INDEX IF NOT EXISTS one ON words (word, n)")
         db.executemany("INSERT OR IGNORE INTO words VALUES (?, ?)", rows)
+
+
+class AtLeastOnce(Table):
+    """Right as far as it promises: rows come again with a transaction that does."""
+
+    keeps_token = False
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        with self.transaction() as db:
+            self.insert(db, receipt)
+
+
+class LosesReplays(AtLeastOnce):
+    """Takes any other attempt than the first for one that it has."""
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        if tx.attempt.attempt_id == 0:
+            super().commit(tx, receipt)

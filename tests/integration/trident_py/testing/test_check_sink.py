@@ -37,6 +37,13 @@ def test_a_sink_that_stages_rows_passes_whatever_becomes_of_other_attempts(spark
 
 
 @pytest.mark.slow
+def test_a_sink_that_keeps_no_token_is_held_to_at_least_once(spark: SparkSession, tmp_path: Path) -> None:
+    report = checked(sinks.AtLeastOnce, tmp_path / "words.db")
+    assert report.ok, str(report)
+    assert report.promise == "at-least-once"
+
+
+@pytest.mark.slow
 def test_two_checks_of_a_sink_give_the_same_report(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (str(checked(sinks.DataThenToken, tmp_path / name)) for name in ("one.db", "other.db"))
     assert one == other
@@ -73,6 +80,7 @@ def test_the_example_passes(spark: SparkSession, tmp_path: Path) -> None:
         (sinks.VisibleWhenPrepared, Rule.COMMIT_FIRST),
         (sinks.EqualRowsOnce, Rule.COMMITTED_STAYS),
         (sinks.Waits, Rule.NOT_STUCK),
+        (sinks.LosesReplays, Rule.COMMITTED_STAYS),
     ],
 )
 def test_a_sink_after_a_bug_is_condemned_by_its_rule(

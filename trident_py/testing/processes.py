@@ -1,0 +1,27 @@
+"""What other processes do just now, as Linux tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether no thread of a process runs or wants to, however busy the machine is; one that is gone never does."""
+    try:
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (OSError, IndexError):
+        return False
+    return set(states) <= {"S", "Z"}
+
+
+def with_descendants(pids: Iterable[int]) -> Iterator[int]:
+    """These processes and all that they, or those, have started and that are there."""
+    for pid in pids:
+        yield pid
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                below = [int(each) for each in task.read_text().split()]
+            except OSError:
+                continue
+            yield from with_descendants(below)
