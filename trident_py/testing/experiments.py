@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from trident_py.testing.play import STUCK_ENOUGH, Call, Found, Killed, Play, Stops, Suspended, Unusable
-from trident_py.testing.stops import Stop, Way
+from trident_py.testing.stops import Way
 
 DISCOVERIES_MAX = 1_000
 
-BROKEN_ENOUGH = 4
-"""So many broken rules tell enough of an experiment; with others it goes on."""
+BROKEN_ENOUGH = 12
+"""So many broken rules tell enough of what becomes of one call of an experiment; with others it goes on."""
 
 
 P = TypeVar("P", bound=Play)
@@ -56,23 +56,17 @@ class Experiment(Generic[P]):
         """How leaders are stopped."""
         return Way.KILL if self.resume is None else Way.PAUSE
 
-    def stops(self, calls: Sequence[Call]) -> Iterator[dict[int, tuple[Stop, ...]]]:
-        """One after the other, given what came of the undisturbed run."""
-        for number in self.focus(calls):
-            for stop in calls[number].stops(self.way, again=self.again):
-                yield {number: (stop,)}
-
 
 def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
     """Make all experiments; whether none had to be left out."""
     try:
         for experiment in experiments:
-            play.broken = 0
             calls = _explored(play, experiment, {})
-            for stops in list(experiment.stops(calls)):
-                if play.broken >= BROKEN_ENOUGH:
-                    break
-                _explored(play, experiment, stops)
+            for number in experiment.focus(calls):
+                play.broken = 0
+                for stop in calls[number].stops(experiment.way, again=experiment.again):
+                    if play.broken < BROKEN_ENOUGH:
+                        _explored(play, experiment, {number: (stop,)})
     except Unusable:
         return False
     finally:
