@@ -14,6 +14,7 @@ from coordinators.attempt import TransactionAttempt
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import NativeAggregator
@@ -72,10 +73,14 @@ class Aggregated:
             if isinstance(self.aggregator, ReducerAggregator):
                 partial = values.get(key, self.aggregator.init())
                 for row in group:
-                    partial = self.aggregator.reduce(partial, row)
+                    partial = self.aggregator.reduce(self.aggregator.init() if partial is REMOVE else partial, row)
+            elif partial is REMOVE:
+                continue  # its rows cancel each other out
             elif key in values:
                 partial = self.aggregator.combine(values[key], partial)
             values[key] = partial
+            if partial is REMOVE:
+                del values[key]
         return values
 
     def change(self, rows: Sequence[Row]) -> Any:
@@ -85,6 +90,7 @@ class Aggregated:
             order = [self.rows.names.index(each) for each in [*self.keys.names, *self.inputs.names]]
             return arrow_table([tuple(row[place] for place in order) for row in rows], t.StructType(fields))
         partials = [(*key, self._partial(group)) for key, group in self._groups(rows).items()]
+        partials = [row for row in partials if row[-1] is not REMOVE]
         return arrow_table(partials, t.StructType([*self.keys.fields, t.StructField("_partial", self.value.dataType)]))
 
     def _groups(self, rows: Sequence[Row]) -> dict[Row, list[Any]]:
@@ -100,8 +106,9 @@ class Aggregated:
             return None
         partial = self.aggregator.zero() if not group else self.aggregator.init(group[0])
         for row in group[1:]:
-            partial = self.aggregator.combine(partial, self.aggregator.init(row))
-        return partial
+            own = self.aggregator.init(row)
+            partial = own if partial is REMOVE else self.aggregator.combine(partial, own)
+        return self.aggregator.zero() if partial is REMOVE and not self.keys.fields else partial
 
 
 def evolve_name(each: t.StructField) -> t.StructField:

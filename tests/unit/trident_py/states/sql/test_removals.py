@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,24 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, made_by, transaction
 from trident_py.errors import TopologyError
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey
 from trident_py.interfaces.states import FencedState, GroupState, ITupleCollection, RemovableMapState, StateFactory
+from trident_py.operations.builtin import Count
+from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.expiry import PORTION_KEYS
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.redis.redis import RedisState
 from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.reading import TableReader
 from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.states.sql.staging import StagingSQLMapState
+from trident_py.states.sql.state import SQLMapState
+from trident_py.topology import TridentTopology
 
 SECOND = 1_000
 START = 1_700_000_000 * SECOND
@@ -280,6 +292,89 @@ def test_a_ttl_is_a_length_of_time(factories: Callable[[Any], StateFactory]) -> 
     for wrong in (0, 5, "1 day", timedelta(0), timedelta(seconds=-1)):
         with pytest.raises(TopologyError, match="ttl is how long a key stays without a write"):
             factories(wrong)
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_what_tasks_have_staged_begins_anew_for_keys_that_have_expired(make: Make, hint: bool) -> None:
+    state = make(TTL)
+    if not isinstance(state, StagingSQLMapState):
+        pytest.skip("tasks stage nothing for it")
+    aggregator = Adding("sum" if hint else None)
+    for tx, count in ((at(0, 1), 1), (at(5, 2), 2), (at(15, 3), 4), (at(15, 3, 1), 8)):
+        rows = arrow_table([("a", count), ("b", count)], schema_of("word string, count bigint"))
+        report = state.staging_task(tx).staged(7, iter(rows.to_batches()))
+        assert state.begin_transaction(tx)
+        state.merge_staged([(7, *report)], aggregator)
+        state.end_transaction(tx)
+    assert contents(state) == {"a": 8, "b": 8}
+    commit(state, at(16, 4), {"b": 1})
+    assert contents(state) == {"a": 8, "b": 9}
+
+
+def test_a_reader_of_the_table_sees_no_key_that_has_expired(
+    make: Make, factories: Callable[[timedelta | None], StateFactory]
+) -> None:
+    state = make(TTL)
+    if not isinstance(state, SQLMapState):
+        pytest.skip("only tables are read by other topologies")
+    many = {f"k{number:05}": 1 for number in range(PORTION_KEYS + 10)}
+    commit(state, at(0, 1), many)
+    commit(state, at(1, 2), {"a": 1})
+    commit(state, at(10, 3), {})
+    reader = factories(None).for_reading().make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(reader, TableReader)
+    with closing(reader):
+        assert reader.get_tuples() == [("a", 1)]
+        assert reader.multi_get([["a"], [f"k{PORTION_KEYS + 5:05}"]]) == [1, None]
+
+
+def test_a_state_stays_as_large_as_what_is_alive(make: Make) -> None:
+    state = make(TTL)
+    assert isinstance(state, GroupState)
+    per = 50
+    for txid in range(1, 41):
+        commit(state, at(txid, txid), {f"k{txid * per + number}": 1 for number in range(per)})
+        assert len(contents(state)) == per * min(txid, 10)
+
+
+def test_as_many_as_may_be_are_deleted_by_each_transaction_those_first_that_were_written_first(tmp_path: Path) -> None:
+    state = made_by(SQLiteState(tmp_path / "s.db", table="counts", ttl=TTL))
+    with closing(state), closing(sqlite3.connect(tmp_path / "s.db")) as client:
+        state.recover(TOPOLOGY, 1)
+        names = [f"k{number:05}" for number in range(PORTION_KEYS + 500)]
+        commit(state, at(0, 1), dict.fromkeys(reversed(names), 1))
+        commit(state, at(1, 2), {"a": 1})
+        for txid, left in ((3, [*names[PORTION_KEYS:], "a"]), (4, [])):
+            commit(state, at(10 * txid, txid), {})
+            rows = client.execute("SELECT word FROM counts ORDER BY _time, _key").fetchall()
+            assert [word for (word,) in rows] == sorted(left, key=lambda word: (word == "a", word))
+            assert contents(state) == {}
+
+
+def test_a_database_of_an_older_release_gets_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    state = made_by(SQLiteState(path, table="counts"))
+    with closing(state):
+        state.recover(TOPOLOGY, 1)
+        commit(state, at(0, 1), {"a": 1})
+    with closing(sqlite3.connect(path)) as client, client:
+        client.execute("DROP TABLE _counts_removed")
+        for column in ("ttl_since", "expired"):
+            client.execute(f"ALTER TABLE _trident DROP COLUMN {column}")
+    for epoch, ttl in enumerate((None, TTL), 2):
+        state = made_by(SQLiteState(path, table="counts", ttl=ttl))
+        with closing(state):
+            state.recover(TOPOLOGY, epoch)
+            commit(state, at(epoch, epoch, epoch=epoch), {"a": 1, "b": REMOVE})
+            assert contents(state) == {"a": epoch}
+
+
+def test_explain_says_how_long_keys_stay(tmp_path: Path) -> None:
+    topology = TridentTopology("sessions")
+    stream = topology.new_stream("lines", FixedBatchSpout("word string", 1)).group_by("word")
+    stream.persistent_aggregate(SQLiteState(tmp_path / "s.db", table="counts", ttl=timedelta(days=1)), Count(), "n")
+    stream.persistent_aggregate(MemoryMapState.factory(), Count(), "n")
+    assert topology.explain().count("keys go after 1 day, 0:00:00 without a write") == 1
 
 
 # --- against a model --------------------------------------------------------------------------------------------------

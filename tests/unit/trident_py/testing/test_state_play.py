@@ -1,0 +1,35 @@
+"""What the check of a state expects of an aggregator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.removal import REMOVE
+from trident_py.rows.schema import schema_of
+from trident_py.testing.state_play import Aggregated
+
+
+class Balance(CombinerAggregator[int]):
+    """A sum whose key goes when it is zero."""
+
+    in_fields = ("amount",)
+
+    def init(self, row: Any) -> int:
+        amount: int = row.amount
+        return amount
+
+    def combine(self, left: int, right: int) -> int:
+        return left + right or REMOVE
+
+    def zero(self) -> int:
+        return 0
+
+
+def test_keys_that_an_aggregator_removes_are_expected_to_go() -> None:
+    balances = Aggregated.of(schema_of("account string, amount bigint"), Balance())
+    first = balances.accumulator({}, [("a", 1), ("b", 2), ("c", 1), ("c", -1)])
+    assert first == {("a",): 1, ("b",): 2}
+    rows = [("a", -1), ("b", 1), ("b", -1), ("d", 4)]
+    assert balances.accumulator(first, rows) == {("b",): 2, ("d",): 4}
+    assert balances.change(rows).to_pydict() == {"account": ["a", "d"], "_partial": [-1, 4]}
