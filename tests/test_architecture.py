@@ -168,6 +168,7 @@ FLOORS = """
     participants
     windows
     states.redis spouts.delta spouts.kafka sinks.delta sinks.kafka
+    sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows
     errors _lazy

@@ -16,7 +16,7 @@ from trident_py.rows.schema import check_comparable, names_of, select, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from trident_py.sinks.delta.staging import StagedFile
+    from trident_py.sinks.tables.staging import StagedFile
 
 _NO_PARTITION = (t.ArrayType, t.MapType, t.StructType, t.BinaryType)
 
@@ -64,7 +64,7 @@ class DeltaSink(TransactionalSink["list[StagedFile]"]):
             raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
         text = os.fspath(uri)
         storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
-        self._transactions = DeltaTransactions(storage, names_of(partition_by), merge_schema, names_of(keys))
+        self._transactions = DeltaTransactions(names_of(partition_by), storage, merge_schema, names_of(keys))
 
     def __repr__(self) -> str:
         return f"DeltaSink({self._transactions.storage.uri!r})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +17,11 @@ from pyspark.sql.types import StructType
 
 from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
-from trident_py.sinks.delta.staging import StagedFile, Storage
-from trident_py.sinks.delta.token import TableToken, app_id
+from trident_py.sinks.delta.staging import Storage
+from trident_py.sinks.delta.token import read_token, versions
+from trident_py.sinks.tables.staging import StagedFile
+from trident_py.sinks.tables.table import Conflict, SinkTable
+from trident_py.sinks.tables.token import TableToken
 
 RETENTION_DAYS_MIN = 7
 """A topology that stands still for longer than the table keeps its token can't be started again."""
@@ -35,12 +38,8 @@ _FIELD_RULES = ("delta.invariants", "delta.generationExpression", "delta.identit
 _UNITS_IN_DAYS = {"day": 1.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86400, "week": 7.0}
 
 
-class Conflict(Exception):
-    """Somebody has committed meanwhile what this commit would have to know: look again."""
-
-
 @define
-class SinkTable:
+class DeltaSinkTable(SinkTable):
     """The table, as it was when it was last looked at.
 
     Attributes:
@@ -51,7 +50,7 @@ class SinkTable:
     _table: DeltaTable = field(init=False)
 
     @classmethod
-    def open(cls, storage: Storage) -> SinkTable | None:
+    def open(cls, storage: Storage) -> DeltaSinkTable | None:
         """Return the table as it is now; None: there is none."""
         found = cls(storage)
         try:
@@ -61,10 +60,8 @@ class SinkTable:
         return found
 
     @classmethod
-    def create(
-        cls, storage: Storage, fields: StructType, partition_by: Sequence[str], uuid: str, token: TableToken
-    ) -> None:
-        """Make an empty table that has the token.
+    def create(cls, storage: Storage, fields: StructType, partition_by: Sequence[str]) -> None:
+        """Make an empty table.
 
         Raises:
             Conflict: it was made meanwhile.
@@ -72,32 +69,33 @@ class SinkTable:
         schema = Schema.from_arrow(arrow_schema(StructType([_nullable(each) for each in fields.fields])))
         try:
             DeltaTable.create(
-                storage.uri,
-                schema,
-                partition_by=list(partition_by),
-                storage_options=dict(storage.options),
-                commit_properties=_properties(uuid, token),
+                storage.uri, schema, partition_by=list(partition_by), storage_options=dict(storage.options)
             )
         except Exception as error:
             if cls.open(storage) is not None:
                 raise Conflict(str(error)) from error
             raise
 
+    @property
+    def files(self) -> Storage:
+        """Below the table."""
+        return self.storage
+
     def look(self) -> None:
         """See what was committed since."""
         self._table.update_incremental()
 
     def token(self, uuid: str) -> TableToken | None:
-        """Return what it knows of a topology."""
-        return TableToken.read(uuid, self._table.transaction_version)
+        """Return what its application transactions say of a topology."""
+        return read_token(uuid, self._table.transaction_version)
 
     @property
     def paths(self) -> list[str]:
         """The files that it consists of, as they stand in the log."""
         return list(map(str, pa.table(self._table.get_add_actions())["path"].to_pylist()))
 
-    def rows_of(self, paths: Iterable[str]) -> int:
-        """Return how many rows these files of it have."""
+    def rows_of(self, paths: Sequence[str]) -> int:
+        """Count the rows that these files of it have."""
         actions, wanted = pa.table(self._table.get_add_actions()), set(paths)
         found = zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
         return sum(rows or 0 for path, rows in found if path in wanted)
@@ -115,7 +113,9 @@ class SinkTable:
         """
         now = _milliseconds()
         adds = [
-            AddAction(each.path, each.size, dict(each.partition), now, data_change=True, stats=each.stats)
+            AddAction(
+                each.path, each.size, dict(each.about["partition"]), now, data_change=True, stats=each.about["stats"]
+            )
             for each in staged
         ]
         actions: list[AddAction | RemoveAction] = [*(RemoveAction(path, True, now) for path in removed), *adds]
@@ -225,7 +225,7 @@ class SinkTable:
 def _properties(uuid: str, token: TableToken) -> CommitProperties:
     now = _milliseconds()  # without a time, a table with a retention forgets it at once
     return CommitProperties(
-        app_transactions=[Transaction(app_id(uuid, name), version, now) for name, version in token.versions.items()]
+        app_transactions=[Transaction(name, version, now) for name, version in versions(uuid, token).items()]
     )
 
 

@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 
 from trident_py import CommitToken, SinkTransaction, TopologyKey, TransactionAttempt, TransactionKey
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
-from trident_py.sinks.delta.staging import StagedFile, Storage, WriteTask, folder, stem
+from trident_py.sinks.delta.staging import Storage, WriteDelta
 from trident_py.sinks.delta.transactions import DeltaTransactions
+from trident_py.sinks.tables.staging import StagedFile, prefix
 
 TOPOLOGY = TopologyKey("words", "a-uuid", 1)
 SCHEMA = "word string, n bigint"
@@ -38,7 +39,7 @@ class Leader:
     last: CommitToken | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.transactions = DeltaTransactions(Storage(str(self.path)), self.partition_by, self.merge_schema, self.keys)
+        self.transactions = DeltaTransactions(self.partition_by, Storage(str(self.path)), self.merge_schema, self.keys)
         self.transactions.fields = schema_of(self.schema)
         self.last = self.transactions.recover(self.topology, self.epoch)
 
@@ -65,9 +66,9 @@ def written(
 ) -> list[StagedFile]:
     """What one task reports that writes these rows."""
     fields = schema_of(schema)
-    task = WriteTask(
+    task = WriteDelta(
         storage=storage,
-        prefix=f"{folder(tx)}/{stem(tx)}",
+        prefix=prefix(tx),
         schema=arrow_schema(fields),
         partition_by=partition_by,
         required=required,

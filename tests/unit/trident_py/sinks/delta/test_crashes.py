@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in, transaction
 from trident_py import CommitToken, FailedException, FencedError
-from trident_py.sinks.delta import transactions as protocol
+from trident_py.sinks.tables import transactions as protocol
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in, transaction, written
 from trident_py import SinkError
-from trident_py.sinks.delta import staging
-from trident_py.sinks.delta.staging import Storage, of_transaction
+from trident_py.sinks.delta.staging import Storage
+from trident_py.sinks.tables import staging
+from trident_py.sinks.tables.staging import of_transaction
 
 SCHEMA = (
     "word string, n bigint, b boolean, at timestamp, local timestamp_ntz, day date, price decimal(7, 2), "
@@ -62,7 +63,7 @@ def test_rows_are_divided_by_several_partitions_and_none_is_lost(tmp_path: Path)
     rows = [(p, q, n) for p in ("a", "/=%", None) for q in (1, None) for n in range(3)]
     tx = transaction(1)
     staged = leader.staged(tx, *rows)
-    assert len({tuple(each.partition.values()) for each in staged}) == 6
+    assert len({tuple(each.about["partition"].values()) for each in staged}) == 6
     leader.transactions.commit(tx, staged)
     found = DeltaTable(tmp_path).to_pyarrow_table().select(["p", "q", "n"]).to_pylist()
     assert sorted(map(str, found)) == sorted(str(dict(zip("pqn", row, strict=True))) for row in rows)
@@ -70,7 +71,7 @@ def test_rows_are_divided_by_several_partitions_and_none_is_lost(tmp_path: Path)
 
 def test_statistics_are_bounds_of_the_rows_and_what_has_no_order_has_none(tmp_path: Path) -> None:
     (file,) = written(Storage(str(tmp_path)), transaction(1), SCHEMA, [ROW, NULLS, ("a" * 33, 5, *NULLS[2:])])
-    stats = json.loads(file.stats)
+    stats = json.loads(file.about["stats"])
     assert stats["numRecords"] == file.content.rows == 3
     assert stats["minValues"] == {
         "n": -1,

@@ -21,8 +21,9 @@ from tests.unit.trident_py.sinks.delta.tables import (
 from trident_py import CommitToken, FailedException, FencedError, SinkError, TopologyKey
 from trident_py.errors import StoreBusyException
 from trident_py.sinks.delta.staging import Storage
-from trident_py.sinks.delta.table import Conflict, SinkTable
+from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.transactions import DeltaTransactions
+from trident_py.sinks.tables.table import Conflict
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 
@@ -122,6 +123,28 @@ def test_a_leader_that_is_overtaken_between_its_look_and_its_commit_is_refused(
     assert rows_in(tmp_path) == ([B] if also_commits else [])
 
 
+def test_an_attempt_that_is_given_up_during_a_commit_does_not_hide_a_new_leader_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Leader(tmp_path)
+    tx, other = transaction(1), transaction(2)
+    staged, given_up = old.staged(tx, A), old.staged(other, B)
+    ensure = DeltaTransactions._ensure_staged
+
+    def overtake(self: DeltaTransactions, *arguments: Any) -> None:
+        ensure(self, *arguments)
+        if monkeypatched:
+            monkeypatched.pop()
+            Leader(tmp_path, epoch=2)
+            old.transactions.abort(other, given_up)
+
+    monkeypatched = [True]
+    monkeypatch.setattr(DeltaTransactions, "_ensure_staged", overtake)
+    with pytest.raises(FencedError):
+        old.transactions.commit(tx, staged)
+    assert rows_in(tmp_path) == []
+
+
 def test_what_others_write_beside_it_stays_and_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leader = Leader(tmp_path)
     ensure = DeltaTransactions._ensure_staged
@@ -193,7 +216,7 @@ def test_files_that_a_vacuum_took_before_their_commit_fail_the_attempt(tmp_path:
     DeltaTable(tmp_path).vacuum(full=True, dry_run=False)
     assert files_in(tmp_path)
     DeltaTable(tmp_path).vacuum(0, enforce_retention_duration=False, full=True, dry_run=False)
-    with pytest.raises(FailedException, match="is gone before its commit; was the table vacuumed"):
+    with pytest.raises(FailedException, match="is gone before its commit; did somebody clean up"):
         leader.transactions.commit(tx, staged)
     leader.commit(1, A, attempt=1)
     assert rows_in(tmp_path) == [A]
@@ -202,11 +225,11 @@ def test_files_that_a_vacuum_took_before_their_commit_fail_the_attempt(tmp_path:
 def test_a_store_that_is_away_counts_against_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leader = Leader(tmp_path)
 
-    def away(_: SinkTable) -> None:
+    def away(_: DeltaSinkTable) -> None:
         raise ConnectionRefusedError("no route")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SinkTable, "look", away)
+        patched.setattr(DeltaSinkTable, "look", away)
         with pytest.raises(StoreBusyException, match="can't be reached, and will be tried again: no route"):
             leader.commit(1, A)
     leader.commit(1, A, attempt=1)
@@ -217,14 +240,14 @@ def test_an_attempt_that_was_committed_and_lost_the_answer_is_given_up_without_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, tx = Leader(tmp_path), transaction(1)
-    staged, commit = leader.staged(tx, A, B), SinkTable.commit
+    staged, commit = leader.staged(tx, A, B), DeltaSinkTable.commit
 
-    def answer_lost(self: SinkTable, *arguments: Any) -> None:
+    def answer_lost(self: DeltaSinkTable, *arguments: Any) -> None:
         commit(self, *arguments)
         raise ConnectionResetError("the answer was lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SinkTable, "commit", answer_lost)
+        patched.setattr(DeltaSinkTable, "commit", answer_lost)
         with pytest.raises(StoreBusyException):
             leader.transactions.commit(tx, staged)
     leader.transactions.abort(tx, staged)
@@ -243,7 +266,7 @@ def test_a_table_that_others_commit_to_all_the_time_is_tried_again_later(
     def too_late(*_: Any) -> None:
         raise Conflict("somebody was faster")
 
-    monkeypatch.setattr(SinkTable, "commit", too_late)
+    monkeypatch.setattr(DeltaSinkTable, "commit", too_late)
     with pytest.raises(StoreBusyException, match="20 commits of ours came too late"):
         leader.commit(1, A)
 
@@ -262,12 +285,12 @@ def test_a_table_that_nobody_told_the_fields_of_is_made_with_the_first_rows_or_l
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "words"
-    early = DeltaTransactions(Storage(str(path)), (), merge_schema=False)
+    early = DeltaTransactions((), Storage(str(path)))
     assert early.recover(TOPOLOGY, 1) is None
     early.abort(transaction(1), None)
     assert not path.exists()
     Leader(path, epoch=2).commit(1, A)
-    assert DeltaTransactions(Storage(str(path)), (), merge_schema=False).recover(TOPOLOGY, 3) == CommitToken(1, 2, 0)
+    assert DeltaTransactions((), Storage(str(path))).recover(TOPOLOGY, 3) == CommitToken(1, 2, 0)
     with pytest.raises(FencedError):
         Leader(path, epoch=2)
 

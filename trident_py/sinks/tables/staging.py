@@ -1,0 +1,310 @@
+"""The files of a transaction: Spark's tasks write them beside a table; no reader sees them before a commit names them.
+
+::
+
+    trident-<uuid>/                      of each topology that writes here
+        7/                               by the leader of epoch 7
+            0/                           of the transactions below 1000
+                5-0-….parquet            attempt 0 of transaction 5
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pfs
+import pyarrow.parquet as pq
+from attrs import define, field, frozen
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from coordinators.attempt import CommitToken
+from coordinators.canonical import Json
+from coordinators.fingerprint import NO_ROWS, Fingerprint
+from trident_py.errors import SinkError
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.rows.row_hash import hash_rows
+from trident_py.rows.schema import arrow_schema
+from trident_py.spark.frames import map_batches, rows_of_frame
+
+ROW_GROUP_ROWS = 1 << 17
+ROW_GROUP_BYTES = 64 << 20
+_PER_FOLDER = 1000
+_REPORT = StructType(
+    [
+        StructField("path", StringType()),
+        StructField("size", LongType()),
+        StructField("rows", LongType()),
+        StructField("hash", StringType()),
+        StructField("about", StringType()),
+    ]
+)
+
+
+@frozen(kw_only=True)
+class StagedFile:
+    """A file that was written, as a commit names it.
+
+    Attributes:
+        path: below the `TableStorage`.
+        size: in bytes.
+        content: its rows.
+        about: what the format of the table wants to know besides.
+    """
+
+    path: str
+    size: int
+    content: Fingerprint
+    about: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> Self:
+        """Return the file that a row of `_REPORT` tells of, as its task gave it."""
+        content = Fingerprint(report["rows"], int(report["hash"]))
+        return cls(path=report["path"], size=report["size"], content=content, about=json.loads(report["about"]))
+
+
+class TableStorage(ABC):
+    """Where files of a table are; it goes to Spark's tasks."""
+
+    uri: str
+
+    @abstractmethod
+    def files(self) -> pfs.FileSystem:
+        """Return all that is there, by relative paths; it makes the folders of files that are written."""
+
+
+def folder(tx: SinkTransaction) -> str:
+    """Return where the files of an attempt are."""
+    return f"{_home(tx.key.uuid)}/{tx.epoch}/{tx.txid // _PER_FOLDER}"
+
+
+def stem(tx: SinkTransaction) -> str:
+    """Return what the names of the files of an attempt begin with."""
+    return f"{tx.txid}-{tx.attempt.attempt_id}-"
+
+
+def prefix(tx: SinkTransaction) -> str:
+    """Return what the paths of the files of an attempt begin with."""
+    return f"{folder(tx)}/{stem(tx)}"
+
+
+def _home(uuid: str) -> str:
+    return f"trident-{uuid}"
+
+
+def of_transaction(uuid: str, txid: int, paths: Collection[str]) -> list[str]:
+    """Return those of these paths that hold rows of a transaction."""
+    begin, name = f"{_home(uuid)}/", f"{txid}-"
+    return [path for path in paths if path.startswith(begin) and path.rpartition("/")[2].startswith(name)]
+
+
+def stage(storage: TableStorage, frame: DataFrame, task: WriteTask) -> list[StagedFile]:
+    """Have Spark's tasks write the rows of ``frame``.
+
+    Raises:
+        SinkError: what tasks have written isn't where this process looks.
+    """
+    reports = rows_of_frame(map_batches(frame, frame.columns, task, _REPORT))
+    staged = [StagedFile.of(each) for each in reports.to_pylist()]
+    if gone := missing(storage, staged):
+        raise SinkError(
+            f"Spark's tasks have written {gone[0]!r} below {storage.uri!r}, and it is not there: its workers and this "
+            f"process see different file systems under this path; mount one that they share"
+        )
+    return staged
+
+
+def content_of(staged: Collection[StagedFile]) -> Fingerprint:
+    """Add up the rows of some files."""
+    return sum((each.content for each in staged), NO_ROWS)
+
+
+def missing(storage: TableStorage, staged: Collection[StagedFile]) -> list[str]:
+    """Return the files that are not there."""
+    found = storage.files().get_file_info([each.path for each in staged]) if staged else []
+    return [info.path for info in found if info.type != pfs.FileType.File]
+
+
+def discard(storage: TableStorage, paths: Collection[str]) -> None:
+    """Remove files that no commit names."""
+    files = storage.files()
+    for path in paths:
+        with suppress(FileNotFoundError):
+            files.delete_file(path)
+
+
+def staged_by(storage: TableStorage, tx: SinkTransaction) -> list[str]:
+    """Return the files of an attempt, as far as its tasks have come."""
+    return [path for path in _listed(storage.files(), folder(tx)) if path.rpartition("/")[2].startswith(stem(tx))]
+
+
+def sweep(storage: TableStorage, uuid: str, epoch: int, last: CommitToken | None) -> None:
+    """Remove what leaders below ``epoch`` have staged and nobody can commit any more.
+
+    That is all of transactions above the last one. What else is not in the table may have been, and be needed by
+    those who read an older version of it.
+    """
+    files, txid = storage.files(), last.txid if last else 0
+    for by_epoch in _listed(files, _home(uuid)):
+        if int(by_epoch.rpartition("/")[2]) >= epoch:
+            continue
+        for thousand in _listed(files, by_epoch):
+            if int(thousand.rpartition("/")[2]) >= txid // _PER_FOLDER:
+                found = _listed(files, thousand)
+                discard(storage, [each for each in found if int(each.rpartition("/")[2].partition("-")[0]) > txid])
+
+
+def _listed(files: pfs.FileSystem, directory: str) -> list[str]:
+    found = files.get_file_info(pfs.FileSelector(directory, allow_not_found=True))
+    return [info.path for info in found]
+
+
+# --- in Spark's tasks -------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class WriteTask(ABC):
+    """Writes the rows of a partition of Spark's; gives a row of `_REPORT` for each file.
+
+    Attributes:
+        storage: where.
+        prefix: what the paths of the files begin with.
+        schema: of the rows.
+        required: fields that must not be null.
+    """
+
+    storage: TableStorage
+    prefix: str
+    schema: pa.Schema
+    required: tuple[str, ...]
+
+    @abstractmethod
+    def split(self, rows: pa.Table) -> Iterator[tuple[Hashable, pa.Table]]:
+        """Give the rows of each partition of the table's, with its values."""
+
+    @abstractmethod
+    def in_file(self, rows: pa.Table) -> pa.Table:
+        """Return the rows as the files have them."""
+
+    @abstractmethod
+    def about(self, partition: Any, metadata: pq.FileMetaData) -> Mapping[str, Json]:
+        """Return what a commit has to know of the file of these rows, whose footer this is."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write them."""
+        files = self.storage.files()
+        written: dict[Hashable, FileWriter] = {}
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
+            for name in self.required:
+                if rows[name].null_count:
+                    raise SinkError(
+                        f"field {name!r} is null in a row, and the table {self.storage.uri!r} has it NOT NULL"
+                    )
+            for partition, part in self.split(rows):
+                kept = self.in_file(part)
+                if partition not in written:
+                    written[partition] = FileWriter(files, f"{self.prefix}{uuid4()}.parquet", kept.schema)
+                written[partition].write(kept, hash_rows(part))
+        for partition, writer in written.items():
+            yield self._report(partition, writer)
+
+    def _report(self, partition: Hashable, writer: FileWriter) -> pa.RecordBatch:
+        size, metadata = writer.close()
+        seen = writer.content
+        told = [writer.path, size, seen.rows, str(seen.sum), json.dumps(self.about(partition, metadata))]
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], kind) for value, kind in zip(told, arrow_schema(_REPORT).types, strict=True)],
+            _REPORT.names,
+        )
+
+
+@define
+class FileWriter:
+    """A Parquet file in row groups of a good size."""
+
+    files: pfs.FileSystem
+    path: str
+    schema: pa.Schema
+    content: Fingerprint = field(default=NO_ROWS, init=False)
+    _waiting: list[pa.Table] = field(factory=list, init=False)
+    _waiting_rows: int = field(default=0, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
+    _stream: Any = field(init=False)
+    _writer: pq.ParquetWriter = field(init=False)
+    _footer: list[pq.FileMetaData] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin the file."""
+        self._stream = self.files.open_output_stream(self.path)
+        self._writer = pq.ParquetWriter(self._stream, self.schema, metadata_collector=self._footer)
+
+    def write(self, rows: pa.Table, content: Fingerprint) -> None:
+        """Take rows, and what they are with the fields that are not in the file."""
+        self.content += content
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> tuple[int, pq.FileMetaData]:
+        """End the file; returns its size and its footer."""
+        self._write_group()
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        return size, self._footer[0]
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+
+def split(rows: pa.Table, columns: Sequence[Values]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """Give the rows of each partition, by its values, one of each column."""
+    if not columns:
+        if rows.num_rows:
+            yield (), rows
+        return
+    codes = np.zeros(rows.num_rows, np.int64)
+    for column in columns:
+        codes = codes * len(column.values) + column.codes
+    for code in np.unique(codes).tolist():
+        found: list[Any] = []
+        rest = code
+        for column in reversed(columns):
+            rest, place = divmod(rest, len(column.values))
+            found.append(column.values[place])
+        yield tuple(reversed(found)), rows.take(pa.array(np.flatnonzero(codes == code)))
+
+
+@frozen
+class Values:
+    """The values of a column by which rows are divided.
+
+    Attributes:
+        values: each that there is.
+        codes: of each row, which of them it has.
+    """
+
+    values: Sequence[Any]
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray, told: Callable[[Any], Any]) -> Self:
+        """Take those that ``told`` makes of the values of a column."""
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        values = [told(each) for each in encoded.dictionary.to_pylist()]
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+        return cls(list(places), np.array([places[value] for value in values], np.int64)[encoded.indices.to_numpy()])

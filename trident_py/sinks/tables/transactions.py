@@ -1,0 +1,262 @@
+"""The protocol of a sink that commits to a table of an open format: in order, each transaction once, beside others.
+
+A commit is refused where a token was written since its table was looked at. That is the fence and the token, all in
+one: whoever commits looks what is committed and who leads, and commits by that very look, or not at all.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, TypeVar
+
+from attrs import define, evolve, field
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.sinks.tables.staging import (
+    StagedFile,
+    content_of,
+    discard,
+    missing,
+    of_transaction,
+    staged_by,
+    sweep,
+)
+from trident_py.sinks.tables.table import Conflict, SinkTable
+from trident_py.sinks.tables.token import TableToken, signed
+
+A = TypeVar("A")
+T = TypeVar("T", bound=SinkTable)
+
+TRIES = 20
+"""Looks at a table that others write to, until a commit is given up for now."""
+
+
+@define
+class Leading:
+    """A leadership of this sink.
+
+    Attributes:
+        uuid: the topology's.
+        who: for messages.
+        token: what the table has, once its fence is ours.
+    """
+
+    uuid: str
+    who: str
+    token: TableToken
+
+
+@define(eq=False)
+class TableTransactions(ABC, Generic[T]):
+    """What a topology commits to a table.
+
+    Attributes:
+        partition_by: what it is partitioned by.
+        fields: of the rows; None: nobody has told them yet.
+    """
+
+    partition_by: tuple[str, ...]
+    fields: StructType | None = field(default=None, init=False)
+    _number: int = field(factory=lambda: secrets.randbits(62), init=False)
+    _table: T | None = field(default=None, init=False)
+    _leading: Leading = field(init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The table's, for messages."""
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether a transaction that comes again with other rows is left as it is."""
+        return False
+
+    @abstractmethod
+    def opened(self) -> T | None:
+        """Return the table as it is now; None: there is none."""
+
+    @abstractmethod
+    def create(self, fields: StructType) -> None:
+        """Make an empty one.
+
+        Raises:
+            Conflict: it was made meanwhile.
+        """
+
+    @abstractmethod
+    def check(self, table: T) -> None:
+        """See whether the rows can be written into it; add fields that it lacks, where that is wanted.
+
+        Raises:
+            SinkError: they can't.
+            Conflict: somebody has changed it meanwhile.
+        """
+
+    @abstractmethod
+    def write(self, table: T, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have Spark's tasks write rows."""
+
+    def add(self, table: T, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str]) -> None:
+        """Commit the rows of a transaction, and remove the files with those that it had before."""
+        table.commit(self._leading.uuid, token, staged, removed)
+
+    # --- what a sink is asked for -------------------------------------------------------------------------------------
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Raise the fence; remove what older leaders have staged; returns the token of the last commit.
+
+        Raises:
+            SinkError: the table can't be written to so.
+            FencedError: a newer leader has been here.
+        """
+        token = TableToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
+        self._leading = Leading(topology.uuid, f"topology {topology.name!r}, epoch {epoch}", token)
+        self._table = None
+        table = self._retried(self._lead)
+        if table is None:
+            return None
+        last = self._leading.token.commit
+        sweep(table.files, topology.uuid, epoch, last)
+        return last
+
+    def stage(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have the rows written as files beside the table."""
+        with self._lock:
+            if self._table is None:  # nobody has told the fields before the first rows
+                self.fields = frame.schema
+                self._retried(self._lead)
+        return self.write(self._led(), tx, frame)
+
+    def commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
+        """Add the files to the table, in one commit with the token; or leave a transaction that is there.
+
+        Where it is there with other rows, those are removed in the same commit.
+
+        Raises:
+            SinkError: the table isn't what it was.
+            FencedError: a newer leader has been here.
+        """
+        self._retried(lambda: self._commit(tx, staged))
+
+    def abort(self, tx: SinkTransaction, staged: list[StagedFile] | None) -> None:
+        """Remove what an attempt has staged, if anything.
+
+        Not where its transaction is committed: that may be by these very files, and only the answer was lost.
+        """
+        # a handle of its own: a look by that of a commit that is under way would hide from it who has come meanwhile
+        table = self.opened() if self._table is not None else None
+        if table is None:
+            return
+        found = table.token(self._leading.uuid)
+        if found and found.commit and found.commit.txid >= tx.txid:
+            return
+        discard(table.files, staged_by(table.files, tx) if staged is None else [each.path for each in staged])
+
+    # --- one look, one commit -----------------------------------------------------------------------------------------
+
+    def _retried(self, commit: Callable[[], A]) -> A:
+        for _ in range(TRIES):
+            try:
+                return commit()
+            except Conflict as error:
+                found = error
+            except OSError as error:  # which is what a library raises where a store does not answer
+                raise StoreBusyException(
+                    f"{self._leading.who}: {self.name!r} can't be reached, and will be tried again: {error}"
+                ) from error
+        raise StoreBusyException(
+            f"{self._leading.who}: others commit to {self.name!r} all the time; {TRIES} commits of ours came "
+            f"too late, and will be tried again"
+        ) from found
+
+    def _lead(self) -> T | None:
+        """Have the fence in the table, which is made if the fields are known; returns it if there is one now."""
+        leading = self._leading
+        table = self.opened()
+        if table is None:
+            if self.fields is None:
+                return None
+            self.create(self.fields)
+            raise Conflict("the table was made; look at it")
+        self.check(table)
+        token = leading.token
+        if found := table.token(leading.uuid):
+            self._check_owner(found)
+            token = evolve(token, commit=found.commit, content=found.content)
+        table.commit(leading.uuid, token, [])
+        leading.token = token
+        self._table = table if self.fields is not None else None
+        return table
+
+    def _led(self) -> T:
+        if self._table is None:
+            raise SinkError(f"{self._leading.who}: {self.name!r} was never looked at; call recover() first")
+        return self._table
+
+    def _commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
+        table, leading = self._led(), self._leading
+        table.look()
+        found = self._checked(table.token(leading.uuid))
+        last = found.commit.txid if found.commit else 0
+        token = evolve(found, commit=tx.token, content=signed(content_of(staged)))
+        if tx.txid < last or found.commit == tx.token:
+            return
+        again = tx.txid == last
+        if again and (self.keeps_first or token.content == found.content):
+            table.commit(leading.uuid, token, [])
+            discard(table.files, [each.path for each in staged])
+        else:
+            self._ensure_staged(table, tx, staged)
+            self.add(table, token, staged, self._files_of(table, found, tx.txid) if again else [])
+        leading.token = token
+
+    def _files_of(self, table: T, found: TableToken, txid: int) -> list[str]:
+        paths = of_transaction(self._leading.uuid, txid, table.paths)
+        if (rows := table.rows_of(paths)) != found.content.rows:
+            raise SinkError(
+                f"{self._leading.who}: transaction {txid} has other rows than when it was committed, and of the "
+                f"{found.content.rows} rows then, {rows} are where it has put them in {self.name!r}: somebody "
+                f"has compacted or deleted them meanwhile, so they can't be replaced; delete them, and restore the "
+                f"table's version before"
+            )
+        return paths
+
+    def _ensure_staged(self, table: T, tx: SinkTransaction, staged: Collection[StagedFile]) -> None:
+        if gone := missing(table.files, staged):
+            raise FailedException(
+                f"{self._leading.who}, attempt {tx.attempt}: {gone[0]!r} was staged for {self.name!r} and is gone "
+                f"before its commit; did somebody clean up with hardly any retention (VACUUM, remove_orphan_files)?"
+            )
+
+    def _checked(self, found: TableToken | None) -> TableToken:
+        leading = self._leading
+        last, known = (each.commit.txid if each and each.commit else 0 for each in (found, leading.token))
+        if found is None or found.fence < leading.token.fence or last < known:
+            raise SinkError(
+                f"{leading.who}: {self.name!r} knew of transaction {known}, and knows of {last} now: it was "
+                f"replaced, or an older version of it restored; restore the newer one, or reset the topology"
+            )
+        self._check_owner(found)
+        return found
+
+    def _check_owner(self, found: TableToken) -> None:
+        leading = self._leading
+        if found.incarnation != leading.token.incarnation:
+            raise SinkError(
+                f"{leading.who}: {self.name!r} has rows of this topology before it was reset, incarnation "
+                f"{found.incarnation}; give the sink another table"
+            )
+        if found.fence > leading.token.fence:
+            raise FencedError(f"{leading.who}: a leader of epoch {found.fence} has been at {self.name!r}; end this one")
+        if found.fence == leading.token.fence and found.sink != self._number:
+            raise SinkError(
+                f"{leading.who}: another sink of this topology writes to {self.name!r}; merge the streams, or "
+                f"give each a table of its own"
+            )
