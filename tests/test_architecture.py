@@ -38,6 +38,7 @@ ONE_DOOR = {
         "trident_py.sinks.delta.table",
         "trident_py.spouts.delta",
     },
+    "pyiceberg": {"trident_py.sinks.iceberg"},
     "rich": {"trident_py.cli"},
     "argparse": {"trident_py.cli"},
 }
@@ -77,7 +78,7 @@ EXPORTS = {
         PostgresState MySQLState RedisState SQLQuery QueryFunction IBackingMap NonTransactionalMap TransactionalMap
         OpaqueMap OpaqueValue TransactionalValue""",
     "trident_py.sinks": """TransactionalSink SinkTransaction CommitToken TopologyKey DeltaSink FileSink
-        ForeachBatchSink KafkaSink SQLSink""",
+        ForeachBatchSink IcebergSink KafkaSink SQLSink""",
     "trident_py.testing": "LocalCoordination run_batches",
 }
 """The names of api.md, where they are found besides in ``trident_py``."""
@@ -167,7 +168,7 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis spouts.delta spouts.kafka sinks.delta sinks.kafka
+    states.redis spouts.delta spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows
@@ -437,7 +438,7 @@ LIGHT = {
 
 @pytest.mark.parametrize("statement", LIGHT.values(), ids=list(LIGHT))
 def test_what_needs_no_heavy_library_loads_none(statement: str) -> None:
-    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich', 'psycopg', 'deltalake'}"
+    heavy = "{'kazoo', 'pyspark', 'pandas', 'pyarrow', 'rich', 'psycopg', 'deltalake', 'pyiceberg'}"
     code = f"import sys; {statement}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == ""

@@ -32,6 +32,7 @@ EXTRAS = {
     "confluent-kafka": "KafkaSpout, KafkaSink",
     "deltalake": "DeltaSink, DeltaSpout",
     "psycopg": "PostgresState",
+    "pyiceberg": "IcebergSink",
     "pymysql": "MySQLState",
     "redis": "RedisState",
 }

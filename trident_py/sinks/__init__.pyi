@@ -6,5 +6,6 @@ from trident_py.interfaces.sinks import TransactionKey as TransactionKey
 from trident_py.sinks.delta.sink import DeltaSink as DeltaSink
 from trident_py.sinks.files.sink import FileSink as FileSink
 from trident_py.sinks.foreach_batch import ForeachBatchSink as ForeachBatchSink
+from trident_py.sinks.iceberg.sink import IcebergSink as IcebergSink
 from trident_py.sinks.kafka.sink import KafkaSink as KafkaSink
 from trident_py.sinks.sql.sink import SQLSink as SQLSink

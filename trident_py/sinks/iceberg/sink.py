@@ -1,0 +1,98 @@
+"""`IcebergSink`: each transaction one snapshot of an Iceberg table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import types as t
+
+from coordinators.canonical import Json
+from trident_py.errors import ConfigError, TopologyError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import select, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from trident_py.sinks.tables.staging import StagedFile
+
+_NO_PARTITION = (t.ArrayType, t.MapType, t.StructType)
+
+
+class IcebergSink(TransactionalSink["list[StagedFile]"]):
+    """Adds each transaction to an Iceberg table, in one snapshot, by the library ``pyiceberg``.
+
+    Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
+    isn't there is made. The page `docs/iceberg.md` says what a catalog has to do, and how to look after the table.
+
+    Args:
+        table: its name in the catalog, with its namespace: ``web.events``.
+        catalog: a name or properties, as ``pyiceberg.load_catalog`` takes them.
+        partition_by: what a table that is made here is partitioned by: fields, or what Iceberg makes of them, as
+            ``day(at)``, ``bucket(16, user)``. A table that is there keeps its own; any that are given must be those.
+        mode: ``append``; rows replace no others.
+
+    Raises:
+        TopologyError: an argument that can't work.
+        ConfigError: ``pyiceberg`` is not installed.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        catalog: str | Mapping[str, str],
+        partition_by: str | Sequence[str] = (),
+        mode: Literal["append"] = "append",
+    ) -> None:
+        try:
+            from trident_py.sinks.iceberg.transactions import IcebergTransactions
+        except ImportError as error:
+            raise ConfigError(f"IcebergSink needs pyiceberg ({error}): pip install 'trident-py[iceberg]'") from error
+        if mode != "append":
+            raise TopologyError(
+                f"mode of IcebergSink is 'append', not {shown(mode)}: pyiceberg can't replace rows by key in one step "
+                f"with the token; DeltaSink(mode='merge') and SQLSink(mode='upsert') do"
+            )
+        if not isinstance(table, str) or not all(table.split(".")) or "." not in table:
+            raise TopologyError(f"a table is named with its namespace, as 'web.events', not {shown(table)}")
+        if not isinstance(catalog, str | Mapping) or not catalog:
+            raise TopologyError("catalog is a name or properties, as pyiceberg.load_catalog takes them, and not empty")
+        given = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        properties = catalog if isinstance(catalog, str) else dict(catalog)
+        self._transactions = IcebergTransactions(given, table, properties)
+
+    def __repr__(self) -> str:
+        return f"IcebergSink({self._transactions.name!r})"
+
+    def details(self) -> Mapping[str, Json]:
+        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
+        return {"table": self._transactions.name}
+
+    def check_fields(self, fields: t.StructType) -> None:
+        """See whether a table of these fields can be partitioned so."""
+        from trident_py.sinks.iceberg.staging import made_of
+
+        partitions = [made_of(each, fields.names)[0] for each in self._transactions.partition_by]
+        for each in select(fields, list(dict.fromkeys(partitions))).fields:
+            if isinstance(each.dataType, _NO_PARTITION):
+                kind = each.dataType.simpleString()
+                raise TopologyError(f"field {each.name!r} is {kind}, and no table is partitioned by that")
+        self._transactions.fields = fields
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
+        return self._transactions.recover(topology, epoch)
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have Spark's tasks write the rows as files that no snapshot has."""
+        return self._transactions.stage(tx, frame)
+
+    def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
+        """Add the files to the table, with the token, in one snapshot."""
+        self._transactions.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
+        """Remove the files."""
+        self._transactions.abort(tx, receipt)

@@ -1,0 +1,278 @@
+"""An Iceberg table as a sink uses it, by pyiceberg: looked at, committed to; refused where that can't be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, ValidationException
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyspark.sql import types as t
+
+from trident_py.errors import FailedException, SinkError
+from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.iceberg.staging import IcebergStorage, PartitionColumn, data_file, made_of
+from trident_py.sinks.iceberg.token import StoredToken, summary
+from trident_py.sinks.tables.staging import StagedFile
+from trident_py.sinks.tables.table import Conflict, SinkTable
+from trident_py.sinks.tables.token import TableToken
+
+FORMAT_VERSION = 2
+"""In version 1 and, as pyiceberg checks it, 3, a table that was rolled back takes the commit of a late leader."""
+
+try:
+    from sqlalchemy.exc import DBAPIError
+
+    AWAY: tuple[type[Exception], ...] = (RESTError, DBAPIError)
+except ImportError:
+    AWAY = (RESTError,)
+"""What catalogs raise where they don't answer, besides OSError; of a commit, nobody knows then whether it was made."""
+
+
+@define
+class IcebergSinkTable(SinkTable):
+    """The table, as it was when it was last looked at.
+
+    Attributes:
+        name: in the catalog.
+        catalog: where its state is changed, by comparing and swapping.
+    """
+
+    name: str
+    catalog: Catalog
+    _table: Table = field(init=False)
+
+    @classmethod
+    def open(cls, name: str, catalog: Catalog) -> IcebergSinkTable | None:
+        """Return the table as it is now; None: there is none."""
+        found = cls(name, catalog)
+        try:
+            found._table = found._loaded()
+        except NoSuchTableError:
+            return None
+        return found
+
+    def _loaded(self) -> Table:
+        try:
+            return self.catalog.load_table(self.name)
+        except AWAY as error:
+            raise ConnectionError(str(error)) from error
+
+    @property
+    def files(self) -> IcebergStorage:
+        """Below the folder of its data."""
+        return IcebergStorage.of(self._table.metadata, self._table.io.properties)
+
+    @property
+    def layout(self) -> str:
+        """What a file was written for: names the table's fields and partitions."""
+        metadata = self._table.metadata
+        return f"{metadata.table_uuid}/{metadata.current_schema_id}/{metadata.default_spec_id}"
+
+    @property
+    def schema(self) -> Schema:
+        """Its fields."""
+        return self._table.schema()
+
+    @property
+    def partitions(self) -> tuple[PartitionColumn, ...]:
+        """What it is partitioned by."""
+        return PartitionColumn.all_of(self._table.spec(), self._table.schema())
+
+    @property
+    def required(self) -> list[str]:
+        """The fields that are NOT NULL."""
+        return [each.name for each in self._table.schema().fields if each.required]
+
+    def look(self) -> None:
+        """See what was committed since.
+
+        Raises:
+            SinkError: it is gone.
+        """
+        try:
+            self._table = self._loaded()
+        except NoSuchTableError as error:
+            raise SinkError(f"the Iceberg table {self.name!r} is gone; restore it, or reset the topology") from error
+
+    def token(self, uuid: str) -> TableToken | None:
+        """Return what its property says of a topology.
+
+        Raises:
+            SinkError: the snapshot that it came with was rolled back.
+        """
+        stored = StoredToken.read(uuid, self._table.metadata.properties)
+        if stored is None:
+            return None
+        if self._is_rolled_back(stored.snapshot):
+            raise SinkError(
+                f"the Iceberg table {self.name!r} was rolled back to before snapshot {stored.snapshot}, and rows that "
+                f"this topology has committed are gone; make that snapshot the current one again, or start the "
+                f"topology under a new name and write to another table"
+            )
+        return stored.token
+
+    def _is_rolled_back(self, snapshot_id: int) -> bool:
+        """Tell whether a snapshot is there and not before the current one; where some between have expired: no."""
+        known = {each.snapshot_id: each for each in self._table.metadata.snapshots}
+        wanted = known.get(snapshot_id)
+        if wanted is None:
+            return False
+        number = wanted.sequence_number or 0
+        at = self._table.current_snapshot()
+        while at is not None and (at.sequence_number or 0) > number:
+            if at.parent_snapshot_id is not None and at.parent_snapshot_id not in known:
+                return False
+            at = known.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+        return at is None or at.snapshot_id != snapshot_id
+
+    def _data_files(self) -> dict[str, DataFile]:
+        snapshot, begin = self._table.current_snapshot(), f"{self.files.uri}/"
+        manifests = snapshot.manifests(self._table.io) if snapshot else []
+        entries = [
+            entry
+            for manifest in manifests
+            if manifest.content == ManifestContent.DATA
+            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
+        ]
+        paths = {entry.data_file.file_path: entry.data_file for entry in entries}
+        return {path.removeprefix(begin): each for path, each in paths.items() if path.startswith(begin)}
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of the current snapshot that are below its folder."""
+        return list(self._data_files())
+
+    def rows_of(self, paths: Sequence[str]) -> int:
+        """Count the rows that these files of it have."""
+        files = self._data_files()
+        return sum(files[path].record_count for path in paths)
+
+    def commit(self, uuid: str, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str] = ()) -> None:
+        """Make a snapshot that adds files and removes others, and set the token, in one change of the table's state.
+
+        The catalog is asked that no other snapshot has become the current one; so there is one even where no rows are.
+
+        Raises:
+            Conflict: another snapshot has.
+            ConnectionError: the catalog does not answer; it may have been committed.
+            FailedException: the table's fields or partitions have changed since the files were written.
+        """
+        if any(each.about["layout"] != self.layout for each in staged):
+            raise FailedException(
+                f"the fields or partitions of the Iceberg table {self.name!r} were changed after rows were written "
+                f"for it; they are written again"
+            )
+        table = _without_retries(self._table)
+        files = {path: each for path, each in self._data_files().items() if path in removed} if removed else {}
+        transaction = table.transaction()
+        update = transaction.update_snapshot(snapshot_properties=summary(uuid, token))
+        with update.overwrite() if files else update.merge_append() as snapshot:
+            for path in removed:
+                snapshot.delete_data_file(files[path])
+            for each in staged:
+                snapshot.append_data_file(data_file(each, self.files.uri, table.metadata))
+        transaction.set_properties(StoredToken(token, snapshot.snapshot_id).properties(uuid))
+        try:
+            transaction.commit_transaction()
+        except (CommitFailedException, ValidationException, ValueError) as error:
+            # ValueError: the state that the catalog has by now doesn't take a snapshot with this number
+            raise Conflict(str(error)) from error
+        except AWAY as error:
+            raise ConnectionError(str(error)) from error
+
+    # --- whether rows may be written here -----------------------------------------------------------------------------
+
+    def check(self, partition_by: Sequence[str]) -> None:
+        """See whether late leaders are kept out, and it is partitioned so; nothing in ``partition_by``: however it is.
+
+        Raises:
+            SinkError: it isn't so.
+        """
+        version = self._table.metadata.format_version
+        if version != FORMAT_VERSION:
+            raise SinkError(
+                f"the Iceberg table {self.name!r} has format version {version}, in which a rollback would let a late "
+                f"leader commit; write to a table of version {FORMAT_VERSION}"
+            )
+        names = [each.name for each in self.schema.fields]
+        found = [(each.name, str(each.field.transform)) for each in self.partitions]
+        if partition_by and found != [made_of(each, names) for each in partition_by]:
+            shown = [str(each) for each in self.partitions]
+            raise SinkError(
+                f"the Iceberg table {self.name!r} is partitioned by {shown}, not by {list(partition_by)}; leave "
+                f"partition_by out, or give partition_by={shown!r}"
+            )
+
+    def fit(self, fields: t.StructType) -> None:
+        """See whether rows of these fields fit into it.
+
+        Raises:
+            SinkError: they don't.
+        """
+        there = {each.name: each for each in self.schema.fields}
+        lacking = [each for each in fields.names if each not in there]
+        if lacking:
+            raise SinkError(
+                f"field {lacking[0]!r} is not in the Iceberg table {self.name!r}, which has {list(there)}; leave it "
+                f"out, or add the column to the table"
+            )
+        try:
+            wanted = pyarrow_to_schema(arrow_schema(fields), self.schema.name_mapping).fields
+        except (ValueError, TypeError) as error:
+            raise SinkError(f"rows don't fit into the Iceberg table {self.name!r}: {error}") from error
+        for each in wanted:
+            if not _fits(each.field_type, there[each.name].field_type):
+                raise SinkError(
+                    f"field {each.name!r} is {each.field_type}, and {there[each.name].field_type} in the Iceberg "
+                    f"table {self.name!r}; cast it, or give the sink another table"
+                )
+        self._check_columns(fields)
+
+    def _check_columns(self, fields: t.StructType) -> None:
+        for name in self.required:
+            if name not in fields.names:
+                raise SinkError(f"column {name!r} of the Iceberg table {self.name!r} is NOT NULL, and rows have none")
+        for partition in self.partitions:
+            if partition.name not in fields.names:
+                raise SinkError(
+                    f"the Iceberg table {self.name!r} is partitioned by {partition}, and rows have no field "
+                    f"{partition.name!r}"
+                )
+
+
+def _without_retries(table: Table) -> Table:
+    """Return the same, by which a commit that comes too late is refused, whatever the table's properties say.
+
+    pyiceberg 0.12 makes it again on top of what was committed meanwhile, without a word: behind a new leader's back.
+    """
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": properties})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def _fits(rows: IcebergType, column: IcebergType) -> bool:
+    """Tell whether values of one type are values of another, apart from ids and comments."""
+    match rows, column:
+        case ListType(), ListType():
+            return rows.element_required >= column.element_required and _fits(rows.element_type, column.element_type)
+        case MapType(), MapType():
+            return (
+                rows.value_required >= column.value_required
+                and _fits(rows.key_type, column.key_type)
+                and _fits(rows.value_type, column.value_type)
+            )
+        case StructType(), StructType():
+            pairs = list(zip(rows.fields, column.fields, strict=False))
+            return len(rows.fields) == len(column.fields) and all(
+                ours.name == theirs.name
+                and ours.required >= theirs.required
+                and _fits(ours.field_type, theirs.field_type)
+                for ours, theirs in pairs
+            )
+    return rows == column

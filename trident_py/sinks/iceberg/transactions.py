@@ -1,0 +1,114 @@
+"""The protocol of `IcebergSink`: transactions in an Iceberg table, in order, each once, beside what others write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+
+from attrs import define, field
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from trident_py.errors import SinkError
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.iceberg.staging import WriteIceberg, made_of
+from trident_py.sinks.iceberg.table import AWAY, FORMAT_VERSION, IcebergSinkTable
+from trident_py.sinks.tables.staging import StagedFile, prefix, stage
+from trident_py.sinks.tables.table import Conflict
+from trident_py.sinks.tables.transactions import TableTransactions
+
+_NEW_TABLE = {
+    "format-version": str(FORMAT_VERSION),
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+"""Each transaction is a snapshot: without these its lists of files, and its old states, would grow for ever."""
+
+
+@define(eq=False)
+class IcebergTransactions(TableTransactions[IcebergSinkTable]):
+    """What a topology commits to an Iceberg table.
+
+    Attributes:
+        table_name: in the catalog, with its namespace.
+        catalog: the name of one that is configured, or the properties of one.
+    """
+
+    table_name: str
+    catalog: str | Mapping[str, str] = field(repr=False)
+    _catalog: Catalog | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """In the catalog."""
+        return self.table_name
+
+    def connected(self) -> Catalog:
+        """Return the catalog.
+
+        Raises:
+            SinkError: there is none that could be used so.
+            ConnectionError: it does not answer.
+        """
+        if self._catalog is None:
+            try:
+                given = self.catalog
+                self._catalog = load_catalog(given) if isinstance(given, str) else load_catalog(**given)
+            except AWAY as error:
+                raise ConnectionError(str(error)) from error
+            except (ValueError, KeyError, ImportError) as error:
+                raise SinkError(f"pyiceberg can't use the catalog of {self.name!r}: {error}") from error
+        return self._catalog
+
+    def opened(self) -> IcebergSinkTable | None:
+        """Return the table as it is now; None: there is none."""
+        return IcebergSinkTable.open(self.table_name, self.connected())
+
+    def create(self, fields: StructType) -> None:
+        """Make an empty table, and its namespace if that isn't there."""
+        catalog = self.connected()
+        try:
+            catalog.create_namespace_if_not_exists(catalog.namespace_from(self.table_name))
+            with (
+                catalog.create_table_transaction(
+                    self.table_name, arrow_schema(_nullable(fields)), properties=_NEW_TABLE
+                ) as transaction,
+                transaction.update_spec() as spec,
+            ):
+                for text in self.partition_by:
+                    column, transform = made_of(text, fields.names)
+                    spec.add_field(column, transform, column if transform == "identity" else None)
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            raise Conflict(str(error)) from error
+        except AWAY as error:
+            raise ConnectionError(str(error)) from error
+        except (ValueError, TypeError) as error:
+            raise SinkError(f"pyiceberg can't make the table {self.name!r}: {error}") from error
+
+    def check(self, table: IcebergSinkTable) -> None:
+        """See whether late leaders are kept out, and rows fit."""
+        table.check(self.partition_by)
+        if self.fields is not None:
+            table.fit(self.fields)
+
+    def write(self, table: IcebergSinkTable, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have Spark's tasks write rows, by what the table was at the last commit."""
+        table = copy(table)  # a commit may look at it anew meanwhile
+        table.fit(frame.schema)
+        task = WriteIceberg(
+            storage=table.files,
+            prefix=prefix(tx),
+            schema=arrow_schema(frame.schema),
+            required=tuple(table.required),
+            partitions=table.partitions,
+            table=table.schema,
+            layout=table.layout,
+        )
+        return stage(table.files, frame, task)
+
+
+def _nullable(fields: StructType) -> StructType:
+    return StructType([StructField(each.name, each.dataType) for each in fields.fields])
