@@ -7,7 +7,7 @@ from copy import copy
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NotInstalledError, TableAlreadyExistsError
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -59,8 +59,13 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
                 self._catalog = load_catalog(given) if isinstance(given, str) else load_catalog(**given)
             except AWAY as error:
                 raise ConnectionError(str(error)) from error
-            except (ValueError, KeyError, ImportError) as error:
+            except NotInstalledError as error:
                 raise SinkError(f"pyiceberg can't use the catalog of {self.name!r}: {error}") from error
+            except (ValueError, KeyError):  # whose texts show all properties, secrets among them
+                raise SinkError(
+                    f"pyiceberg can't use the catalog of {self.name!r}: its type or its uri is none that it knows; try "
+                    f"pyiceberg.catalog.load_catalog with the same name or properties"
+                ) from None
         return self._catalog
 
     def opened(self) -> IcebergSinkTable | None:

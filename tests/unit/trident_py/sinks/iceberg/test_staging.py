@@ -153,9 +153,15 @@ def test_a_table_of_a_version_that_keeps_no_late_leader_out_is_refused(tmp_path:
 def test_what_can_not_be_made_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match=r"pyiceberg can't make the table 'web\.events'"):
         Leader(tmp_path, schema="n bigint, b boolean", partition_by=("day(b)",))
-    broken = IcebergTransactions((), NAME, {"type": "nowhere"})
-    with pytest.raises(SinkError, match="pyiceberg can't use the catalog of"):
+
+
+@pytest.mark.parametrize("given", [{"type": "nowhere"}, {"uri": "gopher://me:hush@host"}, {}])
+def test_a_catalog_that_can_not_be_used_is_named_without_its_secrets(given: dict[str, str]) -> None:
+    broken = IcebergTransactions((), NAME, {**given, "token": "hush"})
+    with pytest.raises(SinkError, match="pyiceberg can't use the catalog of") as caught:
         broken.recover(TOPOLOGY, 1)
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__
 
 
 def test_a_table_that_others_change_meanwhile_gets_the_rows_written_anew(tmp_path: Path) -> None:
