@@ -130,7 +130,7 @@ class TridentSpoutExecutor:
     ) -> Iterator[OffsetsResolved | Fingerprinted]:
         """Give what follows for the driver of a batch that was read once.
 
-        An emitter that learns splits is told of them.
+        An emitter that reports offsets is told of them.
         """
         if reported is None:
             return
@@ -145,7 +145,7 @@ class TridentSpoutExecutor:
             yield Fingerprinted(attempt, self.tx_id, reported.fingerprint)
 
     def restore(self, cursors: Cursors, upto: int) -> None:
-        """Hand an emitter that learns splits its positions after number ``upto``; called once, first."""
+        """Hand an emitter that reports offsets its positions after number ``upto``; called once, first."""
         if isinstance(self.emitter, OffsetReportingEmitter):
             self.emitter.restore(dict(cursors.items()), upto)
 

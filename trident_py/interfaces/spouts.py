@@ -80,7 +80,7 @@ class EndOffsets:
 
 
 class OffsetReportingEmitter(Emitter[M]):
-    """An emitter that learns what a batch consists of by emitting it, in Spark tasks.
+    """An emitter that finds out what a batch consists of by emitting it, in Spark tasks.
 
     What it emits are splits whose ``read`` returns a note. They are read once, by a job of their own, before the next
     batch is emitted; the positions are durable with the commit of the batch that moved them.

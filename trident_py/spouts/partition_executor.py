@@ -70,7 +70,7 @@ class News:
 
 
 class PartitionsOfBatches(BatchCoordinator[Definition]):
-    """Defines a batch by its partitions; what it has of each is learned by emitting it."""
+    """Defines a batch by its partitions; what it has of each is found out by emitting it."""
 
     def __init__(self, coordinator: Any, exact: bool, news: News) -> None:
         self._coordinator = coordinator
