@@ -29,7 +29,7 @@ from coordinators.store import RecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
-from trident_py.engine.assembly import assembled, ensure_stores, everything, partial_commit_of, shape_of
+from trident_py.engine.assembly import assembled, check_fed, ensure_stores, partial_commit_of, shape_of
 from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
@@ -52,7 +52,8 @@ from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Participant
+from trident_py.participants.participant import Participant, everything
+from trident_py.participants.shared import SharedTransactions
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
 from trident_py.planner.on_rows import spark_needed
@@ -166,6 +167,7 @@ class _Assembly:
     listeners: Listeners
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
+    transactions: SharedTransactions = field(factory=SharedTransactions, init=False)
     requests: Requests = field(init=False)
     shutdown: Shutdown = field(init=False)
     store: RecordStore = field(init=False)
@@ -227,7 +229,10 @@ class _Assembly:
         # Before anything is made; at the takeover what the earlier leader wrote until its end counts.
         compared(store.read() or CoordinatorRecord(epoch=store.epoch), declared).check(self.name)
         context = ParticipantContext(
-            config=self.config, metrics=self.metrics, spark=self.engine.commit_spark(store.epoch)
+            config=self.config,
+            metrics=self.metrics,
+            spark=self.engine.commit_spark(store.epoch),
+            transactions=self.transactions,
         )
         participants, states = assembled(self.plan, context)
         reads = StateReads(self.name, states, CommitThread(self.config.message_timeout))
@@ -235,7 +240,8 @@ class _Assembly:
         streams = self._streams(spouts, participants, reads)
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
-        streams.take_over(partial_commit_of(participants, record))
+        self.transactions.join(participants)
+        streams.take_over(partial_commit_of(participants, record), self.transactions.together)
         self.requests.serve(reads, self.engine.request_jobs, self._diagnosed)
         for threads in spouts:
             threads.restore(record)
@@ -261,7 +267,9 @@ class _Assembly:
                     states,
                     has_committer_spouts=any(executor.is_committer for executor in executors.values()),
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
-                    adopt=lambda record, torn: adopted(self.name, record, torn, declared),
+                    adopt=lambda record, torn: adopted(
+                        self.name, check_fed(self.name, participants, record), torn, declared
+                    ),
                 )
             except (StateError, SinkError) as error:
                 if candidate is None or not _is_passing(error):
@@ -358,6 +366,7 @@ class _Assembly:
             topology=self.name,
             spouts={threads.tx_id: threads.executor for threads in spouts},
             participants=participants,
+            transactions=self.transactions,
             transaction=self._transaction,
             ensure_leading=self.store.ensure_leading,
             diagnose=self._diagnosed,

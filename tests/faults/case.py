@@ -82,6 +82,7 @@ class Case:
         shares: whether transactions share jobs; where they don't, tasks stage their changes.
         per_window: of how many of each word there is one in the counts; 0: there is no window.
         window_secs: after how many seconds each words are counted; 0: at once.
+        together: whether words are counted in two states and written by a sink, all of one database.
         asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
@@ -102,6 +103,7 @@ class Case:
     shares: bool = True
     per_window: int = 0
     window_secs: int = 0
+    together: bool = False
     asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -147,6 +149,7 @@ class Case:
             shares=self.shares,
             per_window=self.per_window,
             window_secs=self.window_secs,
+            together=self.together,
             asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,

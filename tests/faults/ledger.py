@@ -63,7 +63,7 @@ class LedgerState(StagingSQLMapState):
         due = super().begin_group(members)
         if due:
             connection, tx = self._in_transaction()
-            token = self._locked_header(connection, tx).fence.token
+            token = self.locked_header(connection, tx).fence.token
             if token is not None and token.txid == tx.txid:  # an older attempt's, which is rolled back
                 connection.execute(f"DELETE FROM {self._ledger} WHERE txid = %s", [tx.txid])
         return due

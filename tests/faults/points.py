@@ -20,6 +20,7 @@ from coordinators.record import CoordinatorRecord
 from coordinators.record_writer import RecordWriter
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.journal import Journal
+from trident_py.states.sql.shared import SharedLink
 
 Action = Callable[..., None]
 
@@ -39,10 +40,13 @@ IN_A_BATCH = (
 CLOSING = ("before_closing_commit", "after_closing_commit")
 """Of a transaction without input, which closes a window."""
 
+SHARED = ("before_shared_commit", "after_shared_commit")
+"""Of the COMMIT that several states and sinks of one database share."""
+
 WISHES = ("before_wish", "after_wish")
 """Of the write that carries out what an operator wishes."""
 
-POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + WISHES
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + WISHES
 
 
 @define(eq=False)
@@ -91,6 +95,12 @@ class Points:
             after=lambda *_: self.reach("after_record"),
         )
         around(CoordinatorDriver, "_delivered", before=lambda *_: self.reach("success_delivered"))
+        around(
+            SharedLink,
+            "land",
+            before=lambda *_: self.reach("before_shared_commit"),
+            after=lambda *_: self.reach("after_shared_commit"),
+        )
         around(ZooKeeperRecordStore, "write", before=self._before_write, after=self._after_write)
 
     def _reach_if(self, name: str | None) -> None:

@@ -6,7 +6,7 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "asks": …, "orders": {POINT: [DO, N]}}
+     "per_window": …, "window_secs": …, "together": …, "asks": …, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -25,8 +25,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import quote
 
 from attrs import define, field
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 import trident_py.runtime
@@ -41,6 +43,7 @@ from trident_py import MapGet, TridentConfig, TridentQuery, TridentTopology, Tum
 from trident_py.engine.streams import TopologyStreams
 from trident_py.errors import TridentError
 from trident_py.operations import Count, Sum
+from trident_py.sinks import SQLSink
 from trident_py.spark.session import topology_session
 from trident_py.spouts import FileSpout
 from trident_py.spouts.files import files
@@ -110,6 +113,7 @@ class Program:
         shares: bool,
         per_window: int,
         window_secs: int,
+        together: bool,
         asks: bool,
         orders: dict[str, Any],
     ) -> threading.Thread:
@@ -117,13 +121,14 @@ class Program:
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
-        of so many seconds closes. Who ``asks`` asks for a count all the time.
+        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink. Who
+        ``asks`` asks for a count all the time.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
-        words = self._declared(topology, input, dsn, per_window, window_secs)
+        words = self._declared(topology, input, dsn, per_window, window_secs, together=together)
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
             session_timeout=session,
@@ -135,12 +140,17 @@ class Program:
         thread.start()
         return thread
 
-    def _declared(self, topology: str, input: str, dsn: str, per_window: int, window_secs: int) -> TridentTopology:
+    def _declared(
+        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool
+    ) -> TridentTopology:
         words = TridentTopology(topology)
         state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
         counted = words.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES)).flat_map(
             lambda line: [(word,) for word in line.value.split()], "word string"
         )
+        if together:
+            counted.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
+            counted.name("words").write_to(SQLSink(url_of(dsn), "words"))
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
@@ -187,7 +197,7 @@ class Program:
 
     def _counts(self, what: dict[str, Any]) -> bool:
         """Whether all is counted; not where the nemesis is at the servers just now."""
-        started = self.run(**what, orders={}, shares=True, per_window=0, window_secs=0, asks=False)
+        started = self.run(**what, orders={}, shares=True, per_window=0, window_secs=0, together=False, asks=False)
         while self.query is None and started.is_alive():
             threading.Event().wait(0.1)
         query, self.query = self.query, None
@@ -238,6 +248,12 @@ def main() -> int:
         if program.query is not None:
             program.query.stop(drain=False)
     return 0
+
+
+def url_of(dsn: str) -> str:
+    """What names the same database as a URL."""
+    parts = {name: quote(str(part), safe="") for name, part in conninfo_to_dict(dsn).items()}
+    return f"postgresql://{parts['user']}:{parts['password']}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 
 def set_clock(ahead: float) -> None:

@@ -22,6 +22,13 @@ def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int)
         _check_rows(one, other, committed)
 
 
+def check_together(stores: Mapping[str, Store]) -> None:
+    """S22: who reads a database sees all of a transaction, or none of it."""
+    has = {name: len(store.ledger) for name, store in stores.items()}
+    if len(set(has.values())) > 1:
+        raise Violation("S22", f"a reader of the database finds {has} transactions")
+
+
 def check_values(downstream: Store, feeding: Store, committed: int) -> None:
     """S21: a store has, of each transaction, the new values that the other one had when it had committed it."""
     entries = zip(downstream.ledger, feeding.ledger, feeding.new_values(), strict=False)

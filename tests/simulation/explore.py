@@ -87,6 +87,7 @@ class Explorer:
             large_rows=scope.large_rows,
             added=Source("added", True, 1) if scope.adds else None,
             leaves=scope.leaves,
+            together=scope.together,
             window=Windows(0) if scope.windows else None,
             real_time=False,
         )

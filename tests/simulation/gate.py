@@ -26,6 +26,9 @@ THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
 TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 """Two transactions meet."""
 
+TWO_STORES: dict[str, Any] = {**TWO, "stores": (StoreKind.UNDO, StoreKind.UNDO)}
+"""They meet in two stores."""
+
 JOIN: dict[str, Any] = {
     "sources": ("left", "right"),
     "stores": (UNDO, UNDO),
@@ -102,6 +105,8 @@ SCOPES = {
         Scope("fed sink: a crash at any step", {"crash at a step": 1}, feeds="store0", fed=StoreKind.COMPARE, rows=1),
         Scope("fed sink: a commit that lands late", {**LATE}, feeds="store0", fed=StoreKind.COMPARE, rows=1),
         Scope("fed, shared: a kill", {"kill": 1}, feeds="store0", processes=1, **THREE),
+        Scope("one database: a kill", {"kill": 1}, feeds="store0", together=True, processes=1, **TWO_STORES),
+        Scope("one database: a commit that lands late", {**LATE}, together=True, processes=1, **TWO_STORES),
         Scope("fed: a reader, and a silence", {"ask": 1, "timeout": 1}, feeds="store0", rows=1, max_spout_pending=1),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
@@ -191,6 +196,7 @@ GATE = {
     "values one by one": "fed, shared: a kill",
     "values within the commit": "fed: a crash at any step",
     "fed states asked": "fed: a kill",
+    "one step for one database": "one database: a kill",
     "kept times": "a crash at any step",
     "windows on time": "windows: a crash at any step",
     "one for each window": "windows: a crash at any step",

@@ -11,7 +11,7 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, FencedError, MetadataError, PoisonBatchError, StateError, TridentError
 from coordinators.record import CoordinatorRecord, decode
-from tests.simulation.agreement import check_agreement, source_of
+from tests.simulation.agreement import check_agreement, check_together, source_of
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Entry, Store
 from tests.simulation.wishes import WishRules
@@ -191,6 +191,8 @@ class Oracle:
 
     def effect_landed(self) -> None:
         """After every change of a store."""
+        if self.world.together:
+            check_together(self.world.stores)
         if self.damaged is None:
             check_agreement(self.world.stores, self.committed, self.world.group_max)
 

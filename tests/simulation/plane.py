@@ -111,7 +111,8 @@ class Plane:
         stores = self.process.stores.values()
         last = [store.fence.token.txid if store.fence.token else 0 for store in stores if store.remembers]
         partial = partial_commit_txid(last, record, all_remember=len(last) == len(stores))
-        self.machine.handle(TakenOver(partial if world.has("partial at a takeover") else 0))
+        together = [range(len(shape.branches))] if self._commits_together else []
+        self.machine.handle(TakenOver(partial if world.has("partial at a takeover") else 0, together))
 
     # --- BatchStreams -------------------------------------------------------------------------------------------------
 
@@ -353,12 +354,26 @@ class Plane:
         for member in step.members:
             for name, splits in self.splits.get(member.attempt, {}).items():
                 world.sources[name].committing(member.number or 0, splits)
-        name, store = list(self.process.outputs.items())[step.branch]
         group = self.committing = tuple(
             evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
             for member in step.members
         )
-        world.send_commit(self.process, name, group, tuple(m.receipt for m in step.members) if store.inline else None)
+        stores = list(self.process.outputs.values())
+        sent = {stores[each].name: tuple(member.receipts[each] for member in step.members) for each in step.branches}
+        if self._commits_together:
+            world.send_together(self.process, group, sent)
+            return
+        ((name, rows),) = sent.items()
+        world.send_commit(self.process, name, group, rows if world.stores[name].inline else None)
+
+    @property
+    def _commits_together(self) -> bool:
+        world = self.process.world
+        return world.together and world.has("one step for one database")
+
+    def on_committed_together(self, error: BaseException | None) -> None:
+        """A database has answered, or its connection has broken."""
+        self._step_ended(error)
 
     def on_committed(self, name: str, values: Given, error: BaseException | None) -> None:
         """A store has answered, or its connection has broken; its new values go on before the step is done."""

@@ -51,6 +51,7 @@ RULES = {
     "every spout hears": "a success counts as delivered when all spouts have taken it",
     "values one by one": "a state whose new values go on commits one transaction at a time: one skipped has none",
     "values within the commit": "a commit is done when the new values are in the states that they go into",
+    "one step for one database": "what is in one database is there in one step: a reader sees all of it, or none",
     "fed states asked": "a takeover asks the states that new values go into, too",
     "known groups": "each step of a group knows where the group began, and a takeover how far its steps may have come",
     "closed at a takeover": "what all states have never comes again",

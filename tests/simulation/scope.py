@@ -37,6 +37,7 @@ class Scope:
         reads: which of them each store reads, if not all.
         feeds: the store whose new values go into one more; none: "".
         fed: what that one is: a state, or a sink, which keeps what it has.
+        together: whether all stores are in one database, and commit in one transaction of it.
         lives: how often processes may be started, all in all.
     """
 
@@ -63,6 +64,7 @@ class Scope:
     reads: Mapping[str, Collection[str]] = field(factory=dict)
     feeds: str = ""
     fed: StoreKind = StoreKind.UNDO
+    together: bool = False
     processes: int = 2
     lives: int = 2
 

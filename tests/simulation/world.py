@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -54,6 +55,7 @@ class World:
         leaves: a store that every second version leaves out; none: "".
         version: which one processes run from their next takeover on; counted from 0.
         splits: whether a record takes several writes.
+        together: whether all stores are in one database, and commit in one transaction of it.
         real_time: whether events happen when they are due; the explorer takes them in every order instead.
         pending: what is under way, by time.
         frozen: what a paused process will find when it goes on.
@@ -71,6 +73,7 @@ class World:
     pins: bool = False
     shares: bool = False
     splits: bool = False
+    together: bool = False
     large_rows: int = 10**9
     added: Source | None = None
     window: Windows | None = None
@@ -100,7 +103,8 @@ class World:
     def group_max(self) -> int:
         """How many transactions may commit together, by the rule of the runtime."""
         feeds = any(store.fed_by for store in self.stores.values()) and self.has("values one by one")
-        return self.max_spout_pending if self.shares and not self.pins and not feeds else 1
+        alone = self.pins or (feeds and not self.together)
+        return self.max_spout_pending if self.shares and not alone else 1
 
     @property
     def left_out(self) -> str:
@@ -374,6 +378,38 @@ class World:
         else:
             pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
             self.later("lock" if store.locks else "effect", pause, None, name, group, rows, sender)
+
+    def send_together(self, process: Process, group: Group, sent: Mapping[str, Given]) -> None:
+        """A commit goes to a database: to all of its stores."""
+        sender: tuple[int, int] | None = (process.number, process.life)
+        if self.chance.happens("commit lost"):
+            process.post("committed_together", 0.5, StoreBusyException("no answer"))
+            sender = None
+            if not self.chance.happens("commit lands late"):
+                return
+        self.later("effects", LATE_SECONDS if sender is None else COMMIT_SECONDS, None, group, sent, sender)
+
+    def on_effects(self, group: Group, sent: Mapping[str, Given], sender: tuple[int, int] | None) -> None:
+        """It lands in all of them, and in those that their new values go into, or in none."""
+        before: dict[str, Store] = copied(self.stores)
+        error: BaseException | None = None
+        try:
+            for name, rows in sent.items():
+                self._check_kept(name, sender)
+                values = self.stores[name].apply(group, rows)
+                for fed in (store for store in self.stores.values() if store.fed_by == name):
+                    fed.apply(group, values)
+            self.say(f"the database has {group[-1].token}")
+        except (TridentError, StoreBusyException) as refused:
+            error = refused
+            self.say(f"the database refuses {group[0].token}: {error}")
+            self.stores = before
+        self.oracle.effect_landed()
+        if sender is not None and self.processes[sender[0]].life == sender[1]:
+            process = self.processes[sender[0]]
+            for name in self.stores if error is None else ():
+                process.saw_commit(name, group)
+            process.post("committed_together", 0.002, error)
 
     def on_lock(self, name: str, group: Group, rows: Sent, sender: tuple[int, int] | None) -> None:
         """A commit takes the lock of a store; it lands later, and its sender may be paused until then."""

@@ -17,7 +17,7 @@ from coordinators.takeover import recover
 from tests.golden import release_230fe66, topologies
 from tests.golden.loading import coordination, encoded, restore_databases, restored_files, scenarios
 from tests.golden.topologies import FILES, TOPOLOGIES, Transactions, file_lines
-from trident_py.engine.assembly import everything, participant_of
+from trident_py.engine.assembly import participant_of
 from trident_py.engine.emitted import Splits
 from trident_py.engine.spout_executor import SpoutCollector
 from trident_py.interfaces.config import TridentConfig
@@ -25,6 +25,7 @@ from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.spouts import ITridentSpout
 from trident_py.participants.context import ParticipantContext
+from trident_py.participants.participant import everything
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.states.keys import UNGROUPED

@@ -16,7 +16,7 @@ from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Leaf, Participant
+from trident_py.participants.participant import Leaf, Participant, everything
 from trident_py.participants.states import (
     StateParticipant,
 )
@@ -81,14 +81,6 @@ def shape_of(
     )
 
 
-def everything(participants: list[Participant]) -> list[Participant]:
-    """Return these participants, and those that their new values go into."""
-    found: list[Participant] = []
-    for participant in participants:
-        found += [participant, *everything([*participant.downstream_outputs])]
-    return found
-
-
 def states_of(participants: list[Participant], graph: Graph, context: ParticipantContext) -> dict[str, State]:
     """Return all states by name; those that nothing writes are made here.
 
@@ -131,3 +123,29 @@ def partial_commit_of(participants: list[Participant], record: CoordinatorRecord
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
     return partial_commit_txid(last, record, all_remember=len(last) == len(states))
+
+
+def check_fed(topology: str, participants: Sequence[Participant], record: CoordinatorRecord) -> CoordinatorRecord:
+    """Return ``record``, which a takeover is about to write, if nothing behind new values lacks what a state skips.
+
+    A state may have several transactions that ``record`` has not as committed. When they come again, it skips all but
+    the last, and a skipped one hands on no new values; so what they go into must have them, too.
+
+    Raises:
+        StateError: it has not: it joined while some outputs had the transactions, and others had not.
+    """
+    before = record.current_txid - 1
+    for state in everything(participants):
+        skipped = state.recovered.txid - 1 if state.recovered else before
+        for output in everything(state.downstream_outputs):
+            last = max(before, output.recovered.txid) if output.recovered else before
+            if output.commits and last < skipped:
+                raise StateError(
+                    f"topology {topology!r}: {output.name!r} can't join behind the new values of state {state.name!r} "
+                    f"now: transactions {last + 1} to {skipped} are in the state and not in all others, so they come "
+                    f"again, and the state hands on nothing of what it has; start once more without {output.name!r}, "
+                    f"until transaction {skipped + 1} is committed, and add it then",
+                    topology=topology,
+                    state=output.name,
+                )
+    return record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 
 from attrs import define, field, frozen
 
@@ -25,24 +25,41 @@ from trident_py.engine.work import CommitMember
 
 @frozen(kw_only=True)
 class CommitOutput:
-    """One of those that commit: a committer spout, or the output of a branch; see `BranchShape`."""
+    """What commits in one step: a committer spout, or the outputs of branches; see `BranchShape`.
+
+    Attributes:
+        branches: one, or those whose outputs commit in one transaction of a database.
+    """
 
     name: str
     spout: str = ""
-    branch: int = -1
+    branches: tuple[int, ...] = ()
     keeps_alive: bool = False
     is_fenced: bool = False
 
 
-def outputs_of(shape: TopologyShape) -> tuple[CommitOutput, ...]:
-    """Return those that commit, in their order: the committer spouts, then states and sinks."""
+def outputs_of(shape: TopologyShape, together: Sequence[Collection[int]] = ()) -> tuple[CommitOutput, ...]:
+    """Return those that commit, in their order: the committer spouts, then states and sinks.
+
+    Args:
+        shape: of the topology.
+        together: the branches that commit in one step, which has the place of their first; others have one each.
+    """
     spouts = [CommitOutput(name=f"spout {each.name!r}", spout=each.name) for each in shape.spouts if each.is_committer]
-    branches = [
-        CommitOutput(name=each.name, branch=number, keeps_alive=each.keeps_alive, is_fenced=each.is_fenced)
-        for number, each in enumerate(shape.branches)
-        if each.commits
-    ]
-    return (*spouts, *branches)
+    by_branch = {branch: tuple(sorted(branches)) for branches in together for branch in branches}
+    committing = [number for number, each in enumerate(shape.branches) if each.commits]
+    steps = dict.fromkeys(by_branch.get(number, (number,)) for number in committing)
+    return (*spouts, *(_output_of(shape, branches) for branches in steps))
+
+
+def _output_of(shape: TopologyShape, branches: tuple[int, ...]) -> CommitOutput:
+    found = [shape.branches[branch] for branch in branches]
+    return CommitOutput(
+        name=" and ".join(each.name for each in found),
+        branches=branches,
+        keeps_alive=all(each.keeps_alive for each in found),
+        is_fenced=all(each.is_fenced for each in found),
+    )
 
 
 def partial_commit_txid(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
@@ -129,7 +146,8 @@ class CommitLane:
         """End the step that was asked for: it is done."""
         group = self._ended_step()
         for member in group.members:
-            member.executor.commit(self.outputs[group.output].branch)
+            for branch in self.outputs[group.output].branches:
+                member.executor.commit(branch)
             yield Post(Acked(member.executor.attempt, StreamId.COMMIT, member.edges[group.output]))
         group.output += 1
         if group.output < len(self.outputs):
@@ -144,10 +162,11 @@ class CommitLane:
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()
         yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, spouts, why.state))
-        for executor in [member.executor for member in reversed(group.members) if not output.spout]:
-            receipt = executor.take_back(output.branch)
+        executors = [member.executor for member in reversed(group.members)]
+        for executor, branch in product(executors, reversed(output.branches)):
+            receipt = executor.take_back(branch)
             if executor.is_cancelled:  # the states may wait to be closed: it is given up before
-                self._queue.appendleft(Abort(executor.attempt, executor.time, output.branch, receipt))
+                self._queue.appendleft(Abort(executor.attempt, executor.time, branch, receipt))
         yield from self._next()
 
     def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
@@ -223,11 +242,11 @@ class CommitLane:
                 member.executor.attempt,
                 member.executor.number,
                 member.executor.time,
-                None if output.spout else member.executor.hand_over(output.branch),
+                {branch: member.executor.hand_over(branch) for branch in output.branches},
             )
             for member in group.members
         ]
-        return CommitStep(output.spout, output.branch, members, group.first)
+        return CommitStep(output.spout, output.branches, members, group.first)
 
     def _ended_step(self) -> CommitGroup:
         group, self._current = self._current, None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.commit_thread import CommitThread
@@ -16,6 +16,7 @@ from trident_py.engine.stimuli import Aborted, StatesClosed, StepCommitted, Step
 from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant
+from trident_py.participants.shared import SharedTransactions
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.counters import CountScope, count_scope, counting_for, summed
 
@@ -29,6 +30,7 @@ class Commits:
     Attributes:
         spouts: the emitters, by spout.
         participants: the outputs, by branch.
+        transactions: those in which several of them commit.
         transaction: an attempt and its transaction's time as states and sinks see them.
         ensure_leading: raises if another leader may exist.
         diagnose: what an exception means.
@@ -38,39 +40,47 @@ class Commits:
     topology: str
     spouts: Mapping[str, TridentSpoutExecutor]
     participants: Sequence[Participant]
+    transactions: SharedTransactions = field(factory=SharedTransactions)
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     ensure_leading: Callable[[], None]
     diagnose: Diagnose
     thread: CommitThread
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
-        """Have one output commit a group, or a piece of one."""
-        name = f"spout {step.spout!r}" if step.spout else self.participants[step.branch].name
-        last = step.members[-1].attempt
-        scope = CountScope(last.txid)
+        """Have an output commit a group, or a piece of one."""
+        outputs = " and ".join(self.participants[branch].name for branch in step.branches)
+        step_name, last = outputs or f"spout {step.spout!r}", step.members[-1].attempt
+        scope, name = CountScope(last.txid), step_name
         try:
             self.ensure_leading_now()
-            with self.thread.doing(f"the commit of transaction {last.txid} ({name})"), count_scope(scope):
-                self._commit(step)
+            with self.thread.doing(f"the commit of transaction {last.txid} ({step_name})"), count_scope(scope):
+                for name in self._committing_spout(step) if step.spout else self._committing(step):
+                    log.debug("transaction %d: %s committing", last.txid, name)
         except BaseException as error:
             where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=error)
             why = self.diagnose(error, Place.COMMIT, where)
-            return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, name))
-        return StepCommitted(_counted(scope, name))
+            return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, step_name))
+        return StepCommitted(_counted(scope, step_name))
 
-    def _commit(self, step: CommitStep) -> None:
-        if step.spout:
-            for member in step.members:
-                if member.number is not None:
-                    counting_for(member.attempt.txid)
-                    self.spouts[step.spout].commit(member.attempt, member.number)
-            return
+    def _committing_spout(self, step: CommitStep) -> Iterator[str]:
+        yield f"spout {step.spout!r}"
+        for member in step.members:
+            if member.number is not None:
+                counting_for(member.attempt.txid)
+                self.spouts[step.spout].commit(member.attempt, member.number)
+
+    def _committing(self, step: CommitStep) -> Iterator[str]:
+        """Commit; gives the name of each output in its turn, and at last that of all, before COMMIT."""
         group = [
-            (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipt)
+            (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipts)
             for member in step.members
         ]
-        self.participants[step.branch].commit_group(group)
+        with self.transactions.committing(step.branches, group[-1][0]):
+            for branch in step.branches:
+                yield self.participants[branch].name
+                self.participants[branch].commit_group([(tx, receipts[branch]) for tx, receipts in group])
+            yield " and ".join(self.participants[branch].name for branch in step.branches)
 
     def ensure_leading_now(self) -> None:
         """Look whether another leader may exist.

@@ -52,15 +52,16 @@ class CancelEmit:
 
 @frozen
 class CommitStep:
-    """Have one output commit these attempts, in this order and one atomic step: its `commit_group`.
+    """Have an output commit these attempts, in this order and one atomic step: its `commit_group`.
 
     Attributes:
-        spout: the committer spout that is the output; empty: the output of ``branch`` is.
+        spout: the committer spout that is the output; empty: the outputs of ``branches`` are.
+        branches: one; several, if their outputs commit in one transaction of a database.
         group_first: the first transaction of the group that these attempts are a part of.
     """
 
     spout: str
-    branch: int
+    branches: tuple[int, ...]
     members: Sequence[CommitMember]
     group_first: int
 

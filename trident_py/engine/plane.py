@@ -163,8 +163,8 @@ class DataPlane:
                 yield from self._lane.add(stimulus)
             case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
-            case TakenOver(partial_commit_txid):
-                self._lane.partial_commit_txid = partial_commit_txid
+            case TakenOver(partial_commit_txid, together):
+                self._lane = CommitLane(outputs_of(self.shape, together), partial_commit_txid)
             case Closing() | SpoutClosed() | PatienceEnded() | EndForced():
                 yield from self._come_to_the_end(stimulus)
             case _:
@@ -396,5 +396,5 @@ class DataPlane:
         for txid, executor in enumerate(executors, first):
             assert executor.attempt.txid == txid, our_bug(f"{executor.attempt} commits in the place of {txid}")
             assert not executor.is_cancelled, our_bug(f"{executor.attempt} commits, and was cancelled")
-            missing = {each.branch for each in self._lane.outputs if not each.spout} - set(executor.prepared)
+            missing = {branch for each in self._lane.outputs for branch in each.branches} - set(executor.prepared)
             assert not missing, our_bug(f"{executor.attempt} commits, and branches {missing} aren't prepared")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
@@ -22,9 +22,11 @@ class TakenOver:
 
     Attributes:
         partial_commit_txid: a transaction that some states may have and others don't have yet; 0: there is none.
+        together: the branches whose outputs commit in one step.
     """
 
     partial_commit_txid: int
+    together: Sequence[Collection[int]] = ()
 
 
 @frozen

@@ -119,9 +119,9 @@ class TopologyStreams:
         """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
         return self.plane.counted(attempt)
 
-    def take_over(self, partial_commit_txid: int) -> None:
-        """Begin; ``partial_commit_txid`` is one that some states may have and others don't have yet, 0: none."""
-        self._turn(TakenOver(partial_commit_txid))
+    def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]]) -> None:
+        """Begin; the arguments are those of `TakenOver`."""
+        self._turn(TakenOver(partial_commit_txid, together))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 

@@ -65,13 +65,14 @@ class Processed:
 
 @frozen
 class CommitMember:
-    """One of the attempts that commit in one step; ``receipt`` is None for a committer spout.
+    """One of the attempts that commit in one step.
 
     Attributes:
         number: as in `BatchAnnounced`.
+        receipts: what the output of each branch has prepared; none for a committer spout.
     """
 
     attempt: TransactionAttempt
     number: int | None
     time: int
-    receipt: Any = None
+    receipts: Mapping[int, Any] = field(factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -19,6 +20,9 @@ from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Downstream, Leaf, Participant
 from trident_py.rows.schema import arrow_table
+from trident_py.states.sql.dialect import Database
+from trident_py.states.sql.factory import SQLState
+from trident_py.worker.counters import counting_for
 
 
 class Output(Operation):
@@ -42,6 +46,11 @@ class Output(Operation):
     def factory(self) -> StateFactory | None:
         """What makes its state; None: it has none that is ours to make."""
         return None
+
+    @property
+    def database(self) -> Database | None:
+        """Where its table is; None: it has none, or none that it could share a transaction of."""
+        return self.factory.database if isinstance(self.factory, SQLState) else None
 
     @property
     def needs_exact_replays(self) -> bool:
@@ -142,17 +151,26 @@ class CommitStream:
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
         """Return what does all that with the new values of a transaction, and the outputs that they go into."""
-        participants = {node: place.participant(context) for node, place in self.outputs.items()}
-        way, nowhere = CommitWay.of(self.origins, self.ends), Leaf("nowhere")
+        made = {end: self._participant(end, context) for end in self.ends}
+        way, transactions = CommitWay.of(self.origins, self.ends), context.transactions
 
         def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
             tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
-            with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
-                rows = NodeRows(way=way, context=context, session=session, attempt=tx.attempt, tables=tables)
-                for end in self.ends:
-                    participants.get(end, nowhere).apply(tx, RowsOfEnd(rows, end))
+            rows = NodeRows(way=way, context=context, session=None, attempt=tx.attempt, tables=tables)
+            hand_on(tx, rows, [end for end in self.ends if transactions.is_in(made[end])])
+            if others := [end for end in self.ends if not transactions.is_in(made[end])]:
+                transactions.after(partial(hand_on, tx, rows, others))
 
-        return run, tuple(participants.values())
+        def hand_on(tx: SinkTransaction, rows: NodeRows, ends: Sequence[Node]) -> None:
+            counting_for(tx.txid)
+            with context.spark.running() if context.spark and way.by_spark else nullcontext() as rows.session:
+                for end in ends:
+                    made[end].apply(tx, RowsOfEnd(rows, end))
+
+        return run, tuple(made.values())
+
+    def _participant(self, end: Node, context: ParticipantContext) -> Participant:
+        return self.outputs[end].participant(context) if end in self.outputs else Leaf("nowhere")
 
 
 def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: int) -> dict[str, Json]:

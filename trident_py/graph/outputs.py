@@ -29,6 +29,8 @@ from trident_py.participants.states import AggregateParticipant, UpdateParticipa
 from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
 from trident_py.states.shards import made
+from trident_py.states.sql.dialect import Database
+from trident_py.states.sql.fenced_table import TableSink
 from trident_py.worker.steps import ProjectStep, Step
 
 
@@ -260,6 +262,10 @@ class WrittenSink(Output):
     sink: TransactionalSink[Any]
 
     kind: ClassVar[str] = "sink"
+
+    @property
+    def database(self) -> Database | None:
+        return self.sink.database if isinstance(self.sink, TableSink) else None
 
     @property
     def needs_exact_replays(self) -> bool:

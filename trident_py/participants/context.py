@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import State
+from trident_py.participants.shared import SharedTransactions
 
 
 class CommitSpark(ABC):
@@ -28,9 +29,11 @@ class ParticipantContext:
     Attributes:
         spark: None where the topology runs without it.
         states: by name; all of them are there once a batch commits.
+        transactions: those of the databases in which several outputs commit together.
     """
 
     config: TridentConfig
     metrics: Metrics
     spark: CommitSpark | None = None
     states: dict[str, State] = field(factory=dict)
+    transactions: SharedTransactions = field(factory=SharedTransactions)

@@ -19,6 +19,8 @@ from coordinators.attempt import CommitToken
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
+from trident_py.states.sql.fenced_table import FencedTable, TableSink
+from trident_py.states.sql.shared import SharedTransaction
 from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class CommitRows(ABC):
         """Return them as a frame."""
 
 
+# large: one field for each thing that is asked of an output; those who take part answer, nothing is decided here
 class Participant(ABC):
     """One branch's end.
 
@@ -67,6 +70,9 @@ class Participant(ABC):
         prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
         downstream_outputs: those that its new values go into.
         reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
+        table: that of a database which it commits to; None: it has none.
+        shared: the transaction in which it commits with others of the same database; None: it commits by itself.
+        recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
@@ -80,6 +86,9 @@ class Participant(ABC):
     prepares_again: bool = False
     downstream_outputs: tuple[Participant, ...] = ()
     reads_all: bool = True
+    table: FencedTable | None = None
+    shared: SharedTransaction | None = None
+    recovered: CommitToken | None = None
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Refuse older epochs from now on; returns the token of the last commit."""
@@ -110,6 +119,14 @@ class Participant(ABC):
 
     def close(self) -> None:
         """Close: the topology stops. Called on the commit thread, last."""
+
+
+def everything(participants: Iterable[Participant]) -> list[Participant]:
+    """Return these participants, and those that their new values go into."""
+    found: list[Participant] = []
+    for participant in participants:
+        found += [participant, *everything(participant.downstream_outputs)]
+    return found
 
 
 @define
@@ -148,10 +165,20 @@ class SinkParticipant(Participant):
         """By the token that it keeps."""
         return self.sink.keeps_token
 
+    @property
+    def table(self) -> FencedTable | None:  # type: ignore[override]
+        """The sink's."""
+        return self.sink.table if isinstance(self.sink, TableSink) else None
+
+    @property
+    def takes_groups(self) -> bool:  # type: ignore[override]
+        """Whether several transactions may commit at once: a transaction around them makes it one step."""
+        return self.shared is not None
+
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Have the sink recover; whatever it raises names it."""
         try:
-            return self.sink.recover(topology, epoch)
+            self.recovered = self.sink.recover(topology, epoch)
         except TridentError:
             raise
         except Exception as error:
@@ -161,6 +188,7 @@ class SinkParticipant(Participant):
                 topology=topology.name,
                 state=self.name,
             ) from error
+        return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Have the sink stage the frame as it likes; returning is its report."""

@@ -39,6 +39,7 @@ from trident_py.rows.schema import shown
 from trident_py.states.keys import encode_key
 from trident_py.states.maps import SnapshottableMap
 from trident_py.states.shards import PartitionedState, gathered, shards_of, spread
+from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.worker.counters import counting_for
 
 log = logging.getLogger(__name__)
@@ -51,21 +52,20 @@ class StateParticipant(Participant):
     Attributes:
         downstream: what is done with the new values; None where nobody wants them.
         downstream_outputs: what the new values go into.
-        recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
     state: State
     downstream: Downstream | None = None
     downstream_outputs: tuple[Participant, ...] = ()
-    recovered: CommitToken | None = field(default=None, init=False)
     prepares_again = True
     _abandoned: bool = field(default=False, init=False)
 
     @property
     def keeps_alive(self) -> bool:  # type: ignore[override]
         """A fenced state is one of ours; what follows new values may be a user's."""
-        return isinstance(self.state, FencedState) and all(output.keeps_alive for output in self.downstream_outputs)
+        committing = [output for output in self.downstream_outputs if output.commits]
+        return isinstance(self.state, FencedState) and all(output.keeps_alive for output in committing)
 
     @property
     def is_fenced(self) -> bool:  # type: ignore[override]
@@ -84,8 +84,26 @@ class StateParticipant(Participant):
 
     @property
     def takes_groups(self) -> bool:  # type: ignore[override]
-        """Whether several transactions may commit at once; not where new values go on, as a skipped one has none."""
-        return isinstance(self.state, GroupState) and self.downstream is None
+        """Whether several transactions may commit at once.
+
+        One that is skipped has no new values to hand on: so only where all that they go into skips it, too, as it
+        commits in the same transaction of a database.
+        """
+        return isinstance(self.state, GroupState) and (self.downstream is None or self._hands_on_within)
+
+    @property
+    def _hands_on_within(self) -> bool:
+        outputs = self.downstream_outputs
+        return (
+            bool(outputs)
+            and self.shared is not None
+            and all(output.shared is self.shared and output.takes_groups for output in outputs)
+        )
+
+    @property
+    def table(self) -> FencedTable | None:  # type: ignore[override]
+        """The state's, if it is in a database."""
+        return self.state if isinstance(self.state, FencedTable) else None
 
     @property
     def next_window_at(self) -> int | None:  # type: ignore[override]
@@ -132,9 +150,9 @@ class StateParticipant(Participant):
                 self._ensure_wanted()
                 state.commit_group()
         if self.downstream is not None:
-            for tx in receipts:
+            for tx in due:
                 counting_for(tx.txid)
-                self.downstream(tx, values.get(tx, []))
+                self.downstream(tx, values[tx])
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
         """Apply the change that comes from another state's new values."""

@@ -1,8 +1,11 @@
-"""The plan as text, from the graph alone: no session is needed."""
+"""The plan as text, from the graph alone: no session is needed.
+
+Database servers that may have several outputs are asked which database it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql.types import StructType
 
@@ -11,6 +14,7 @@ from trident_py.graph.graph import Graph, Node, Phase
 from trident_py.graph.output import described_factory, output_of
 from trident_py.graph.queries import requests, static_states
 from trident_py.interfaces.spouts import Replay
+from trident_py.planner.databases import CommitsWith, commits_with
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
 from trident_py.rows.schema import fields_text
@@ -35,9 +39,9 @@ def explain(graph: Graph) -> str:
     for name, node in ends:
         lines += [f"  {name}", *(f"      {line}" for line in _way(node))]
     lines += ["", "commit phase: on the driver, transactions in order"]
-    committing = [node for _, node in ends if output_of(node)]
+    committing, together = [node for _, node in ends if output_of(node)], commits_with(graph)
     for node in committing:
-        lines += [f"  {line}" for line in _commit(graph, node)]
+        lines += [f"  {line}" for line in _commit(graph, node, together)]
     lines += [] if committing else ["  nothing: commits acknowledge themselves"]
     return "\n".join([*lines, *_asked(graph)]) + "\n"
 
@@ -66,7 +70,7 @@ def _way(node: Node) -> Iterator[str]:
         yield f"{node.operation.title:{_WIDTH}} {engine:7} {_fields(node.schema)}".rstrip()
 
 
-def _commit(graph: Graph, node: Node) -> Iterator[str]:
+def _commit(graph: Graph, node: Node, together: Mapping[Node, CommitsWith]) -> Iterator[str]:
     output = output_of(node)
     if output is None:
         known = all(each.schema is not None for each in node.inputs)
@@ -75,10 +79,12 @@ def _commit(graph: Graph, node: Node) -> Iterator[str]:
     else:
         yield f"{output.name}: {output.described()}"
         yield f"    {guarantee_of(node)}"
+        if node in together:
+            yield f"    {together[node]}"
         if not output.keeps_token:
             yield f"    {_NO_FENCE}"
     for following in graph.consumers(node):
-        yield from (f"    {line}" for line in _commit(graph, following))
+        yield from (f"    {line}" for line in _commit(graph, following, together))
 
 
 def _fields(schema: StructType | None) -> str:

@@ -11,6 +11,7 @@ from coordinators.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.states.sql.databases import database_of
+from trident_py.states.sql.fenced_table import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from trident_py.sinks.sql.writer import Prepared, RowsWriter
 
 
-class SQLSink(TransactionalSink["Prepared"]):
+class SQLSink(TransactionalSink["Prepared"], TableSink):
     """Writes each transaction into a table: all of its rows appear at once, with the commit token.
 
     The table is made where there is none. With ``mode="append"`` it may be one of yours that has columns of these
@@ -54,13 +55,13 @@ class SQLSink(TransactionalSink["Prepared"]):
                 "mode='upsert' needs keys=, the fields by which rows replace each other, and only it does"
             )
         self._url, self._table, self._mode = as_secret(url), table, mode
-        self._database = database_of(self._url)
-        self._database.dialect.checked_table(table)
+        self.database = database_of(self._url)
+        self.database.dialect.checked_table(table)
         self._declared: RowsTable | None = None
         self._open: RowsWriter | None = None
 
     def __repr__(self) -> str:
-        return f"SQLSink({self._database.shown!r}, {self._table!r}, mode={self._mode!r})"
+        return f"SQLSink({self.database.shown!r}, {self._table!r}, mode={self._mode!r})"
 
     def identity(self) -> Mapping[str, Json]:
         """Return the table, and how rows get into it."""
@@ -68,7 +69,7 @@ class SQLSink(TransactionalSink["Prepared"]):
 
     def details(self) -> Mapping[str, Json]:
         """Return the database."""
-        return {"database": self._database.shown}
+        return {"database": self.database.shown}
 
     def check_fields(self, fields: StructType) -> None:
         """See whether rows of these fields have a place in the database."""
@@ -87,7 +88,7 @@ class SQLSink(TransactionalSink["Prepared"]):
             self._open = self._made_writer()
             try:
                 token = self._open.recover(topology, epoch)
-                self._open.sweep(RowsTable(self._database.dialect, self._table, (), ()), epoch)
+                self._open.sweep(RowsTable(self.database.dialect, self._table, (), ()), epoch)
                 if self._declared is not None:
                     self._open.table(self._declared)
             except BaseException:
@@ -111,6 +112,11 @@ class SQLSink(TransactionalSink["Prepared"]):
             self._open.discard(tx)
 
     @property
+    def table(self) -> RowsWriter | None:  # type: ignore[override]
+        """What writes its table, once it was recovered."""
+        return self._open
+
+    @property
     def _writer(self) -> RowsWriter:
         if self._open is None:
             raise SinkError(f"{self!r} was not recovered")
@@ -119,12 +125,12 @@ class SQLSink(TransactionalSink["Prepared"]):
     def _made_writer(self) -> RowsWriter:
         from trident_py.sinks.sql.writer import RowsWriter
 
-        return RowsWriter(self._database, self._table, by_key=bool(self._keys))
+        return RowsWriter(self.database, self._table, by_key=bool(self._keys))
 
     def _table_for(self, fields: StructType) -> RowsTable:
         from trident_py.sinks.sql.rows_table import RowsTable
 
-        return RowsTable.of(self._database.dialect, self._table, fields, self._keys)
+        return RowsTable.of(self.database.dialect, self._table, fields, self._keys)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ class RowsWriter(FencedTable):
         """Make a staging table, and return the task that fills it."""
         staging = table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
         _, _, lock = table.dialect.locks
-        with self._explained(tx), self._others.transaction(durable=False) as connection:
+        with self.explained(tx), self._others.transaction(durable=False) as connection:
             self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
             connection.execute(staging.create)
         return StagingTask(self._database, staging, self._where(tx), table.keys)
@@ -128,18 +128,18 @@ class RowsWriter(FencedTable):
         if table is None:
             raise SinkError(f"{self._where(tx)} was not prepared", topology=self._topology, attempt=tx.attempt)
         try:
-            with self._explained(tx):
-                connection = self._commits.begin()
-                fence = self._locked_header(connection, tx).fence
+            with self.explained(tx):
+                connection = self.commit_link.begin()
+                fence = self.locked_header(connection, tx).fence
                 fence.check_leader(tx, self._name)
                 if fence.token is None or tx.txid > fence.token.txid:
                     self._write(connection, tx, table, prepared)
                     token = evolve(fence, token=tx.token, group_first=None).commit
                     connection.execute(self._headers.write_token, [*token, table.name])
+                    self.pending = evolve(self.known, token=tx.token) if self.known else None
                     self._commit(tx)
-                    self._known = evolve(self._known, token=tx.token) if self._known else None
         finally:
-            self._commits.rollback()
+            self.commit_link.rollback()
         if prepared.staged:
             self.discard(tx)
 
@@ -184,6 +184,11 @@ class RowsWriter(FencedTable):
         if self._headers.dialect.stages and self._made is not None:
             staging = self._made.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
             self._leftovers.names.add(staging.name)
+            self.clean()
+
+    def clean(self) -> None:
+        """Drop what is staged and not needed; not in a transaction with other tables, which may be reading it."""
+        if self._made is not None and self.commit_link.around is None:
             self._leftovers.drop(self._database, self._others, self._made)
 
     def sweep(self, table: RowsTable, epoch: int) -> None:

@@ -45,9 +45,11 @@ class Link(ABC):
 
     Attributes:
         session: what is another object after each connecting; None: not connected.
+        around: the connection of the transaction that all which this thread does here is a part of; None: none is.
     """
 
     session: object | None = None
+    around: Connection | None = None
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -72,6 +74,12 @@ class Link(ABC):
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Connection:
         """Begin a transaction in which no user code runs; see `transaction`."""
         return self.begin()
+
+    def standing_for(self, others: Sequence[Link]) -> Link:
+        """Return one in the place of this and ``others``: who looks for any of them finds it. They are closed."""
+        for other in others:
+            other.close()
+        return self
 
     def serve(self, database: Database) -> None:
         """Go on under the name by which later leaders find what ``database`` has connected; it is the same server."""
@@ -230,6 +238,13 @@ class Database(ABC):
     @abstractmethod
     def server(self) -> object:
         """What is equal where one connection serves both."""
+
+    @abstractmethod
+    def identity(self, link: Link) -> object:
+        """Ask its server what it is: equal for all tables that one transaction can change.
+
+        Whoever comes as another user is told another one, since one transaction has one user.
+        """
 
     @abstractmethod
     def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:

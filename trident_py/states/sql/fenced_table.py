@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
@@ -21,8 +21,27 @@ from trident_py.states.sql.table import Headers
 log = logging.getLogger(__name__)
 
 
+class TableSink(ABC):
+    """A sink that writes to a table under a fence.
+
+    Attributes:
+        database: where it is.
+        table: which; None: it was not recovered.
+    """
+
+    database: Database
+    table: FencedTable | None
+
+
 class FencedTable:
-    """A table of a database, beside a row of ``_trident`` that has the fence and the last token."""
+    """A table of a database, beside a row of ``_trident`` that has the fence and the last token.
+
+    Attributes:
+        identity: what the server says which database it is; None: it was not asked yet.
+        commit_link: the connection for commits.
+        known: the fence, as this leader last saw it.
+        pending: what it will be when the open transaction is committed; None: nothing was changed in it.
+    """
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
@@ -30,25 +49,46 @@ class FencedTable:
         self._name = f"table {table!r} of {database.shown}"
         self._topology = ""
         self._owner = uuid4().hex
-        self._commits: Link = database.link()
+        self.identity: object | None = None
+        self.commit_link: Link = database.link()
         self._others: Link = database.beside()
         self._headers = Headers(database.dialect, "")
-        self._known: Fence | None = None  # as this leader last saw it
+        self.known: Fence | None = None
+        self.pending: Fence | None = None
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Take over for a new leader: make what is missing, and refuse older epochs from now on."""
         self.close()
         leader = Leader(topology, epoch, self._owner)
         self._database = self._database.led_by(leader, self._table_name)
-        self._commits, self._others = self._database.link(), self._database.beside()
+        self.commit_link, self._others = self._database.link(), self._database.beside()
         where = f"topology {topology.name!r}: {self._name}"
         with located(topology=topology.name), self._database.starting(where):
-            schema = self._database.schema(self._commits, where)
+            schema = self._database.schema(self.commit_link, where)
             self._headers = evolve(self._headers, schema=schema)
-            with self._database.takeover(self._commits, schema, self._table_name, leader) as connection:
+            with self._database.takeover(self.commit_link, schema, self._table_name, leader) as connection:
                 fence = self._take_over(connection, topology, epoch)
-        self._topology, self._known = topology.name, fence
+            self.identity = self._database.dialect.database, self._database.identity(self.commit_link)
+        self._topology, self.known = topology.name, fence
         return fence.token
+
+    @property
+    def shown(self) -> str:
+        """How errors name it."""
+        return self._name
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its schema and name."""
+        return self._headers.schema, self._table_name
+
+    def landed(self) -> None:
+        """Know what was committed, now that it is durable."""
+        if self.pending is not None:
+            self.known, self.pending = self.pending, None
+
+    def clean(self) -> None:
+        """Drop what commits have left to drop, outside of them; nothing."""
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         headers, name = self._headers, self._table_name
@@ -72,31 +112,35 @@ class FencedTable:
     def close(self) -> None:
         """Close the connections."""
         self._topology = ""
-        for link in (self._commits, self._others):
+        for link in (self.commit_link, self._others):
             with link.lock:
                 link.close()
 
     def _commit(self, tx: SinkTransaction) -> None:
+        """Commit what is pending, or leave that to the transaction around."""
         try:
-            self._commits.commit()
+            self.commit_link.commit()
         except AnswerLostError as error:
             log.warning("%s: the answer to COMMIT was lost (%s); reading back", self._where(tx), error)
             if not self._is_committed(tx):
                 raise StoreBusyException(f"{self._where(tx)}: the connection was lost, nothing was committed") from None
+        if self.commit_link.around is None:
+            self.landed()
 
     def _is_committed(self, tx: SinkTransaction) -> bool:
         """Tell whether the token is there; waits for the lock, so the lost connection has ended its transaction."""
-        self._commits.close()
-        with self._commits.transaction() as connection:
-            return self._locked_header(connection, tx).fence.token == tx.token
+        self.commit_link.close()
+        with self.commit_link.transaction() as connection:
+            return self.locked_header(connection, tx).fence.token == tx.token
 
-    def _locked_header(self, connection: Connection, tx: SinkTransaction) -> StateHeader:
+    def locked_header(self, connection: Connection, tx: SinkTransaction) -> StateHeader:
+        """Read the header under the lock of a commit."""
         _, lock, _ = self._headers.dialect.locks
         return self._header(connection, lock, self._where(tx))
 
     def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
         """Return the header, with all that this leader knows to be in it."""
-        known = self._known  # before it is read: a commit may end meanwhile
+        known = self.known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._headers.read(lock), [self._table_name]).fetchone()
         if row is None:
             raise StateError(f"{where} has lost its row in _trident; restore the database")
@@ -113,6 +157,7 @@ class FencedTable:
         return f"topology {self._topology!r}, attempt {tx.attempt}: {self._name}"
 
     @contextmanager
-    def _explained(self, tx: SinkTransaction) -> Iterator[None]:
+    def explained(self, tx: SinkTransaction) -> Iterator[None]:
+        """Turn what the database's library raises into our own errors, which name topology and attempt."""
         with located(topology=self._topology, attempt=tx.attempt), self._database.explained(self._where(tx)):
             yield

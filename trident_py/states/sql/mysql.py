@@ -123,6 +123,7 @@ class MySQLDatabase(SessionDatabase):
     dialect = MYSQL
     errors = ERRORS
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
+    identified = "SHOW VARIABLES WHERE variable_name IN ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir')"
 
     def library(self) -> Any:
         """Import PyMySQL; raises `ConfigError` where it is not installed."""
@@ -150,7 +151,7 @@ class MySQLDatabase(SessionDatabase):
 
     def mark(self, session: Session, owner: str) -> None:
         """Hold a lock of this name: the server says who does."""
-        session.execute("SELECT GET_LOCK(%s, 0)", [_lock_of(owner)])
+        session.execute("SELECT GET_LOCK(%s, 10)", [_lock_of(owner)])
 
     def schema(self, link: Link, where: str) -> str:
         """Return the name of the database."""
@@ -191,8 +192,7 @@ class MySQLDatabase(SessionDatabase):
         except self.library().Error as error:
             largest = max(sum(len(part) for part in row if isinstance(part, str | bytes)) for row in rows)
             if code_of(error) in ERRORS.broken and 4 * largest > packet:  # it hangs up before it says so
-                said = f"a row of {largest} characters is too large"
-                raise self.library().OperationalError(_TOO_LARGE, said) from None
+                raise self.library().OperationalError(_TOO_LARGE, f"a row has {largest} characters") from None
             raise
 
     def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:

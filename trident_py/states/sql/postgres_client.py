@@ -5,13 +5,13 @@ Nothing here shows a DSN: errors name host and database, and the password is tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import psycopg
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -60,6 +60,9 @@ _DURABLE = """
 
 _BACKEND = "SELECT pg_backend_pid()"
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
+
+SHARED = "shared"
+"""In the place of a table's in the name of a connection: several tables commit by it."""
 
 GONE = psycopg.errors.UndefinedTable.sqlstate or ""
 """A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
@@ -306,6 +309,12 @@ class Link(AnyLink):
         if session is not None:
             with suppress(psycopg.Error):
                 session.connection.close()
+
+    def standing_for(self, others: Sequence[AnyLink]) -> Link:
+        """Return a new one that leaders of all tables of the topology find."""
+        super().standing_for([self, *others])
+        program, topology, _, epoch = self.target.application.split()
+        return Link(evolve(self.target, application=f"{program} {topology} {SHARED} {epoch}"))
 
     def serve(self, database: Database) -> None:
         """Go on under the name of ``database``."""

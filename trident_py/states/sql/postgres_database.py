@@ -16,7 +16,16 @@ from trident_py.errors import StateError
 from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
 from trident_py.states.sql.dialect import Link as AnyLink
-from trident_py.states.sql.postgres_client import GONE, TAKEOVER_SECONDS, Link, Session, Target, explained, starting
+from trident_py.states.sql.postgres_client import (
+    GONE,
+    SHARED,
+    TAKEOVER_SECONDS,
+    Link,
+    Session,
+    Target,
+    explained,
+    starting,
+)
 from trident_py.states.sql.table import Headers
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -117,6 +126,12 @@ POSTGRESQL = Dialect(
 )
 
 
+_IDENTITY = (
+    "SELECT system_identifier, oid, current_user::text FROM pg_control_system(), pg_database "
+    "WHERE datname = current_database()"
+)
+
+
 @frozen
 class PostgresDatabase(Database):
     """The database that a DSN names, in the first schema of its ``search_path``."""
@@ -134,6 +149,11 @@ class PostgresDatabase(Database):
     def server(self) -> object:
         """The DSN."""
         return self.target.dsn
+
+    def identity(self, link: AnyLink) -> object:
+        """Ask for the cluster's number, the database's, and the user."""
+        with link.transaction() as connection:
+            return connection.execute(_IDENTITY).fetchone()
 
     def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
         """Turn what psycopg raises into our errors."""
@@ -204,11 +224,11 @@ class PostgresDatabase(Database):
                 yield rows
 
     def _end_older(self, link: AnyLink, epoch: int) -> None:
-        prefix = self.target.application.rpartition(" ")[0]
+        program, topology, table, _ = self.target.application.split()
         with link.transaction() as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND usename = current_user AND application_name ~ %s "
                 "AND (regexp_match(application_name, '[0-9]+$'))[1]::bigint < %s",
-                [f"^{prefix} [0-9]+$", epoch],
+                [f"^{program} {topology} ({table}|{SHARED}) [0-9]+$", epoch],
             )

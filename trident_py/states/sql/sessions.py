@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -53,12 +53,18 @@ class Session:
 
 
 class SessionLink(Link):
-    """A connection that is made again after it broke; ``owner`` is what a later leader finds it by."""
+    """A connection that is made again after it broke; ``owners`` are what a later leader finds it by."""
 
-    def __init__(self, database: SessionDatabase, owner: str = "") -> None:
+    def __init__(self, database: SessionDatabase, *owners: str) -> None:
         super().__init__()
-        self._database, self._owner = database, owner
+        self._database, self.owners = database, owners
         self.session: Session | None = None
+
+    def standing_for(self, others: Sequence[Link]) -> SessionLink:
+        """Return a new one that any of their owners is the name of."""
+        super().standing_for([self, *others])
+        links = [self, *(other for other in others if isinstance(other, SessionLink))]
+        return SessionLink(self._database, *(owner for link in links for owner in link.owners))
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
         """Begin a transaction that waits for locks so many seconds, one at least."""
@@ -83,8 +89,8 @@ class SessionLink(Link):
 
     def _connected(self) -> Session:
         self.session = self._database.connect()
-        if self._owner:
-            self._database.mark(self.session, self._owner)
+        for owner in self.owners:
+            self._database.mark(self.session, owner)
         return self.session
 
     def commit(self) -> None:
@@ -128,6 +134,9 @@ class SessionDatabase(Database):
     waiting: ClassVar[str]
     """The statement that says how long to wait for locks, in seconds."""
 
+    identified: ClassVar[str]
+    """The statement that tells a server from all others."""
+
     url: Secret
     owner: str = ""
 
@@ -141,7 +150,7 @@ class SessionDatabase(Database):
 
     @abstractmethod
     def mark(self, session: Session, owner: str) -> None:
-        """Have others find this session by ``owner``, to end it."""
+        """Have others find this session by ``owner``, to end it; one that had the name before has just been closed."""
 
     @property
     def address(self) -> DatabaseUrl:
@@ -157,6 +166,12 @@ class SessionDatabase(Database):
     def server(self) -> object:
         """The URL."""
         return self.url
+
+    def identity(self, link: Link) -> object:
+        """Ask for the server, the database and the user."""
+        with link.transaction() as connection:
+            server = connection.execute(self.identified).fetchall()
+            return *server, connection.execute("SELECT database(), current_user()").fetchone()
 
     @contextmanager
     def explained(self, where: str, *, staged: bool = False) -> Iterator[None]:
@@ -189,7 +204,7 @@ class SessionDatabase(Database):
 
     def link(self) -> SessionLink:
         """Return a connection that a later leader can end."""
-        return SessionLink(self, self.owner)
+        return SessionLink(self, *filter(None, [self.owner]))
 
     def beside(self) -> SessionLink:
         """Return a connection that nobody needs to end."""

@@ -220,6 +220,10 @@ class SQLiteDatabase(Database):
         """Whether there is a file."""
         return self.path.is_file()
 
+    def identity(self, link: Link) -> object:
+        """Return device and number of the file; where there is none yet, its path."""
+        return identity(self.path) if self.exists else self.path.resolve()
+
     def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
         """Turn what SQLite raises into our errors."""
         return explained(where)

@@ -49,7 +49,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         token = super().recover(topology, epoch)
         with self._database.starting(f"topology {topology.name!r}: {self._name}"):
             self._leftovers.add_older(self._others, self._table, epoch)
-        self._clean()
+        self.clean()
         return token
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
@@ -69,7 +69,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         if self._topology:
             self._leftovers.names |= self._staged
             self._staged.clear()
-            self._clean()
+            self.clean()
         super().close()
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
@@ -81,7 +81,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._check_recovered()
         staging = self._staging(tx)
         _, _, lock = self._table.dialect.locks
-        with self._explained(tx), self._others.transaction(durable=False) as connection:
+        with self.explained(tx), self._others.transaction(durable=False) as connection:
             # A crash that loses it loses the rows, too.
             self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
             connection.execute(staging.create)
@@ -96,7 +96,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
             return
         staging, tasks = self._staging(tx), self._table.dialect.listed(list(reported))
         self._verify(connection, tx, staging, reported)
-        with self._explained(tx):
+        with self.explained(tx):
             if aggregator.merge in self._table.value.merges:
                 count = sum(rows for rows, _ in reported.values())
                 self._removals.before_merge(connection, staging, tasks, count)
@@ -110,7 +110,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         name = self._staging(tx).name
         self._staged.discard(name)
         self._leftovers.names.add(name)
-        self._clean()
+        self.clean()
 
     def _verify(
         self, connection: Connection, tx: SinkTransaction, staging: Staging, reported: dict[int, tuple[int, str]]
@@ -141,13 +141,15 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         names = {self._staging(tx).name for tx in members} & self._staged
         self._staged -= names
         self._leftovers.names |= names
-        self._clean()
+        self.clean()
 
     def _staging(self, tx: SinkTransaction) -> Staging:
         return self._table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
 
-    def _clean(self) -> None:
-        self._leftovers.drop(self._database, self._others, self._table)
+    def clean(self) -> None:
+        """Drop what is staged and not needed; not in a transaction with other tables, which may be reading it."""
+        if self.commit_link.around is None:
+            self._leftovers.drop(self._database, self._others, self._table)
 
 
 @frozen

@@ -77,45 +77,50 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         """Open the group under the lock of the state's header; gives up a transaction that was left open."""
         self.rollback()
         self._check_recovered()
-        with self._explained(members[0]):
-            connection = self._commits.begin()
+        with self.explained(members[0]):
+            connection = self.commit_link.begin()
             try:
-                header = self._locked_header(connection, members[0])
+                header = self.locked_header(connection, members[0])
                 fence = header.fence
                 due, redo = fence.due(members, self._name)
                 self._removals.begin(connection, header.expiry, due[0].txid if redo else None)
             except BaseException:
-                self._commits.rollback()
+                self.commit_link.rollback()
                 raise
         if due:
             self._group, self._commit_row = members, fence.after(members).commit
             self._open = (connection, due[0], threading.get_ident())
         else:
-            self._commits.rollback()
+            self.commit_link.rollback()
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Write under the txid of ``tx`` from now on."""
         connection, _ = self._in_transaction()
-        with self._explained(tx):
+        with self.explained(tx):
             self._removals.begin_member(connection, tx)
         self._open = connection, tx, threading.get_ident()
 
     def commit_group(self) -> None:
         """Commit changes and token together; durable when this returns."""
         connection, tx = self._in_transaction()
-        with self._explained(tx):
+        with self.explained(tx):
             self._finish(connection)
+            self.pending = self.known.after(self._group) if self.known else None
             self._commit(tx)
-        self._known = self._known.after(self._group) if self._known else None
-        self._removals.committed()
         self._open = None
+
+    def landed(self) -> None:
+        """Know what was committed and taken out, now that it is durable."""
+        if self.pending is not None:
+            self._removals.committed()
+        super().landed()
 
     def rollback(self) -> None:
         """Give up the open transaction."""
         self._open = None
         with self._database.explained(self._name):
-            self._commits.rollback()
+            self.commit_link.rollback()
 
     def _finish(self, connection: Connection) -> None:
         """Run the last statements of a transaction."""
@@ -143,8 +148,15 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """Give a connection that sees what was committed; a new one may lead to a server that has lost some of it."""
+        """Give a connection that sees what was committed; a new one may lead to a server that has lost some of it.
+
+        In a transaction with other tables it sees what is committed with it.
+        """
         self._check_recovered()
+        if self.commit_link.around is not None:
+            with self._database.explained(self._name):
+                yield self.commit_link.around
+            return
         with self._database.explained(self._name), self._others.transaction() as connection:
             if self._others.session is not self._checked:
                 self._header(connection, "", f"topology {self._topology!r}: {self._name}")
@@ -184,7 +196,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         values: list[Any] = []
         for start in range(0, len(texts), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            with self._explained(tx):
+            with self.explained(tx):
                 current = self._read(connection, texts[part])
             with localcontext(EXACT_DECIMALS):
                 for text, updater in zip(texts[part], updaters[part], strict=True):
@@ -205,7 +217,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         rows = [(*row, *stamp) for row in zip(*columns, strict=True)]
         # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
         rows.sort(key=itemgetter(len(table.keys) + 1))
-        with self._explained(tx):
+        with self.explained(tx):
             self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
 
@@ -215,7 +227,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         """Remove what is to be removed; returns the rest. What comes last of a key counts."""
         connection, tx = self._in_transaction()
         gone = {text for text, value in dict(zip(texts, values, strict=True)).items() if value is REMOVE}
-        with self._explained(tx):
+        with self.explained(tx):
             self._removals.take(connection, list(gone))
         rest = [row for row in zip(texts, keys, values, strict=True) if row[0] not in gone and row[2] is not REMOVE]
         return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]

@@ -25,7 +25,7 @@ from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.stimuli import Emitted, ReadWanted
 
 WHY = Diagnosis(ValueError("busy"), FailureKind.INTERRUPTED)
-TWO = (CommitOutput(name="a", branch=0, is_fenced=True), CommitOutput(name="b", branch=1))
+TWO = (CommitOutput(name="a", branches=(0,), is_fenced=True), CommitOutput(name="b", branches=(1,)))
 
 
 def member(txid: int, *, is_small: bool = True, branches: int = 2) -> GroupMember:
@@ -48,7 +48,7 @@ def steps(lane: CommitLane, first: list[Any]) -> list[tuple[int, list[int]]]:
     found, instructions = [], first
     while steps := [each for each in instructions if isinstance(each, CommitStep)]:
         [step] = steps
-        found.append((step.branch, [each.attempt.txid for each in step.members]))
+        found.append((step.branches[0], [each.attempt.txid for each in step.members]))
         instructions = list(lane.step_committed())
     return found
 
@@ -138,10 +138,33 @@ def test_committer_spouts_come_before_states_and_loose_ends_do_not_commit() -> N
             BranchShape(name="counts", spouts=frozenset()),
         ),
     )
-    assert [(each.name, each.spout, each.branch) for each in outputs_of(shape)] == [
-        ("spout 'committer'", "committer", -1),
-        ("counts", "", 1),
+    assert [(each.name, each.spout, each.branches) for each in outputs_of(shape)] == [
+        ("spout 'committer'", "committer", ()),
+        ("counts", "", (1,)),
     ]
+
+
+def test_branches_of_one_database_are_one_output_in_the_place_of_their_first() -> None:
+    branches = tuple(BranchShape(name=name, spouts=frozenset(), keeps_alive=name != "c") for name in "abc")
+    outputs = outputs_of(TopologyShape(spouts=(), branches=branches), [{2, 0}])
+    assert [(each.name, each.branches, each.keeps_alive) for each in outputs] == [
+        ("a and c", (0, 2), False),
+        ("b", (1,), True),
+    ]
+
+
+def test_a_step_of_several_branches_commits_all_their_receipts_and_when_it_fails_all_are_kept() -> None:
+    lane, first = CommitLane((CommitOutput(name="a and b", branches=(0, 1)),)), member(1)
+    [step] = lane.add(group(first))
+    assert isinstance(step, CommitStep)
+    assert step.members[0].receipts == {0: "receipt 0 of 1", 1: "receipt 1 of 1"}
+    assert not first.executor.prepared
+    list(lane.step_failed(WHY))
+    assert set(first.executor.prepared) == {0, 1}
+    list(lane.add(group(first)))
+    [acked] = lane.step_committed()
+    assert acked == Post(Acked(first.executor.attempt, StreamId.COMMIT, 10))
+    assert lane.is_idle
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Diagnosis, FailureKind
@@ -21,7 +21,7 @@ from trident_py.participants.participant import Participant
 from trident_py.worker.counters import counter, counting_for
 
 ONE, TWO = TransactionAttempt(1, 0), TransactionAttempt(2, 3)
-STEP = CommitStep("", 0, [CommitMember(ONE, 1, 10, "a"), CommitMember(TWO, 2, 20, "b")], 1)
+STEP = CommitStep("", (0,), [CommitMember(ONE, 1, 10, {0: "a"}), CommitMember(TWO, 2, 20, {0: "b"})], 1)
 
 
 @define
@@ -78,6 +78,16 @@ def test_what_an_output_raises_names_it_and_what_it_has_counted_is_told() -> Non
     assert isinstance(failed, StepFailed)
     assert (str(failed.why.cause), failed.why.state) == ("the disk is full", "counts")
     assert failed.counts
+
+
+def test_where_several_commit_in_one_step_the_one_that_raises_is_named() -> None:
+    first, second = Output(), Output("totals", fails=True)
+    both = evolve(STEP, branches=(0, 1), members=[evolve(member, receipts={0: "a", 1: "b"}) for member in STEP.members])
+    failed = evolve(commits(first), participants=[first, second]).commit(both)
+    assert isinstance(failed, StepFailed)
+    assert failed.why.state == "totals"
+    done = evolve(commits(first), participants=[first, Output("totals")]).commit(both)
+    assert done == StepCommitted({(1, "counts and totals"): {"rows": 2}, (2, "counts and totals"): {"rows": 4}})
 
 
 def test_nobody_commits_who_may_lead_no_more() -> None:

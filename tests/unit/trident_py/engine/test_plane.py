@@ -16,7 +16,7 @@ from coordinators.messages import Acked, Diagnosis, Failed, FailureKind, Success
 from coordinators.protocol import StreamId
 from trident_py.engine.batcher import ROWS_MAX, JobBatcher
 from trident_py.engine.bolt_executor import TridentBoltExecutor
-from trident_py.engine.commit_lane import CommitGroup, CommitLane
+from trident_py.engine.commit_lane import CommitGroup, CommitLane, outputs_of
 from trident_py.engine.instructions import (
     Abandon,
     Abort,
@@ -57,6 +57,7 @@ from trident_py.engine.stimuli import (
     StepFailed,
     Stimulus,
     SuccessAnnounced,
+    TakenOver,
 )
 from trident_py.engine.work import Half, Job, Processed
 
@@ -84,6 +85,7 @@ class Scope:
         hangs: the kind of instruction that never ends.
         bad: the transaction whose rows make every job fail that has them.
         told: which transaction is said to have failed then.
+        together: the branches whose outputs commit in one transaction of a database.
     """
 
     shape: TopologyShape
@@ -101,6 +103,7 @@ class Scope:
     hangs: type | None = None
     bad: int = 0
     told: int | None = None
+    together: tuple[frozenset[int], ...] = ()
 
 
 def shape(
@@ -159,6 +162,7 @@ class Small:
     @classmethod
     def of(cls, scope: Scope) -> Small:
         world = cls(scope, DataPlane(shape=scope.shape), scope.fails, scope.reads)
+        world.tell(TakenOver(0, scope.together))
         for txid in range(1, scope.txids + 1):
             world.announce(txid)
         return world
@@ -269,7 +273,8 @@ class Small:
         emitting = {each.attempt for each in self.due if isinstance(each, Emit)}
         working = {each for each in self.live.values() if each not in emitting and self.processed[each] < len(branches)}
         goes_on = any(
-            isinstance(each, Answer) or (isinstance(each, CommitStep) and branches[each.branch].keeps_alive)
+            isinstance(each, Answer)
+            or (isinstance(each, CommitStep) and all(branches[branch].keeps_alive for branch in each.branches))
             for each in self.due
             if not getattr(each, "spout", "")
         )
@@ -287,7 +292,7 @@ class Small:
         assert unfenced or not self.plane.is_held, "leadership is kept, and nobody knows what for"
 
     def is_fenced(self, step: CommitStep) -> bool:
-        return not step.spout and self.scope.shape.branches[step.branch].is_fenced
+        return not step.spout and all(self.scope.shape.branches[branch].is_fenced for branch in step.branches)
 
     def check_job(self, run: RunJob) -> None:
         """Nothing is done for who will never commit; a large batch is alone; and all that the branch reads is there.
@@ -327,9 +332,10 @@ class Small:
         assert txids == list(range(txids[0], txids[0] + len(txids)))
         for member in use.members:
             assert self.live.get(member.attempt.txid) == member.attempt, f"{member} is not live"
-            if not use.spout:
-                assert (member.attempt, use.branch) in self.prepared, f"{member} commits what it has not prepared"
-                assert member.receipt == (member.attempt, use.branch), f"{member} commits another one's receipt"
+            for branch in use.branches:
+                receipt = (member.attempt, branch)
+                assert receipt in self.prepared, f"{member} commits what it has not prepared"
+                assert member.receipts[branch] == receipt, f"{member} commits another one's receipt"
 
     def outcomes(self) -> Iterator[tuple[Any, Stimulus]]:
         """What may happen next: what is due, and how it ends."""
@@ -422,9 +428,7 @@ class Small:
             case JobFailed(job, why):
                 self.note_failed_job(job.attempts, job.branch, why)
             case StepCommitted():
-                name = due.spout or str(due.branch)
-                self.has.setdefault(name, []).extend(member.attempt.txid for member in due.members)
-                self.prepared = [each for each in self.prepared if each not in self.receipts_of(due)]
+                self.note_commit(due)
             case ReadWanted():
                 self.reads -= 1
             case ReadDone():
@@ -436,8 +440,20 @@ class Small:
             case StatesClosed():
                 self.is_closed = True
 
+    def note_commit(self, step: CommitStep) -> None:
+        for name in map(str, step.branches or [step.spout]):
+            self.has.setdefault(name, []).extend(member.attempt.txid for member in step.members)
+        self.prepared = [each for each in self.prepared if each not in self.receipts_of(step)]
+        self.check_together()
+
     def receipts_of(self, step: CommitStep) -> list[tuple[TransactionAttempt, int]]:
-        return [] if step.spout else [(member.attempt, step.branch) for member in step.members]
+        return [(member.attempt, branch) for member in step.members for branch in step.branches]
+
+    def check_together(self) -> None:
+        """Who reads a database sees all of a transaction or none of it."""
+        for branches in self.scope.together:
+            has = [set(self.has.get(str(branch), ())) for branch in branches]
+            assert all(each == has[0] for each in has), f"tables of one database have {has}"
 
     def note_failed_job(self, attempts: Any, branch: int, why: Diagnosis) -> None:
         """Of an attempt whose job has failed nobody knows what it has prepared; others run again."""
@@ -515,6 +531,12 @@ SCOPES = {
     ),
     "rows that fail every job, and nobody knows whose": Scope(shape=shape(shares=True), txids=3, bad=2),
     "rows that fail every job, said to be another's": Scope(shape=shape(shares=True), txids=3, bad=2, told=NOBODY),
+    "two of three states in one database": Scope(
+        shape=shape(branches=3), txids=1, attempts=2, fails=1, fails_late=True, together=(frozenset({0, 2}),)
+    ),
+    "an end, and two states in one database": Scope(
+        shape=shape(branches=2), txids=1, closes=True, fails=1, together=(frozenset({0, 1}),)
+    ),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
     "an end at a commit that fails": Scope(shape=shape(), txids=1, closes=True, fails=1),
     "two that are too many for one job": Scope(shape=shape(shares=True), txids=3, rows=ROWS_MAX // 2 + 1),
@@ -555,6 +577,16 @@ class Careless(DataPlane):
     def _keep(self, executor: Any, branch: int, processed: Processed) -> Iterator[Instruction]:
         if not executor.is_cancelled:
             yield from super()._keep(executor, branch, processed)
+
+
+class Separating(DataPlane):
+    """Commits one after the other what is in one database."""
+
+    __slots__ = ()
+
+    def consumers(self, stream: StreamId) -> int:
+        self._lane.outputs = outputs_of(self.shape)
+        return super().consumers(stream)
 
 
 class Stubborn(CommitLane):
@@ -905,6 +937,7 @@ MUTANTS = [
     (Secretive, "an end at a user's commit that hangs"),
     (Impatient, "a read"),
     (Careless, "an end, with two in a job"),
+    (Separating, "two of three states in one database"),
     (Stubborn, "a failure before two states"),
     (Open, "a read"),
     (Believing, "rows that fail every job, said to be another's"),

@@ -16,12 +16,13 @@ from coordinators.record import CoordinatorRecord
 from coordinators.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover import Torn, recover
 from tests.unit.trident_py.given import Given
-from trident_py.engine.assembly import everything
+from trident_py.engine.assembly import check_fed
+from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.operations.builtin import Count
-from trident_py.participants.participant import Participant
+from trident_py.participants.participant import Participant, everything
 from trident_py.participants.states import AggregateParticipant
 from trident_py.states.sql.sqlite import SQLiteState
 
@@ -47,7 +48,7 @@ class World:
 
     def _adopt(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
         self.torn.append(torn)
-        return record
+        return check_fed("t", self.participants, record)
 
     def crash(self) -> None:
         for participant in self.participants:
@@ -160,6 +161,38 @@ def test_a_state_that_is_fed_joins_behind_what_its_parent_has(world: World) -> N
     assert (record.current_txid, record.states, world.torn[-1]) == (4, {"counts": 1, "audit": 4}, None)
     world.commit(counts, 4, attempt_id=1, group_first=4)
     assert counted(audit) == [("word 4", 1)]
+
+
+def test_what_joins_behind_new_values_while_a_group_is_torn_is_refused(world: World) -> None:
+    counts, totals = world.counting("counts"), world.counting("totals")
+    world.start(counts, totals)
+    world.attempted(1, 2, 3)
+    world.commit(counts, 1, 2, 3, group_first=1)
+    before = world.store.read()
+    with pytest.raises(
+        StateError, match=r"'audit' can't join .* 'counts' now: transactions 1 to 2 .* transaction 3 is"
+    ):
+        world.start(world.counting("counts", downstream=world.counting("audit")), world.counting("totals"))
+    assert world.store.read() == before
+    counts, totals = world.counting("counts"), world.counting("totals")
+    assert world.start(counts, totals).current_txid == 1
+    for participant in (counts, totals):
+        world.commit(participant, 1, 2, 3, group_first=1)
+    audit = world.counting("audit")
+    counts = world.counting("counts", downstream=audit)
+    assert world.start(counts, world.counting("totals")).current_txid == 4
+
+
+def test_one_transaction_that_is_torn_is_no_reason_to_refuse_what_joins(world: World) -> None:
+    counts, totals = world.counting("counts"), world.counting("totals")
+    world.start(counts, totals)
+    world.attempted(1)
+    world.commit(counts, 1, group_first=1)
+    audit = world.counting("audit")
+    counts = world.counting("counts", downstream=audit)
+    assert world.start(counts, world.counting("totals")).current_txid == 1
+    world.commit(counts, 1, attempt_id=1, group_first=1)
+    assert counted(counts) == counted(audit) == [("word 1", 1)]
 
 
 def test_a_state_that_is_fed_takes_what_only_its_parent_has(world: World) -> None:

@@ -536,7 +536,7 @@ def test_no_password_is_ever_shown(
         try:
             state.recover(TOPOLOGY, 1)
             task = state.staging_task(transaction(1))
-            seen += [repr(task), repr(state._commits.session)]
+            seen += [repr(task), repr(state.commit_link.session)]
             state.begin_transaction(transaction(1))
             state.multi_put([(1,)], [2**40])
         except StateError as error:
