@@ -227,7 +227,7 @@ class Play:
         """Whether a call waits, perhaps for what the zombie holds; where there is none, nobody wants to know."""
         if self.zombie is None or not self.zombie.paused:
             return False
-        return all(map(is_asleep, [child.pid, *with_descendants(self.helpers)]))
+        return is_asleep(child.pid) and all(map(is_asleep, with_descendants(self.helpers)))
 
     def _wake_blocking(self) -> bool:
         """Somebody waits, perhaps for what the zombie holds: have it go on."""

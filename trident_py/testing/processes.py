@@ -9,10 +9,10 @@ from pathlib import Path
 def is_asleep(pid: int) -> bool:
     """Whether no thread of a process runs or wants to, however busy the machine is; one that is gone never does."""
     try:
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+        stats = Path(f"/proc/{pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] in "SZ" for stat in stats)
     except (OSError, IndexError):
         return False
-    return set(states) <= {"S", "Z"}
 
 
 def with_descendants(pids: Iterable[int]) -> Iterator[int]:
