@@ -32,7 +32,7 @@ from trident_py.worker.failures import TaskFailed, task_failures_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-BOOKS = ["_trident", "counts"]
+BOOKS = ["_counts_removed", "_trident", "counts"]
 
 
 @pytest.fixture

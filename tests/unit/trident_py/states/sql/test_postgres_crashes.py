@@ -33,7 +33,7 @@ from trident_py.states.sql import staging
 from trident_py.states.sql.staging import StagingSQLMapState
 
 pytestmark = pytest.mark.postgres
-BOOKS = ["_trident", "counts"]
+BOOKS = ["_counts_removed", "_trident", "counts"]
 
 
 @pytest.fixture(autouse=True)
