@@ -1,4 +1,4 @@
-"""All parts, one after the other: ``python -m benchmarks [--quick]``."""
+"""All parts, one after the other, or those that are named: ``python -m benchmarks [--quick] [part …]``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import growth, large, memory, rows, small
+from benchmarks import growth, large, memory, rows, sinks, small
 from benchmarks.command import Measure, run
 from benchmarks.sizes import BY_NAME
 from benchmarks.storm import run as storm
@@ -16,6 +16,7 @@ MORE: dict[str, Measure] = {
     "memory": memory.measure,
     "growth": growth.measure,
     "rows": rows.measure,
+    "sinks": sinks.measure,
     "storm": storm.measure,
 }
 
@@ -23,12 +24,18 @@ MORE: dict[str, Measure] = {
 def main(argv: list[str] | None = None) -> int:
     """Measure, print Markdown, and one JSON object as the last line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures trident_py beside its peers.")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(MAIN | MORE)}; all of them by default")
     parser.add_argument("--quick", action="store_true", help="the main ratios, in less than five minutes")
     parser.add_argument("--sizes", choices=BY_NAME, default="full", help="how much to measure")
     parser.add_argument("--out", type=Path, help="a directory for JSON, Markdown and plots (benchmarks/results)")
     arguments = parser.parse_args(argv)
+    if unknown := sorted(set(arguments.parts) - set(MAIN | MORE)):
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(MAIN | MORE)}")
     if arguments.quick:
         return run(MAIN, BY_NAME["quick"], arguments.out)
+    if arguments.parts:
+        chosen = {name: (MAIN | MORE)[name] for name in arguments.parts}
+        return run(chosen, BY_NAME[arguments.sizes], arguments.out)
     return run(MAIN | MORE, BY_NAME[arguments.sizes], arguments.out or Path(__file__).parent / "results")
 
 

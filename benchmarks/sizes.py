@@ -36,6 +36,9 @@ class Sizes:
         growth_history: committed transactions before a restart.
         growth_repeats: timed transactions of each point.
         rows: rows of `benchmarks.rows`.
+        sink_rows: rows of a batch in `sinks`.
+        sink_batches: such batches of each turn.
+        sink_few: batches of ten rows of each turn.
         storm: pairs of sentences in a batch and pending transactions, for Storm.
         storm_seconds: how long each pair is measured.
     """
@@ -63,6 +66,9 @@ class Sizes:
     growth_history: tuple[int, ...]
     growth_repeats: int
     rows: int
+    sink_rows: int
+    sink_batches: int
+    sink_few: int
     storm: tuple[tuple[int, int], ...]
     storm_seconds: int
 
@@ -91,6 +97,9 @@ FULL = Sizes(
     growth_history=(10, 100, 1_000, 5_000),
     growth_repeats=9,
     rows=300_000,
+    sink_rows=1_000_000,
+    sink_batches=3,
+    sink_few=30,
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
     storm_seconds=10,
 )
@@ -120,6 +129,9 @@ QUICK = Sizes(
     growth_history=(),
     growth_repeats=0,
     rows=0,
+    sink_rows=0,
+    sink_batches=0,
+    sink_few=0,
     storm=(),
     storm_seconds=0,
 )
@@ -149,6 +161,9 @@ TINY = Sizes(
     growth_history=(1, 3),
     growth_repeats=2,
     rows=100,
+    sink_rows=50,
+    sink_batches=1,
+    sink_few=2,
     storm=(),
     storm_seconds=0,
 )

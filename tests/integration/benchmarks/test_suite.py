@@ -44,7 +44,7 @@ def test_everything_runs_and_the_last_line_is_for_programs(tmp_path: Path) -> No
     assert all(math.isfinite(value) for value in [*last.values(), *spread.values()])
     assert {path.name for path in (tmp_path / "results").iterdir()} == PLOTS | {"results.json", "results.md"}
     assert set(json.loads((tmp_path / "results" / "results.json").read_text())["parts"]) == {
-        "large", "small", "memory", "growth", "rows", "storm",
+        "large", "small", "memory", "growth", "rows", "sinks", "storm",
     }  # fmt: skip
     assert not list((tmp_path / "tmp").glob("trident-benchmarks-*"))
 
