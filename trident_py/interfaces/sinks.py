@@ -133,3 +133,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     @abstractmethod
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:
         """Give up an attempt, which will never commit; ``receipt`` is None where ``prepare`` did not return."""
+
+    def close(self) -> None:
+        """Let go of connections and the like: the topology has stopped. Another ``recover`` may follow."""
+        return

@@ -209,6 +209,10 @@ class SinkParticipant(Participant):
             self._give_up(tx, receipt)
             raise
 
+    def close(self) -> None:
+        """Have the sink let go of what it has open."""
+        self.sink.close()
+
     def _give_up(self, tx: SinkTransaction, receipt: Any) -> None:
         try:
             self.sink.abort(tx, receipt)

@@ -111,6 +111,12 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
         if self._open is not None:
             self._open.discard(tx)
 
+    def close(self) -> None:
+        """Close the connections."""
+        writer, self._open = self._open, None
+        if writer is not None:
+            writer.close()
+
     @property
     def table(self) -> RowsWriter | None:  # type: ignore[override]
         """What writes its table, once it was recovered."""

@@ -87,7 +87,7 @@ class RowsWriter(FencedTable):
 
     def _prepared_table(self, table: RowsTable) -> RowsTable:
         where = f"topology {self._topology!r}: {self._name}"
-        link = self._database.link()
+        link = self._database.second_link()
         lock, _, _ = self._headers.dialect.locks
         try:
             with self._database.explained(where), link.transaction() as connection:

@@ -275,6 +275,10 @@ class Database(ABC):
     def link(self) -> Link:
         """Return a connection for commits."""
 
+    def second_link(self) -> Link:
+        """Return one more connection for writing, beside that for commits, here or in a task."""
+        return self.link()
+
     def beside(self) -> Link:
         """Return a connection for what goes on beside a commit."""
         return self.link()

@@ -206,6 +206,10 @@ class SessionDatabase(Database):
         """Return a connection that a later leader can end."""
         return SessionLink(self, *filter(None, [self.owner]))
 
+    def second_link(self) -> SessionLink:
+        """Return one without a mark: the server would wait ten seconds for that of the first."""
+        return SessionLink(self)
+
     def beside(self) -> SessionLink:
         """Return a connection that nobody needs to end."""
         return SessionLink(self)

@@ -7,6 +7,8 @@ import os
 import sys
 from functools import partial
 
+import pytest
+
 from trident_py.testing.child_process import Subject, serve
 from trident_py.testing.children import Answer, Child, Died, Nursery, Request
 
@@ -29,7 +31,8 @@ def asked(child: Child, method: str) -> object:
     return child.reply(60, lambda: False, lambda: False)
 
 
-def test_what_a_call_loads_is_there_when_the_next_process_is_forked() -> None:
+def test_what_a_call_loads_is_there_when_the_next_process_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, SELDOM, raising=False)  # another test may have loaded it
     with Nursery.open(partial(serve, make=Loads), lambda: None) as nursery:
         first = asked(nursery.child(), "load")
         assert isinstance(first, Answer)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
+from coordinators.secret import Secret
 from tests.servers.mariadb import PASSWORD, MariaDBServer
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage
@@ -23,7 +24,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
 from trident_py.rows.schema import schema_of
 from trident_py.states.sql import staging
-from trident_py.states.sql.mysql import MySQLState
+from trident_py.states.sql.mysql import MySQLDatabase, MySQLState
 from trident_py.states.sql.staging import StagingSQLMapState
 
 pytestmark = pytest.mark.mysql
@@ -259,3 +260,9 @@ def test_a_table_is_read_by_others_as_it_is(mysql: str) -> None:
         assert reader.multi_get([(None, 2), ("x", 1)]) == [2, None]
         assert sorted(reader.get_tuples(), key=str) == [("a", 1, 1), (None, 2, 2)]
         reader.close()
+
+
+def test_only_the_connection_for_commits_has_a_mark_since_the_server_makes_a_second_one_wait_for_it() -> None:
+    database = MySQLDatabase(Secret("mysql://u@localhost/d"), owner="me")
+    assert database.link().owners == ("me",)
+    assert database.second_link().owners == database.beside().owners == ()
