@@ -31,10 +31,11 @@ from trident_py.testing import LocalCoordination, run_batches
 pytestmark = pytest.mark.spark
 
 READER = """
-import sys
+import os, sys
 from collections import Counter
 from deltalake import DeltaTable
-print(sorted(Counter(DeltaTable(sys.argv[1]).to_pyarrow_table()["n"].to_pylist()).items()))
+print(sorted(Counter(DeltaTable(sys.argv[1]).to_pyarrow_table()["n"].to_pylist()).items()), flush=True)
+os._exit(0)  # threads of deltalake and pyarrow may abort a process that ends in order
 """
 
 
