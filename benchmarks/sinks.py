@@ -23,7 +23,7 @@ from benchmarks.parts import Cell, Part, Table
 from benchmarks.rounds import Measured, race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, SMALL, Stage
-from benchmarks.stores import Stores
+from benchmarks.stores import KINDS, Stores
 from trident_py import TridentCollector, TridentTopology
 
 BY_HAND = "by hand"
@@ -43,16 +43,13 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         with stage.session(SMALL) as spark:
             small = raced(Course(stage, spark, stores, FEW, sizes.sink_few), sizes)
     return Part(
-        tables=[
-            large_table(large, sizes),
-            small_table(small, sizes),
-        ],
+        tables=[large_table(large, sizes), small_table(small, sizes)],
         numbers={
             **{f"sink_{name.lower()}_vs_bare": found[OURS].ratio for name, found in large.items()},
             **{f"sink_{name.lower()}_few_ms": beyond(found, sizes) for name, found in small.items()},
         },
         spread={f"sink_{name.lower()}_vs_bare": found[OURS].ratio_spread for name, found in large.items()},
-        notes=[*(f"{name} by hand: {stores.new(name).by_hand}" for name in stores.names[:3]), *stores.missing],
+        notes=[*(f"{name} by hand: {KINDS[name].by_hand}" for name in large), *stores.missing],
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import confluent_kafka
@@ -38,7 +38,7 @@ class Store(ABC):
         by_hand: what writes a batch by hand, for people.
     """
 
-    by_hand: str
+    by_hand: ClassVar[str]
 
     @abstractmethod
     def write(self, frame: DataFrame) -> None:
@@ -262,6 +262,16 @@ def tuples(frame: DataFrame) -> Iterable[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in frame.toArrow().columns), strict=True)
 
 
+KINDS: Mapping[str, type[Store]] = {
+    "files": Files,
+    "Delta": Delta,
+    "SQLite": SQLite,
+    "PostgreSQL": Postgres,
+    "MariaDB": MariaDB,
+    "Kafka": Kafka,
+}
+
+
 @define
 class Stores:
     """Makes new ones; those whose server isn't installed are left out.
@@ -273,52 +283,40 @@ class Stores:
 
     stage: Stage
     missing: list[str] = field(factory=list)
-    _postgres: PostgresServer | None = field(default=None, init=False)
-    _mariadb: MariaDBServer | None = field(default=None, init=False)
-    _kafka: KafkaBroker | None = field(default=None, init=False)
+    _servers: dict[str, Any] = field(factory=dict, init=False)  # by the name of the store
     _numbers: Iterator[int] = field(factory=count, init=False)
 
     @contextmanager
     def running(self) -> Iterator[Stores]:
         """With the servers that there are."""
         self.stage.directory.chmod(0o711)  # their users have to get through
+        makers: dict[str, Callable[[Path], Any]] = {
+            "PostgreSQL": lambda directory: PostgresServer(directory / "data"),
+            "MariaDB": lambda directory: MariaDBServer(directory / "data"),
+            "Kafka": KafkaBroker,
+        }
         with ExitStack() as stack:
-            self._postgres = self._started(stack, PostgresServer(self.stage.directory / "postgres" / "data"))
-            self._mariadb = self._started(stack, MariaDBServer(self.stage.directory / "mariadb" / "data"))
-            self._kafka = self._started(stack, KafkaBroker(self.stage.scratch("kafka")))
+            for name, make in makers.items():
+                directory = self.stage.directory / f"server-{name}"
+                directory.mkdir(mode=0o711)
+                server = make(directory)
+                stack.callback(server.close)
+                try:
+                    server.start()
+                except NoServerError as error:
+                    self.missing.append(f"{name} is left out: {error}")
+                else:
+                    self._servers[name] = server
             yield self
-
-    def _started(self, stack: ExitStack, server: Any) -> Any:
-        try:
-            if hasattr(server, "data"):
-                server.data.parent.mkdir(mode=0o711)
-            server.start()
-        except NoServerError as error:
-            self.missing.append(f"left out: {error}")
-            return None
-        stack.callback(server.close)
-        return server
 
     @property
     def names(self) -> list[str]:
         """Of those that there are."""
-        there = {"PostgreSQL": self._postgres, "MariaDB": self._mariadb, "Kafka": self._kafka}
-        return ["files", "Delta", "SQLite", *(name for name, server in there.items() if server)]
+        return ["files", "Delta", "SQLite", *self._servers]
 
     def new(self, name: str) -> Store:
-        """An empty one."""
+        """Make an empty one."""
         own = f"rows_{next(self._numbers)}"
-        match name:
-            case "files":
-                return Files(self.stage.scratch("files") / "rows")
-            case "Delta":
-                return Delta(self.stage.scratch("delta") / "rows")
-            case "SQLite":
-                return SQLite(self.stage.scratch("sqlite") / "rows.db")
-            case "PostgreSQL" if self._postgres:
-                return Postgres(self._postgres, own)
-            case "MariaDB" if self._mariadb:
-                return MariaDB(self._mariadb, own)
-            case "Kafka" if self._kafka:
-                return Kafka(self._kafka, own)
-        raise LookupError(name)
+        if name in self._servers:
+            return KINDS[name](self._servers[name], own)  # type: ignore[call-arg]
+        return KINDS[name](self.stage.scratch(name) / own)  # type: ignore[call-arg]

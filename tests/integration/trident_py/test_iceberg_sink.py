@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.trident_py.sinks.delta.tables import TOPOLOGY, transaction
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at, files_in, rows_in, table_at
+from tests.unit.trident_py.sinks.tables.leaders import TOPOLOGY, transaction
 from trident_py import FixedBatchSpout, IcebergSink, SinkTransaction, TridentTopology
 from trident_py.testing import LocalCoordination, run_batches
 

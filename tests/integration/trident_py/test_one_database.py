@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.trident_py.sinks.sql.test_writer import select
-from tests.unit.trident_py.states.sql.test_shared import url as url
+from tests.unit.trident_py.states.sql.everywhere import select
+from tests.unit.trident_py.states.sql.everywhere import url as url
 from trident_py import Count, FixedBatchSpout, MySQLState, PostgresState, SQLiteState, SQLSink, TridentTopology
 from trident_py.interfaces.states import StateFactory
 from trident_py.testing import LocalCoordination, run_batches

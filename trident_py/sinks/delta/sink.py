@@ -10,18 +10,16 @@ from pyspark.sql import types as t
 
 from coordinators.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.rows.schema import check_comparable, names_of, select, shown
+from trident_py.sinks.tables.sink import FormatSink, check_partitions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from trident_py.sinks.tables.staging import StagedFile
+    from trident_py.sinks.delta.transactions import DeltaTransactions
 
 _NO_PARTITION = (t.ArrayType, t.MapType, t.StructType, t.BinaryType)
 
 
-class DeltaSink(TransactionalSink["list[StagedFile]"]):
+class DeltaSink(FormatSink):
     """Writes each transaction into a Delta table, in one commit of Delta's, by the library ``deltalake``.
 
     Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
@@ -40,6 +38,8 @@ class DeltaSink(TransactionalSink["list[StagedFile]"]):
         TopologyError: an argument that can't work.
         ConfigError: ``deltalake`` is not installed.
     """
+
+    _transactions: DeltaTransactions
 
     def __init__(
         self,
@@ -89,25 +89,7 @@ class DeltaSink(TransactionalSink["list[StagedFile]"]):
         """See whether a table of these fields can be partitioned so."""
         check_comparable(select(fields, self._transactions.keys))
         partitions = select(fields, self._transactions.partition_by).fields
-        if nested := [each for each in partitions if isinstance(each.dataType, _NO_PARTITION)]:
-            kind = nested[0].dataType.simpleString()
-            raise TopologyError(f"field {nested[0].name!r} is {kind}, and no table is partitioned by that")
+        check_partitions(partitions, _NO_PARTITION)
         if len(partitions) == len(fields.fields):
             raise TopologyError(f"all fields are in partition_by; leave one for the files, of {fields.names}")
         self._transactions.fields = fields
-
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
-        return self._transactions.recover(topology, epoch)
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write the rows as files that the table doesn't know."""
-        return self._transactions.stage(tx, frame)
-
-    def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
-        """Add the files to the table, with the token, in one commit."""
-        self._transactions.commit(tx, receipt)
-
-    def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
-        """Remove the files."""
-        self._transactions.abort(tx, receipt)

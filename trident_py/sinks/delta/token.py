@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from coordinators.attempt import CommitToken
-from coordinators.fingerprint import Fingerprint
 from trident_py.sinks.tables.token import TableToken
 
 
@@ -28,34 +26,16 @@ def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken
     found = {name: version_of(_app_id(uuid, name)) for name in _NAMES}
     if found["fence"] is None:
         return None
-    known = {name: version or 0 for name, version in found.items()}
-    return TableToken(
-        incarnation=known["incarnation"],
-        fence=known["fence"],
-        sink=known["sink"],
-        commit=CommitToken(known[""], known["epoch"], known["attempt"]) if known[""] else None,
-        content=Fingerprint(known["rows"], known["hash"]),
-    )
+    return TableToken.of({name: version or 0 for name, version in found.items()})
 
 
 def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
     """Return the version of each application transaction."""
-    commit = token.commit or CommitToken(0, 0, 0)
-    told = (
-        commit.txid,
-        commit.epoch,
-        commit.attempt_id,
-        token.content.rows,
-        token.content.sum,
-        token.fence,
-        token.sink,
-        token.incarnation,
-    )
-    return {_app_id(uuid, name): version for name, version in zip(_NAMES, told, strict=True)}
+    return {_app_id(uuid, name): version for name, version in token.numbers().items()}
 
 
-_NAMES = ("", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
+_NAMES = ("txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
 
 
 def _app_id(uuid: str, name: str) -> str:
-    return f"trident:{uuid}:{name}" if name else f"trident:{uuid}"
+    return f"trident:{uuid}" if name == "txid" else f"trident:{uuid}:{name}"

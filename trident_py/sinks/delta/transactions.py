@@ -88,7 +88,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         if again.num_rows:
             key = {name: again[name][0].as_py() for name in self.keys}
             raise SinkError(
-                f"{self._leading.who}: transaction {token.commit and token.commit.txid} has {again['count_all'][0]} "
+                f"{self._leading.who}: transaction {token.txid} has {again['count_all'][0]} "
                 f"rows with the key {key}, and which of them counts is nowhere said; aggregate the stream by "
                 f"{list(self.keys)} before it is merged"
             )

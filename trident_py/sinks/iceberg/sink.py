@@ -9,18 +9,16 @@ from pyspark.sql import types as t
 
 from coordinators.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.rows.schema import select, shown
+from trident_py.sinks.tables.sink import FormatSink, check_partitions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from trident_py.sinks.tables.staging import StagedFile
+    from trident_py.sinks.iceberg.transactions import IcebergTransactions
 
 _NO_PARTITION = (t.ArrayType, t.MapType, t.StructType)
 
 
-class IcebergSink(TransactionalSink["list[StagedFile]"]):
+class IcebergSink(FormatSink):
     """Adds each transaction to an Iceberg table, in one snapshot, by the library ``pyiceberg``.
 
     Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
@@ -37,6 +35,8 @@ class IcebergSink(TransactionalSink["list[StagedFile]"]):
         TopologyError: an argument that can't work.
         ConfigError: ``pyiceberg`` is not installed.
     """
+
+    _transactions: IcebergTransactions
 
     def __init__(
         self,
@@ -75,24 +75,5 @@ class IcebergSink(TransactionalSink["list[StagedFile]"]):
         from trident_py.sinks.iceberg.staging import made_of
 
         partitions = [made_of(each, fields.names)[0] for each in self._transactions.partition_by]
-        for each in select(fields, list(dict.fromkeys(partitions))).fields:
-            if isinstance(each.dataType, _NO_PARTITION):
-                kind = each.dataType.simpleString()
-                raise TopologyError(f"field {each.name!r} is {kind}, and no table is partitioned by that")
+        check_partitions(select(fields, list(dict.fromkeys(partitions))).fields, _NO_PARTITION)
         self._transactions.fields = fields
-
-    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
-        return self._transactions.recover(topology, epoch)
-
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write the rows as files that no snapshot has."""
-        return self._transactions.stage(tx, frame)
-
-    def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
-        """Add the files to the table, with the token, in one snapshot."""
-        self._transactions.commit(tx, receipt)
-
-    def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
-        """Remove the files."""
-        self._transactions.abort(tx, receipt)

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from coordinators.attempt import CommitToken
-from coordinators.fingerprint import Fingerprint
 from trident_py.errors import SinkError
 from trident_py.sinks.tables.token import TableToken
 
@@ -41,44 +39,20 @@ class StoredToken:
             return None
         try:
             known = json.loads(text)
-            token = TableToken(
-                incarnation=known["incarnation"],
-                fence=known["fence"],
-                sink=known["sink"],
-                commit=CommitToken(known["txid"], known["epoch"], known["attempt"]) if known["txid"] else None,
-                content=Fingerprint(known["rows"], known["hash"]),
-            )
-            return cls(token, known["snapshot"])
+            return cls(TableToken.of(known), known["snapshot"])
         except (ValueError, TypeError, KeyError) as error:
             raise SinkError(f"the table's property {_name(uuid)!r} is damaged: {text!r}") from error
 
     def properties(self, uuid: str) -> dict[str, str]:
         """Return what the table has to have."""
-        token, commit = self.token, self.token.commit or CommitToken(0, 0, 0)
-        known = {
-            "txid": commit.txid,
-            "epoch": commit.epoch,
-            "attempt": commit.attempt_id,
-            "rows": token.content.rows,
-            "hash": token.content.sum,
-            "fence": token.fence,
-            "sink": token.sink,
-            "incarnation": token.incarnation,
-            "snapshot": self.snapshot,
-        }
-        return {_name(uuid): json.dumps(known)}
+        return {_name(uuid): json.dumps({**self.token.numbers(), "snapshot": self.snapshot})}
 
 
 def summary(uuid: str, token: TableToken) -> dict[str, str]:
     """Return what a snapshot says of itself."""
-    commit = token.commit or CommitToken(0, 0, 0)
-    return {
-        "trident.topology": uuid,
-        "trident.txid": str(commit.txid),
-        "trident.epoch": str(commit.epoch),
-        "trident.attempt": str(commit.attempt_id),
-        "trident.fence": str(token.fence),
-    }
+    numbers = token.numbers()
+    told = {f"trident.{name}": str(numbers[name]) for name in ("txid", "epoch", "attempt", "fence")}
+    return {"trident.topology": uuid, **told}
 
 
 def _name(uuid: str) -> str:

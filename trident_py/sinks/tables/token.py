@@ -1,32 +1,40 @@
-"""What a table knows of our commits: who leads, and which transaction is the last."""
+"""What a table knows of our commits: who leads, and which transaction is the last, with which rows."""
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Mapping
+from typing import Self
 
-from coordinators.attempt import CommitToken
+from attrs import evolve, frozen
+
 from coordinators.fingerprint import NO_ROWS, Fingerprint
+from trident_py.sinks.leader_token import LeaderToken
 
 _SIGNED = 2**63 - 1
 
 
 @frozen(kw_only=True)
-class TableToken:
+class TableToken(LeaderToken):
     """Who leads, and what is committed.
 
     Attributes:
-        incarnation: the topology's.
-        fence: the epoch of the newest leader.
-        sink: tells its sink from another one of the same leader.
-        commit: the last commit; None: there was none.
-        content: the rows that it has.
+        content: the rows that the last commit has.
     """
 
-    incarnation: int
-    fence: int
-    sink: int
-    commit: CommitToken | None = None
     content: Fingerprint = NO_ROWS
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, int]) -> Self:
+        """Return the token that `numbers` has told.
+
+        Raises:
+            KeyError: one is missing.
+        """
+        return evolve(super().of(numbers), content=Fingerprint(numbers["rows"], numbers["hash"]))
+
+    def numbers(self) -> dict[str, int]:
+        """Return all of it, as tables keep it."""
+        return {**super().numbers(), "rows": self.content.rows, "hash": self.content.sum}
 
 
 def signed(content: Fingerprint) -> Fingerprint:

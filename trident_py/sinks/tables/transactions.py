@@ -155,7 +155,7 @@ class TableTransactions(ABC, Generic[T]):
         if table is None:
             return
         found = table.token(self._leading.uuid)
-        if found and found.commit and found.commit.txid >= tx.txid:
+        if found and found.txid >= tx.txid:
             return
         discard(table.files, staged_by(table.files, tx) if staged is None else [each.path for each in staged])
 
@@ -204,11 +204,10 @@ class TableTransactions(ABC, Generic[T]):
         table, leading = self._led(), self._leading
         table.look()
         found = self._checked(table.token(leading.uuid))
-        last = found.commit.txid if found.commit else 0
         token = evolve(found, commit=tx.token, content=signed(content_of(staged)))
-        if tx.txid < last or found.commit == tx.token:
+        if tx.txid < found.txid or found.commit == tx.token:
             return
-        again = tx.txid == last
+        again = tx.txid == found.txid
         if again and (self.keeps_first or token.content == found.content):
             table.commit(leading.uuid, token, [])
             discard(table.files, [each.path for each in staged])
@@ -237,7 +236,7 @@ class TableTransactions(ABC, Generic[T]):
 
     def _checked(self, found: TableToken | None) -> TableToken:
         leading = self._leading
-        last, known = (each.commit.txid if each and each.commit else 0 for each in (found, leading.token))
+        last, known = found.txid if found else 0, leading.token.txid
         if found is None or found.fence < leading.token.fence or last < known:
             raise SinkError(
                 f"{leading.who}: {self.name!r} knew of transaction {known}, and knows of {last} now: it was "

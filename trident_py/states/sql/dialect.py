@@ -276,7 +276,7 @@ class Database(ABC):
         """Return a connection for commits."""
 
     def second_link(self) -> Link:
-        """Return one more connection for writing, beside that for commits, here or in a task."""
+        """Return another connection for writing, while that for commits is open."""
         return self.link()
 
     def beside(self) -> Link:

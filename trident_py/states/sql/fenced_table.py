@@ -94,9 +94,13 @@ class FencedTable:
         headers, name = self._headers, self._table_name
         lock, _, _ = headers.dialect.locks
         row = connection.execute(headers.read(lock), [name]).fetchone()
-        there = connection.execute(headers.dialect.has_table, [headers.schema, name]).fetchone()
         found = StateHeader.of(row) if row else None
-        return self._claim(connection, Fence(topology, epoch), found, exists=there is not None).fence
+        return self._claim(connection, Fence(topology, epoch), found, exists=self._exists(connection, name)).fence
+
+    def _exists(self, connection: Connection, name: str) -> bool:
+        """Tell whether the schema has a table of this name."""
+        headers = self._headers
+        return connection.execute(headers.dialect.has_table, [headers.schema, name]).fetchone() is not None
 
     @abstractmethod
     def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:

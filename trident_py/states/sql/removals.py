@@ -99,18 +99,17 @@ class RemovedRows:
     @property
     def written_first(self) -> str:
         """Return what finds times and keys of rows in that order; bound are the latest time and how many."""
-        quoted, mark = self.table.dialect.quoted, self.table.dialect.mark
-        return (
-            f"SELECT {quoted('_time', '_key')} FROM {self.table.there} WHERE {quoted('_time')} <= {mark} "
-            f"ORDER BY {quoted('_time', '_key')} LIMIT {mark}"
-        )
+        return self._first("_time", "_key", written=f"<= {self.table.dialect.mark}")
 
     @property
     def without_time(self) -> str:
         """Return what finds keys of rows without a time, in their order; bound is how many."""
+        return self._first("_key", written="IS NULL")
+
+    def _first(self, *names: str, written: str) -> str:
         quoted, mark = self.table.dialect.quoted, self.table.dialect.mark
         return (
-            f"SELECT {quoted('_key')} FROM {self.table.there} WHERE {quoted('_time')} IS NULL "
+            f"SELECT {quoted(*names)} FROM {self.table.there} WHERE {quoted('_time')} {written} "
             f"ORDER BY {quoted('_time', '_key')} LIMIT {mark}"
         )
 

@@ -208,7 +208,7 @@ class SessionDatabase(Database):
 
     def second_link(self) -> SessionLink:
         """Return one without a mark: the server would wait ten seconds for that of the first."""
-        return SessionLink(self)
+        return self.beside()
 
     def beside(self) -> SessionLink:
         """Return a connection that nobody needs to end."""

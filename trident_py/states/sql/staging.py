@@ -210,6 +210,6 @@ def link_of(database: Database) -> Link:
     """Return this process's connection to the database, whatever it stages; one of a parent process isn't ours."""
     key = (os.getpid(), database.server)
     if key not in _links:
-        _links[key] = database.second_link()
+        _links[key] = database.beside()
     _links[key].serve(database)
     return _links[key]

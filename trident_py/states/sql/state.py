@@ -68,9 +68,6 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         self._table = table = evolve(table, timed=is_timed or ttl is not None)
         self._removals = Removals(RemovedRows(table), ttl)
 
-    def _exists(self, connection: Connection, name: str) -> bool:
-        return connection.execute(self._table.dialect.has_table, [self._table.schema, name]).fetchone() is not None
-
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:

@@ -6,54 +6,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field
-from deltalake import DeltaTable
+import pyarrow as pa
+import pytest
+from attrs import define
+from deltalake import DeltaTable, write_deltalake
 
-from trident_py import CommitToken, SinkTransaction, TopologyKey, TransactionAttempt, TransactionKey
-from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
+from tests.unit.trident_py.sinks.tables.leaders import TableLeader, reports_of
+from trident_py import SinkTransaction
+from trident_py.rows.schema import arrow_schema, schema_of
 from trident_py.sinks.delta.staging import Storage, WriteDelta
+from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.transactions import DeltaTransactions
 from trident_py.sinks.tables.staging import StagedFile, prefix
 
-TOPOLOGY = TopologyKey("words", "a-uuid", 1)
-SCHEMA = "word string, n bigint"
-
-
-def transaction(txid: int, attempt_id: int = 0, epoch: int = 1) -> SinkTransaction:
-    key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, txid)
-    return SinkTransaction(key, TransactionAttempt(txid, attempt_id), epoch)
-
 
 @define
-class Leader:
+class Leader(TableLeader):
     """One that writes words to the table at ``path``; it has recovered."""
 
-    path: Path
-    epoch: int = 1
-    topology: TopologyKey = TOPOLOGY
-    schema: str = SCHEMA
-    partition_by: tuple[str, ...] = ()
     merge_schema: bool = False
     keys: tuple[str, ...] = ()
-    transactions: DeltaTransactions = field(init=False)
-    last: CommitToken | None = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.transactions = DeltaTransactions(self.partition_by, Storage(str(self.path)), self.merge_schema, self.keys)
-        self.transactions.fields = schema_of(self.schema)
-        self.last = self.transactions.recover(self.topology, self.epoch)
+    def made(self) -> DeltaTransactions:
+        return DeltaTransactions(self.partition_by, Storage(str(self.path)), self.merge_schema, self.keys)
 
-    def staged(self, tx: SinkTransaction, *rows: tuple[Any, ...]) -> list[StagedFile]:
-        """What two tasks report that have written every second row."""
-        found: list[StagedFile] = []
-        for part in (rows[::2], rows[1::2]):
-            found += written(self.transactions.storage, tx, self.schema, part, () if self.keys else self.partition_by)
-        return found
+    def write(self, tx: SinkTransaction, rows: Sequence[tuple[Any, ...]]) -> list[StagedFile]:
+        return written(Storage(str(self.path)), tx, self.schema, rows, () if self.keys else self.partition_by)
 
-    def commit(self, txid: int, *rows: tuple[Any, ...], attempt: int = 0) -> SinkTransaction:
-        tx = transaction(txid, attempt, self.epoch)
-        self.transactions.commit(tx, self.staged(tx, *rows))
-        return tx
+
+def untold(path: Path) -> DeltaTransactions:
+    return DeltaTransactions((), Storage(str(path)))
 
 
 def written(
@@ -65,16 +47,14 @@ def written(
     required: tuple[str, ...] = (),
 ) -> list[StagedFile]:
     """What one task reports that writes these rows."""
-    fields = schema_of(schema)
     task = WriteDelta(
         storage=storage,
         prefix=prefix(tx),
-        schema=arrow_schema(fields),
+        schema=arrow_schema(schema_of(schema)),
         partition_by=partition_by,
         required=required,
     )
-    reports = task(iter(arrow_table(rows, fields).to_batches()))
-    return [StagedFile.of(each) for report in reports for each in report.to_pylist()]
+    return reports_of(task, rows, schema)
 
 
 def rows_in(path: Path) -> list[tuple[Any, ...]]:
@@ -90,3 +70,34 @@ def files_in(path: Path) -> set[str]:
 def files_of(path: Path) -> set[str]:
     """The files of the table."""
     return {str(Path(uri).relative_to(path)) for uri in DeltaTable(path).file_uris()}
+
+
+def commits(path: Path) -> int:
+    return DeltaTable(path).version()
+
+
+def append(path: Path, *rows: tuple[str, int]) -> None:
+    words, numbers = zip(*rows, strict=True)
+    write_deltalake(path, pa.table({"word": words, "n": numbers}), mode="append")
+
+
+def set_property(path: Path) -> None:
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+
+
+def rewrite(path: Path) -> None:
+    DeltaTable(path).optimize.compact()
+
+
+def clean_up(path: Path) -> None:
+    DeltaTable(path).vacuum(0, enforce_retention_duration=False, full=True, dry_run=False)
+
+
+def lose_answers(patch: pytest.MonkeyPatch) -> None:
+    commit = DeltaSinkTable.commit
+
+    def answer_lost(self: DeltaSinkTable, *arguments: Any) -> None:
+        commit(self, *arguments)
+        raise ConnectionResetError("the answer was lost")
+
+    patch.setattr(DeltaSinkTable, "commit", answer_lost)

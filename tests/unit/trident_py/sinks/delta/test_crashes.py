@@ -7,25 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in, transaction
-from trident_py import CommitToken, FailedException, FencedError
+from tests.unit.trident_py.sinks.delta import tables
+from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in
+from tests.unit.trident_py.sinks.tables.crashes import Call, Crash, commit_second, die, finish, recover, take_over
+from tests.unit.trident_py.sinks.tables.leaders import A, B, TableLeader
+from trident_py import FailedException, FencedError
 from trident_py.sinks.tables import transactions as protocol
 
 pytestmark = pytest.mark.slow
 
 HOME = protocol.__file__
-A, B, C = ("a", 1), ("b", 2), ("c", 3)
-
-Call: TypeAlias = Callable[[Leader], Callable[[], object]]
-"""Makes all ready for a call; gives the call."""
-
-
-class Crash(BaseException):
-    """The process has died."""
 
 
 @contextmanager
@@ -53,32 +48,6 @@ def at_line(number: int, then: Callable[[], None]) -> Iterator[list[int]]:
         sys.settrace(before)
 
 
-def die() -> None:
-    raise Crash
-
-
-def commit_second(leader: Leader) -> Callable[[], object]:
-    tx = transaction(2, 0, leader.epoch)
-    staged = leader.staged(tx, B)
-    return lambda: leader.transactions.commit(tx, staged)
-
-
-def take_over(path: Path, epoch: int) -> Leader:
-    """A new leader; what it is told has to fit the rows that are there."""
-    before = rows_in(path)
-    leader = Leader(path, epoch=epoch)
-    assert (leader.last or CommitToken(0, 0, 0)).txid == len(before)
-    assert rows_in(path) == before
-    return leader
-
-
-def finish(leader: Leader) -> None:
-    """All that was begun comes again, and one more."""
-    for txid, row in ((2, B), (3, C)):
-        leader.commit(txid, row, attempt=7)
-    assert rows_in(leader.path) == [A, B, C]
-
-
 def each_line(tmp_path: Path, met: Callable[[Path, Leader, int], int]) -> int:
     """Have ``met(path, leader, number)`` try each line of a call, until it says how few there are."""
     number = 0
@@ -91,10 +60,6 @@ def each_line(tmp_path: Path, met: Callable[[Path, Leader, int], int]) -> int:
             return number
 
 
-def recover(leader: Leader) -> Callable[[], object]:
-    return lambda: leader.transactions.recover(leader.topology, leader.epoch + 1)
-
-
 CALLS = {"commit": commit_second, "recover": recover}
 
 
@@ -105,7 +70,7 @@ def test_whoever_dies_at_any_line_leaves_each_row_once_for_the_next_leader(tmp_p
         with suppress(Crash), at_line(number, die) as lines:
             called()
         assert rows_in(path) in ([A], [A, B])
-        finish(take_over(path, 5))
+        finish(tables, take_over(tables, path, 5))
         return lines[0]
 
     assert each_line(tmp_path, met) > 15
@@ -115,10 +80,10 @@ def test_whoever_dies_at_any_line_leaves_each_row_once_for_the_next_leader(tmp_p
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 def test_whoever_is_overtaken_at_any_line_adds_no_row_afterwards(tmp_path: Path, call: Call, goes_on: bool) -> None:
     def met(path: Path, leader: Leader, number: int) -> int:
-        newer: list[Leader] = []
+        newer: list[TableLeader] = []
 
         def overtake() -> None:
-            newer.append(take_over(path, 5))
+            newer.append(take_over(tables, path, 5))
             if goes_on:
                 newer[0].commit(2, B)
 
@@ -128,7 +93,7 @@ def test_whoever_is_overtaken_at_any_line_adds_no_row_afterwards(tmp_path: Path,
         if newer:
             there = rows_in(path)
             assert there == [A, B] or (there == [A] and not goes_on)
-            finish(newer[0])
+            finish(tables, newer[0])
         return lines[0]
 
     assert each_line(tmp_path, met) > 15

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in, transaction
+from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in
+from tests.unit.trident_py.sinks.tables.leaders import transaction
 from trident_py import CommitToken, FencedError, SinkError
 
 

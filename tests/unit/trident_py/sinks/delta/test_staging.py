@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in, transaction, written
+from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in, written
+from tests.unit.trident_py.sinks.tables.leaders import EVERY_TYPE, EVERY_VALUE, transaction
 from trident_py import SinkError
 from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.tables import staging
 from trident_py.sinks.tables.staging import of_transaction
 
-SCHEMA = (
-    "word string, n bigint, b boolean, at timestamp, local timestamp_ntz, day date, price decimal(7, 2), "
-    "ratio double, data binary, tags array<string>, seen map<string, int>, s struct<a: int, b: string>"
-)
-NOON = datetime(2026, 7, 1, 12, 30, 15, 123456)  # noqa: DTZ001 - a local time has no zone
-ROW = (
-    "wört",
-    -1,
-    True,
-    NOON.replace(tzinfo=UTC),
-    NOON,
-    date(1900, 1, 1),
-    Decimal("1.25"),
-    float("inf"),
-    b"\x00",
-    ["x", None],
-    {"a": None},
-    (1, None),
-)
+SCHEMA, ROW = EVERY_TYPE, EVERY_VALUE
 NULLS = (None,) * len(ROW)
 
 

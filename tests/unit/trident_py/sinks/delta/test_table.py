@@ -11,7 +11,6 @@ from deltalake import DeltaTable, Schema
 
 from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in
 from trident_py import SinkError
-from trident_py.sinks.delta.table import DeltaSinkTable
 
 FIELDS = pa.schema([("word", pa.string()), ("n", pa.int64())])
 
@@ -54,7 +53,7 @@ def test_features_that_can_not_be_written_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configuration: dict[str, str]
 ) -> None:
     Leader(tmp_path)
-    found = DeltaSinkTable.open(Leader(tmp_path, epoch=2).transactions.storage)
+    found = Leader(tmp_path, epoch=2).made().opened()
     assert found is not None
     found.check()
     metadata = found._table.metadata()

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from attrs import define, field
+import pytest
+from attrs import define
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ServerError
 from pyiceberg.table import Table
 
-from tests.unit.trident_py.sinks.delta.tables import SCHEMA, TOPOLOGY, transaction
-from trident_py import CommitToken, SinkTransaction, TopologyKey
-from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
+from tests.unit.trident_py.sinks.tables.leaders import TableLeader, reports_of
+from trident_py import SinkTransaction
+from trident_py.rows.schema import arrow_schema, schema_of
 from trident_py.sinks.iceberg.staging import WriteIceberg
 from trident_py.sinks.iceberg.transactions import IcebergTransactions
 from trident_py.sinks.tables.staging import StagedFile, prefix
@@ -32,52 +36,29 @@ def table_at(path: Path) -> Table:
 
 
 @define
-class Leader:
+class Leader(TableLeader):
     """One that writes words to the table in the catalog at ``path``; it has recovered."""
 
-    path: Path
-    epoch: int = 1
-    topology: TopologyKey = TOPOLOGY
-    schema: str = SCHEMA
-    partition_by: tuple[str, ...] = ()
-    transactions: IcebergTransactions = field(init=False)
-    last: CommitToken | None = field(init=False)
+    def made(self) -> IcebergTransactions:
+        return IcebergTransactions(self.partition_by, NAME, catalog_at(self.path))
 
-    def __attrs_post_init__(self) -> None:
-        self.transactions = IcebergTransactions(self.partition_by, NAME, catalog_at(self.path))
-        self.transactions.fields = schema_of(self.schema)
-        self.last = self.transactions.recover(self.topology, self.epoch)
-
-    def staged(self, tx: SinkTransaction, *rows: tuple[Any, ...]) -> list[StagedFile]:
-        """What two tasks report that have written every second row."""
-        found: list[StagedFile] = []
-        for part in (rows[::2], rows[1::2]):
-            found += written(self.transactions, tx, self.schema, part)
-        return found
-
-    def commit(self, txid: int, *rows: tuple[Any, ...], attempt: int = 0) -> SinkTransaction:
-        tx = transaction(txid, attempt, self.epoch)
-        self.transactions.commit(tx, self.staged(tx, *rows))
-        return tx
+    def write(self, tx: SinkTransaction, rows: Sequence[tuple[Any, ...]]) -> list[StagedFile]:
+        table = self.transactions.opened()
+        assert table is not None
+        task = WriteIceberg(
+            storage=table.files,
+            prefix=prefix(tx),
+            schema=arrow_schema(schema_of(self.schema)),
+            required=tuple(table.required),
+            partitions=table.partitions,
+            table=table.schema,
+            layout=table.layout,
+        )
+        return reports_of(task, rows, self.schema)
 
 
-def written(
-    transactions: IcebergTransactions, tx: SinkTransaction, schema: str, rows: Sequence[tuple[Any, ...]]
-) -> list[StagedFile]:
-    """What one task reports that writes these rows."""
-    fields, table = schema_of(schema), transactions.opened()
-    assert table is not None
-    task = WriteIceberg(
-        storage=table.files,
-        prefix=prefix(tx),
-        schema=arrow_schema(fields),
-        required=tuple(table.required),
-        partitions=table.partitions,
-        table=table.schema,
-        layout=table.layout,
-    )
-    reports = task(iter(arrow_table(rows, fields).to_batches()))
-    return [StagedFile.of(each) for report in reports for each in report.to_pylist()]
+def untold(path: Path) -> IcebergTransactions:
+    return IcebergTransactions((), NAME, catalog_at(path))
 
 
 def rows_in(path: Path) -> list[tuple[Any, ...]]:
@@ -92,10 +73,47 @@ def files_in(path: Path) -> set[str]:
 
 def files_of(path: Path) -> set[str]:
     """The files of the table."""
-    return {str(each).removeprefix("file://") for each in table_at(path).inspect.files()["file_path"].to_pylist()}
+    return {each.file.file_path.removeprefix("file://") for each in table_at(path).scan().plan_files()}
 
 
 def rows_of_files(path: Path) -> list[tuple[Any, ...]]:
     """What Arrow reads from the files of the table, sorted: a reader that isn't pyiceberg's."""
     rows = [row for each in files_of(path) for row in pq.read_table(each).to_pylist()]
     return sorted((tuple(row.values()) for row in rows), key=str)
+
+
+def commits(path: Path) -> int:
+    return len(table_at(path).snapshots())
+
+
+def append(path: Path, *rows: tuple[str, int]) -> None:
+    words, numbers = zip(*rows, strict=True)
+    table_at(path).append(pa.table({"word": pa.array(words), "n": pa.array(numbers, pa.int64())}))
+
+
+def set_properties(path: Path, **properties: str) -> None:
+    with table_at(path).transaction() as transaction:
+        transaction.set_properties({name.replace("_", "-"): value for name, value in properties.items()})
+
+
+def set_property(path: Path) -> None:
+    set_properties(path, owner="they")
+
+
+def rewrite(path: Path) -> None:
+    table_at(path).overwrite(table_at(path).scan().to_arrow())
+
+
+def clean_up(path: Path) -> None:
+    for each in files_in(path) - files_of(path):
+        Path(each).unlink()
+
+
+def lose_answers(patch: pytest.MonkeyPatch) -> None:
+    commit = SqlCatalog.commit_table
+
+    def answer_lost(self: SqlCatalog, *arguments: Any) -> None:
+        commit(self, *arguments)
+        raise ServerError("the answer was lost")
+
+    patch.setattr(SqlCatalog, "commit_table", answer_lost)

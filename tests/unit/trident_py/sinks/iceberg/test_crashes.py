@@ -8,26 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.unit.trident_py.sinks.delta.tables import transaction
+from tests.unit.trident_py.sinks.iceberg import tables
 from tests.unit.trident_py.sinks.iceberg.tables import Leader, files_in, files_of, rows_in
-from trident_py import CommitToken, FailedException, FencedError
+from tests.unit.trident_py.sinks.tables.crashes import Call, Crash, commit_second, die, finish, recover, take_over
+from tests.unit.trident_py.sinks.tables.leaders import A, B, TableLeader, transaction
+from trident_py import FailedException, FencedError
 
 pytestmark = pytest.mark.slow
-
-A, B, C = ("a", 1), ("b", 2), ("c", 3)
-
-Call: TypeAlias = Callable[[Leader], Callable[[], object]]
-"""Makes all ready for a call; gives the call."""
-
-
-class Crash(BaseException):
-    """The process has died."""
 
 
 @contextmanager
@@ -55,28 +48,14 @@ def at_point(point: str, then: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def die() -> None:
-    raise Crash
-
-
-def commit_second(leader: Leader) -> Callable[[], object]:
-    tx = transaction(2, 0, leader.epoch)
-    staged = leader.staged(tx, B)
-    return lambda: leader.transactions.commit(tx, staged)
-
-
-def redo_first(leader: Leader) -> Callable[[], object]:
+def redo_first(leader: TableLeader) -> Callable[[], object]:
     """With the row that it has, so that all that is there fits what may come again."""
     tx = transaction(1, 1, leader.epoch)
     staged = leader.staged(tx, A)
     return lambda: leader.transactions.commit(tx, staged)
 
 
-def recover(leader: Leader) -> Callable[[], object]:
-    return lambda: leader.transactions.recover(leader.topology, leader.epoch + 1)
-
-
-def abort(leader: Leader) -> Callable[[], object]:
+def abort(leader: TableLeader) -> Callable[[], object]:
     """Of an attempt that dies at its commit; the point is in that."""
     tx = transaction(2, 0, leader.epoch)
     staged = leader.staged(tx, B)
@@ -94,20 +73,9 @@ CALLS = {"commit": commit_second, "commit again": redo_first, "recover": recover
 POINTS = ("before", "in", "after")
 
 
-def take_over(path: Path, epoch: int) -> Leader:
-    """A new leader; what it is told has to fit the rows that are there."""
-    before = rows_in(path)
-    leader = Leader(path, epoch=epoch)
-    assert (leader.last or CommitToken(0, 0, 0)).txid == len(before)
-    assert rows_in(path) == before
-    return leader
-
-
-def finish(leader: Leader) -> None:
-    """All that was begun comes again, and one more."""
-    for txid, row in ((2, B), (3, C)):
-        leader.commit(txid, row, attempt=7)
-    assert rows_in(leader.path) == [A, B, C]
+def finish_all(leader: TableLeader) -> None:
+    """All comes to its end, and hardly anything is left."""
+    finish(tables, leader)
     left = {Path(each).name.partition("-")[0] for each in files_in(leader.path) - files_of(leader.path)}
     assert left <= {"1"}  # of what was there already, nothing is swept: readers of older snapshots may need it
 
@@ -121,7 +89,7 @@ def test_whoever_dies_leaves_each_row_once_for_the_next_leader(tmp_path: Path, c
     with pytest.raises(Crash), at_point(point, die):
         called()
     assert rows_in(tmp_path) in ([A], [A, B])
-    finish(take_over(tmp_path, 5))
+    finish_all(take_over(tables, tmp_path, 5))
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["leads", "commits"])
@@ -130,10 +98,10 @@ def test_whoever_dies_leaves_each_row_once_for_the_next_leader(tmp_path: Path, c
 def test_whoever_is_overtaken_adds_no_row_afterwards(tmp_path: Path, call: Call, point: str, goes_on: bool) -> None:
     leader = Leader(tmp_path)
     leader.commit(1, A)
-    newer: list[Leader] = []
+    newer: list[TableLeader] = []
 
     def overtake() -> None:
-        newer.append(take_over(tmp_path, 5))
+        newer.append(take_over(tables, tmp_path, 5))
         if goes_on:
             newer[0].commit(2, B)
 
@@ -143,4 +111,4 @@ def test_whoever_is_overtaken_adds_no_row_afterwards(tmp_path: Path, call: Call,
     there = rows_in(tmp_path)
     assert newer
     assert there == [A, B] or (there == [A] and not goes_on)
-    finish(newer[0])
+    finish_all(newer[0])

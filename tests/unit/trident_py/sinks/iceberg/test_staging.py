@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.unit.trident_py.sinks.delta.tables import TOPOLOGY, transaction
 from tests.unit.trident_py.sinks.iceberg.tables import (
     NAME,
     Leader,
@@ -27,32 +25,14 @@ from tests.unit.trident_py.sinks.iceberg.tables import (
     rows_of_files,
     table_at,
 )
+from tests.unit.trident_py.sinks.tables.leaders import EVERY_TYPE, EVERY_VALUE, NOON, TOPOLOGY, transaction
 from trident_py import FailedException, SinkError
 from trident_py.rows.schema import schema_of
 from trident_py.sinks.iceberg.staging import IcebergStorage
 from trident_py.sinks.iceberg.transactions import IcebergTransactions
 
-FIELDS = (
-    "word string, n bigint, small smallint, b boolean, at timestamp, local timestamp_ntz, day date, "
-    "price decimal(7, 2), ratio double, data binary, tags array<string>, seen map<string, int>, "
-    "s struct<a: int, b: string>"
-)
-NOON = datetime(2026, 7, 1, 12, 30, 15, 123456)  # noqa: DTZ001 - a local time has no zone
-ROW = (
-    "wört",
-    -1,
-    3,
-    True,
-    NOON.replace(tzinfo=UTC),
-    NOON,
-    date(1900, 1, 1),
-    Decimal("1.25"),
-    float("inf"),
-    b"\x00",
-    ["x", None],
-    {"a": None},
-    (1, None),
-)
+FIELDS = EVERY_TYPE.replace("n bigint", "n bigint, small smallint")
+ROW = (*EVERY_VALUE[:2], 3, *EVERY_VALUE[2:])
 NULLS = (None,) * len(ROW)
 
 

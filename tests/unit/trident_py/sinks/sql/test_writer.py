@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +12,8 @@ import pymysql
 import pytest
 
 from coordinators.secret import Secret
+from tests.unit.trident_py.states.sql.everywhere import select
+from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, SinkError, StateError
@@ -23,29 +24,10 @@ from trident_py.sinks.sql.sink import SQLSink
 from trident_py.sinks.sql.writer import Prepared, RowsWriter
 from trident_py.states.sql import staging
 from trident_py.states.sql.databases import database_of
-from trident_py.states.sql.mysql import MySQLDatabase
 from trident_py.states.sql.staging import StagingTask
 
 FIELDS = "id bigint, word string"
 Rows = list[tuple[Any, ...]]
-
-
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'rows.db'}"
-    found: str = request.getfixturevalue(request.param)
-    if request.param == "mysql":
-        return found
-    parts = psycopg.conninfo.conninfo_to_dict(found)
-    user, password = parts["user"], str(parts["password"]).replace("%", "%25").replace("/", "%2F").replace("@", "%40")
-    return f"postgresql://{user}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 
 @pytest.fixture(autouse=True)
@@ -54,20 +36,6 @@ def _no_links_left() -> Iterator[None]:
     for link in staging._links.values():
         link.close()
     staging._links.clear()
-
-
-def select(url: str, query: str) -> Any:
-    """What another client sees, or does."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
-            return sorted(client.execute(query).fetchall())
-    if url.startswith("mysql"):
-        session = MySQLDatabase(Secret(url)).connect()
-        with closing(session.client):
-            return sorted(session.execute(query).fetchall())
-    with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute(query.encode())
-        return sorted(found.fetchall()) if found.description else []
 
 
 class Written:

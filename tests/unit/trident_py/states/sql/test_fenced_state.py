@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
+from tests.unit.trident_py.states.sql.everywhere import STORES
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -73,15 +74,7 @@ def commit(
     return due
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("redis", marks=pytest.mark.redis),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=STORES)
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
     match request.param:
         case "memory":

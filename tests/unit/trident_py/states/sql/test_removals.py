@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.unit.trident_py.states.aggregators import Adding
+from tests.unit.trident_py.states.sql.everywhere import STORES
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, made_by, transaction
 from trident_py.errors import TopologyError
 from trident_py.interfaces.config import TridentConfig
@@ -90,15 +91,7 @@ def contents(state: FencedState[Any]) -> dict[str, Any]:
 Make = Callable[..., FencedState[Any]]
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("redis", marks=pytest.mark.redis),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=STORES)
 def factories(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[timedelta | None], StateFactory]:
     """Factories over one store, with a ttl or without."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,8 +11,10 @@ import pytest
 from attrs import define
 
 from coordinators.secret import Secret
-from tests.unit.trident_py.sinks.sql.test_writer import Written, select
+from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.states.aggregators import Adding
+from tests.unit.trident_py.states.sql.everywhere import select
+from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction
@@ -27,24 +28,6 @@ from trident_py.states.sql.shared import SharedTransaction
 from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.states.sql.state import SQLMapState
 from trident_py.states.sql.table import Table
-
-
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'rows.db'}"
-    found: str = request.getfixturevalue(request.param)
-    if request.param == "mysql":
-        return found
-    parts = psycopg.conninfo.conninfo_to_dict(found)
-    user, password = parts["user"], str(parts["password"]).replace("%", "%25").replace("/", "%2F").replace("@", "%40")
-    return f"postgresql://{user}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 
 @define(eq=False)

@@ -1,0 +1,47 @@
+"""The stores that contracts are held on: one each in a file, or in a database of a server of the test run's."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from coordinators.secret import Secret
+from trident_py.states.sql.mysql import MySQLDatabase
+
+DATABASES = (
+    "sqlite",
+    pytest.param("postgres", marks=pytest.mark.postgres),
+    pytest.param("mysql", marks=pytest.mark.mysql),
+)
+STORES = ("memory", *DATABASES, pytest.param("redis", marks=pytest.mark.redis))
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'rows.db'}"
+    found: str = request.getfixturevalue(request.param)
+    if request.param == "mysql":
+        return found
+    parts = psycopg.conninfo.conninfo_to_dict(found)
+    user, password = parts["user"], str(parts["password"]).replace("%", "%25").replace("/", "%2F").replace("@", "%40")
+    return f"postgresql://{user}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+
+
+def select(url: str, query: str) -> Any:
+    """What another client sees, or does."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
+            return sorted(client.execute(query).fetchall())
+    if url.startswith("mysql"):
+        session = MySQLDatabase(Secret(url)).connect()
+        with closing(session.client):
+            return sorted(session.execute(query).fetchall())
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(query.encode())
+        return sorted(found.fetchall()) if found.description else []

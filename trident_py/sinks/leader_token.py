@@ -1,0 +1,58 @@
+"""What a store knows of a sink that writes to it: who leads, and which transaction is the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from attrs import frozen
+
+from coordinators.attempt import CommitToken
+
+
+@frozen(kw_only=True)
+class LeaderToken:
+    """Who leads, and what is committed.
+
+    Attributes:
+        incarnation: the topology's.
+        fence: the epoch of the newest leader.
+        sink: tells its sink from another one of the same leader.
+        commit: the last commit of this incarnation; None: there was none.
+    """
+
+    incarnation: int
+    fence: int
+    sink: int
+    commit: CommitToken | None = None
+
+    @property
+    def txid(self) -> int:
+        """The last transaction that is committed; 0: none."""
+        return self.commit.txid if self.commit else 0
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, int]) -> Self:
+        """Return the token that `numbers` has told.
+
+        Raises:
+            KeyError: one is missing.
+        """
+        return cls(
+            incarnation=numbers["incarnation"],
+            fence=numbers["fence"],
+            sink=numbers["sink"],
+            commit=CommitToken(numbers["txid"], numbers["epoch"], numbers["attempt"]) if numbers["txid"] else None,
+        )
+
+    def numbers(self) -> dict[str, int]:
+        """Return all of it, as stores keep it."""
+        commit = self.commit or CommitToken(0, 0, 0)
+        return {
+            "incarnation": self.incarnation,
+            "fence": self.fence,
+            "sink": self.sink,
+            "txid": commit.txid,
+            "epoch": commit.epoch,
+            "attempt": commit.attempt_id,
+        }
