@@ -359,12 +359,15 @@ class Plane:
             for member in step.members
         )
         stores = list(self.process.outputs.values())
-        sent = {stores[each].name: tuple(member.receipts[each] for member in step.members) for each in step.branches}
+        sent: dict[str, Given | None] = {
+            stores[each].name: tuple(member.receipts[each] for member in step.members) if stores[each].inline else None
+            for each in step.branches
+        }
         if self._commits_together:
             world.send_together(self.process, group, sent)
             return
         ((name, rows),) = sent.items()
-        world.send_commit(self.process, name, group, rows if world.stores[name].inline else None)
+        world.send_commit(self.process, name, group, rows)
 
     @property
     def _commits_together(self) -> bool:

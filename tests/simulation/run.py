@@ -70,6 +70,12 @@ def branch_out(world: World, seed: int) -> None:
         world.stores["fed"] = Store("fed", kind, world.rules, True, locks, fed_by=downstream)
 
 
+def share_a_database(world: World, seed: int) -> None:
+    """Have all stores in one database, which none leaves and none is added to, in some worlds."""
+    may = not world.leaves and all(store.kind is not StoreKind.UNFENCED for store in world.stores.values())
+    world.together = may and len(world.stores) > 1 and random.Random(f"{seed} database").random() < 0.4
+
+
 def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
@@ -102,6 +108,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     if leaving and count > 1 and leaves.random() < 0.6:
         world.leaves, world.added = leaves.choice(leaving), None
     branch_out(world, dice.seed)
+    share_a_database(world, dice.seed)
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 
@@ -145,9 +152,9 @@ def plan_faults(world: World, dice: Dice) -> None:
 
 
 def plan_loss(world: World, dice: Dice) -> None:
-    """Whether the server of a store loses commits, and when."""
+    """Whether the server of one store loses commits, and when."""
     chance = random.Random(f"{dice.seed} loses")
-    if chance.random() < 0.03:
+    if chance.random() < 0.03 and not world.together:
         world.nemesis("back up", chance.uniform(0.0, FAULTY_SECONDS / 2))
         world.nemesis("damage", chance.uniform(FAULTY_SECONDS / 2, FAULTY_SECONDS), "a store loses commits")
 

@@ -379,7 +379,7 @@ class World:
             pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
             self.later("lock" if store.locks else "effect", pause, None, name, group, rows, sender)
 
-    def send_together(self, process: Process, group: Group, sent: Mapping[str, Given]) -> None:
+    def send_together(self, process: Process, group: Group, sent: Mapping[str, Sent]) -> None:
         """A commit goes to a database: to all of its stores."""
         sender: tuple[int, int] | None = (process.number, process.life)
         if self.chance.happens("commit lost"):
@@ -389,7 +389,7 @@ class World:
                 return
         self.later("effects", LATE_SECONDS if sender is None else COMMIT_SECONDS, None, group, sent, sender)
 
-    def on_effects(self, group: Group, sent: Mapping[str, Given], sender: tuple[int, int] | None) -> None:
+    def on_effects(self, group: Group, sent: Mapping[str, Sent], sender: tuple[int, int] | None) -> None:
         """It lands in all of them, and in those that their new values go into, or in none."""
         before: dict[str, Store] = copied(self.stores)
         error: BaseException | None = None
