@@ -31,6 +31,7 @@ LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich
 EXTRAS = {
     "confluent-kafka": "KafkaSpout, KafkaSink",
     "deltalake": "DeltaSink, DeltaSpout",
+    "fastavro": "KafkaSpout(value='avro')",
     "psycopg": "PostgresState",
     "pyiceberg": "IcebergSink",
     "pymysql": "MySQLState",

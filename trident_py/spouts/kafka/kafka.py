@@ -52,16 +52,17 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         max_records_per_batch: of all partitions together.
         max_bytes_per_batch: the same in bytes, as estimated from some of the records.
         group_id: the offsets of each batch are committed for it once that has succeeded, for Kafka's tools to see.
-        value: what ``value`` is: ``"binary"``, ``"string"`` (UTF-8), or ``"json"``: an object with the fields of
-            ``schema``.
-        schema: those fields, as DDL or a StructType. JSON has dates, timestamps and decimals as text.
+        value: what ``value`` is: ``"binary"``, ``"string"`` (UTF-8), ``"json"``: an object with the fields of
+            ``schema``, or ``"avro"``: one value of the Avro schema ``schema``, and nothing before it or behind it.
+        schema: of JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. Of Avro the
+            schema's own JSON text.
         on_decode_error: a value that is no such thing ends the topology and is named (``"fail"``), is NULL
             (``"null"``), or its record is left out (``"skip"``).
         options: librdkafka's, such as ``security.protocol``; never printed.
 
     Raises:
         TopologyError: an argument that can't work.
-        ConfigError: confluent-kafka is not installed.
+        ConfigError: confluent-kafka, or fastavro for Avro, is not installed.
     """
 
     def __init__(

@@ -14,9 +14,10 @@ from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.schema import arrow_array, schema_of, shown
+from trident_py.spouts.kafka.avro import avro_decoder, avro_schema, avro_type
 
 ON_ERROR = ("fail", "null", "skip")
-KINDS = ("binary", "string", "json")
+KINDS = ("binary", "string", "json", "avro")
 
 Decode: TypeAlias = Callable[[bytes], Any]
 
@@ -27,13 +28,15 @@ class ValueFormat:
 
     Attributes:
         kind: one of `KINDS`.
-        schema: the fields of a JSON object.
+        type: what they are in a row.
         on_error: what becomes of a value that isn't so, one of `ON_ERROR`.
+        avro: the schema of Avro values, as `avro_schema` has it.
     """
 
     kind: str
-    schema: t.StructType | None
+    type: t.DataType
     on_error: str
+    avro: Any = None
 
     @classmethod
     def of(cls, kind: object, schema: str | t.StructType | None, on_error: object) -> ValueFormat:
@@ -41,22 +44,28 @@ class ValueFormat:
 
         Raises:
             TopologyError: it can't work.
+            ConfigError: it needs fastavro, which is not installed.
         """
         if kind not in KINDS:
             raise TopologyError(f"value is one of {', '.join(map(repr, KINDS))}, not {shown(kind)}")
         if on_error not in ON_ERROR:
             raise TopologyError(f"on_decode_error is one of {', '.join(map(repr, ON_ERROR))}, not {shown(on_error)}")
-        if kind == "json" and schema is None:
-            raise TopologyError("value='json' needs schema=, the fields of the objects")
-        if kind != "json" and schema is not None:
+        match kind:
+            case "avro":
+                avro = avro_schema(schema)
+                return cls("avro", avro_type(avro), str(on_error), avro)
+            case "json":
+                if schema is None:
+                    raise TopologyError("value='json' needs schema=, the fields of the objects")
+                return cls("json", schema_of(schema), str(on_error))
+        if schema is not None:
             raise TopologyError(f"value={kind!r} takes no schema")
-        return cls(str(kind), None if schema is None else schema_of(schema), str(on_error))
+        return cls(str(kind), t.StringType() if kind == "string" else t.BinaryType(), str(on_error))
 
     @property
     def field(self) -> t.StructField:
         """The field ``value``."""
-        plain = t.StringType() if self.kind == "string" else t.BinaryType()
-        return t.StructField("value", self.schema or plain)
+        return t.StructField("value", self.type)
 
     def array(self, values: Sequence[bytes | None], where: Callable[[int], str]) -> tuple[pa.Array, list[int]]:
         """Return the values as a column, and the numbers of those that are in it.
@@ -98,9 +107,12 @@ class ValueFormat:
 
     @property
     def _decoder(self) -> Decode:
-        if self.schema is None:
-            return bytes.decode
-        convert = _converter(self.schema)
+        match self.kind:
+            case "string":
+                return bytes.decode
+            case "avro":
+                return avro_decoder(self.avro)
+        convert = _converter(self.type)
         return lambda value: convert(json.loads(value))
 
 

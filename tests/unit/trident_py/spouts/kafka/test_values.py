@@ -54,7 +54,7 @@ def test_what_is_wrong_is_named_left_out_or_null(bad: bytes) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("xml", None, "fail"), "value is one of 'binary', 'string', 'json', not 'xml'"),
+        (("xml", None, "fail"), "value is one of 'binary', 'string', 'json', 'avro', not 'xml'"),
         (("json", None, "fail"), "value='json' needs schema="),
         (("string", "n int", "fail"), "value='string' takes no schema"),
         (("string", None, "ignore"), "on_decode_error is one of"),

@@ -1,0 +1,150 @@
+"""Avro values of Kafka records: their schema as a type of Spark's, and their bytes as its values; needs fastavro."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from pyspark.sql import types as t
+
+from trident_py.errors import ConfigError, TopologyError
+from trident_py.rows.schema import shown
+
+DECIMAL_DIGITS_MAX = 38
+
+_PLAIN: Mapping[str, t.DataType] = {
+    "boolean": t.BooleanType(),
+    "bytes": t.BinaryType(),
+    "double": t.DoubleType(),
+    "enum": t.StringType(),
+    "fixed": t.BinaryType(),
+    "float": t.FloatType(),
+    "int": t.IntegerType(),
+    "long": t.LongType(),
+    "string": t.StringType(),
+}
+_LOGICAL: Mapping[str, t.DataType] = {
+    "date": t.DateType(),
+    "local-timestamp-micros": t.TimestampNTZType(),
+    "local-timestamp-millis": t.TimestampNTZType(),
+    "timestamp-micros": t.TimestampType(),
+    "timestamp-millis": t.TimestampType(),
+}
+_WIDENED = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+
+
+def avro_schema(text: object) -> Any:
+    """Return a schema as its JSON says it, without the logical types that Spark lacks: what they annotate stays.
+
+    Raises:
+        TopologyError: it is no Avro schema.
+        ConfigError: fastavro is not installed.
+    """
+    if not isinstance(text, str):
+        raise TopologyError(f"value='avro' needs schema=, the Avro schema of values as JSON text, not {shown(text)}")
+    fastavro = _fastavro()
+    try:
+        schema = _known_logical_types(json.loads(text))
+        fastavro.parse_schema(schema)
+    except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        raise TopologyError(f"schema={shown(text)} is no Avro schema: {type(error).__name__}: {error}") from error
+    return schema
+
+
+def avro_type(schema: Any) -> t.DataType:
+    """Return the type of Spark's for a schema of `avro_schema`; every field may be NULL.
+
+    Raises:
+        TopologyError: there is none.
+    """
+    return _spark_type(_fastavro().parse_schema(schema, expand=True))
+
+
+def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
+    """Return what reads a value of a schema of `avro_schema`; it raises ValueError for bytes that are none."""
+    fastavro = _fastavro()
+    parsed = fastavro.parse_schema(schema)
+
+    def decode(value: bytes) -> Any:
+        stream = BytesIO(value)
+        try:
+            found = fastavro.schemaless_reader(stream, parsed, None)
+        except (EOFError, LookupError) as error:
+            raise ValueError(f"{type(error).__name__} at byte {stream.tell()}: {error}") from error
+        if stream.tell() < len(value):
+            raise ValueError(f"it ends at byte {stream.tell()} of {len(value)}")
+        return found
+
+    return decode
+
+
+def _spark_type(schema: Any) -> t.DataType:
+    """Return the type for a schema whose names are expanded."""
+    match schema:
+        case {"type": "record", "fields": [_, *_] as fields}:
+            return t.StructType([t.StructField(each["name"], _spark_type(each["type"])) for each in fields])
+        case {"type": "array", "items": items}:
+            return t.ArrayType(_spark_type(items))
+        case {"type": "map", "values": values}:
+            return t.MapType(t.StringType(), _spark_type(values))
+        case {"logicalType": _}:
+            return _logical(schema)
+        case {"type": inner}:
+            return _spark_type(inner)
+        case str() if schema in _PLAIN:
+            return _PLAIN[schema]
+        case list():
+            return _union(schema)
+    raise _has_no_type(schema)
+
+
+def _logical(schema: Mapping[str, Any]) -> t.DataType:
+    match schema:
+        case {"logicalType": "decimal", "precision": int(digits)} if digits <= DECIMAL_DIGITS_MAX:
+            return t.DecimalType(digits, schema.get("scale", 0))
+        case {"logicalType": str(kind)} if kind in _LOGICAL:
+            return _LOGICAL[kind]
+    raise _has_no_type(schema)
+
+
+def _union(branches: Sequence[Any]) -> t.DataType:
+    """Return the type of the one branch that isn't null; numbers of two sizes are of the larger one."""
+    kinds = [each["type"] if isinstance(each, dict) and set(each) == {"type"} else each for each in branches]
+    present = [each for each in kinds if each != "null"]
+    if len(present) == 1:
+        return _spark_type(present[0])
+    named = frozenset(each for each in present if isinstance(each, str))
+    if len(present) == len(named) and named in _WIDENED:
+        return _PLAIN[_WIDENED[named]]
+    raise _has_no_type(branches)
+
+
+def _has_no_type(schema: Any) -> TopologyError:
+    return TopologyError(
+        f"Spark has no type for {shown(schema)} in an Avro schema; read value='binary', and decode it in a map"
+    )
+
+
+def _known_logical_types(schema: Any) -> Any:
+    match schema:
+        case dict():
+            is_known = schema.get("logicalType") in {*_LOGICAL, "decimal"}
+            kept = {name: each for name, each in schema.items() if is_known or name != "logicalType"}
+            return {name: _known_logical_types(each) if name in _NESTED else each for name, each in kept.items()}
+        case list():
+            return [_known_logical_types(each) for each in schema]
+    return schema
+
+
+_NESTED = {"type", "fields", "items", "values"}
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+        import fastavro.schema
+    except ImportError as error:
+        raise ConfigError(f"value='avro' needs fastavro ({error}): pip install 'trident-py[kafka]'") from error
+    return fastavro
