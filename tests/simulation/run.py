@@ -152,9 +152,9 @@ def plan_faults(world: World, dice: Dice) -> None:
 
 
 def plan_loss(world: World, dice: Dice) -> None:
-    """Whether the server of one store loses commits, and when."""
+    """Whether the server of a store loses commits, and when."""
     chance = random.Random(f"{dice.seed} loses")
-    if chance.random() < 0.03 and not world.together:
+    if chance.random() < 0.03:
         world.nemesis("back up", chance.uniform(0.0, FAULTY_SECONDS / 2))
         world.nemesis("damage", chance.uniform(FAULTY_SECONDS / 2, FAULTY_SECONDS), "a store loses commits")
 

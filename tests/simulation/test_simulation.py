@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.__main__ import main
-from tests.simulation.gate import GATE, SCOPES, SEARCHED, SEED_GATE, explore_all
+from tests.simulation.gate import GATE, SCOPES, SEARCHED, SEED_GATE, explore_all, explored
 from tests.simulation.rules import RULES, Rules
 from tests.simulation.run import simulate
 
@@ -68,6 +68,11 @@ def test_the_page_of_rules_lists_each_with_what_shows_that_it_is_needed() -> Non
     page = RULES_PAGE.read_text()
     for rule, says in RULES.items():
         assert f"| {rule} | {says} | {GATE.get(rule, 'a seed')}" in page
+
+
+@pytest.mark.parametrize("rule", ["runs in order", "known groups", "reads between commits"])
+def test_a_rule_of_the_lane_is_needed_behind_a_takeover_too(rule: str) -> None:
+    assert explored((GATE[rule], rule)).violation is not None
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -90,7 +90,7 @@ class World:
     log: list[str] | None = None
     steps: int = 0
     wished: int = 0
-    backup: tuple[dict[str, Node], str, Store] | None = None
+    backup: tuple[dict[str, Node], dict[str, Store]] | None = None
     _made: int = 0
     _lanes: dict[tuple[int | None, int, str], float] = field(factory=dict)
 
@@ -278,9 +278,10 @@ class World:
     # --- what no protocol can repair ----------------------------------------------------------------------------------
 
     def on_back_up(self) -> None:
-        """Somebody copies ZooKeeper and one of the stores."""
+        """Somebody copies ZooKeeper and one of the stores, or the database that has all of them."""
         name = self.chance.pick("which store", list(self.stores))
-        self.backup = (dict(self.server.nodes), name, copied(self.stores[name]))
+        names = list(self.stores) if self.together else [name]
+        self.backup = (dict(self.server.nodes), copied({name: self.stores[name] for name in names}))
 
     def on_damage(self, kind: str) -> None:
         """Everything stops, something is not what it was, everything starts again."""
@@ -292,13 +293,13 @@ class World:
             return
         if kind == "record damaged" and RECORD not in self.server.nodes:
             return  # nobody has written one yet
-        nodes, name, store = self.backup or (self.server.nodes, "", None)
+        nodes, stores = self.backup or (self.server.nodes, {})
         self._stop_everything("stopped for maintenance")
         if kind == "ZooKeeper restored from the past":
             self.server.nodes = {path: node for path, node in nodes.items() if node.owner is None}
-        elif kind == "a store restored from the past" and store is not None:
-            self.stores[name] = copied(store)
-            self._break_off(name)
+        elif kind == "a store restored from the past":
+            self.stores |= copied(stores)
+            self._break_off(stores)
         elif kind == "record damaged":
             record = self.server.nodes[RECORD]
             self.server.nodes = {**self.server.nodes, RECORD: evolve(record, data=record.data[:-9])}
@@ -308,20 +309,25 @@ class World:
         self.say(kind)
         self.oracle.was_damaged(kind)
 
-    def _break_off(self, name: str) -> None:
-        """Commits under way to a store that is restored end with its connections."""
-        ended = [("lock", name), ("effect", name)]
-        self.pending = [each for each in self.pending if (each[2].kind, *each[2].arguments[:1]) not in ended]
+    def _break_off(self, names: Collection[str]) -> None:
+        """Commits under way to stores that are restored end with their connections."""
+
+        def is_ended(event: Event) -> bool:
+            return event.kind == "effects" or (event.kind in {"lock", "effect"} and event.arguments[0] in names)
+
+        self.pending = [each for each in self.pending if not is_ended(each[2])]
         heapq.heapify(self.pending)
 
     def _lose_commits(self, kind: str) -> None:
         """A store's server fails over to one that lagged; who is connected connects again."""
-        _, name, store = self.backup or ({}, "", None)
-        if store is None or not store.remembers:
+        _, stores = self.backup or ({}, {})
+        if not stores or not all(store.remembers for store in stores.values()):
             return
-        self._break_off(name)
-        before, self.stores[name] = self.stores[name], copied(store)
-        self.stores[name].staged = before.staged if before.inline else {}
+        self._break_off(stores)
+        staged = {name: self.stores[name].staged for name in stores}
+        self.stores |= copied(stores)
+        for name in stores:
+            self.stores[name].staged = staged[name] if self.stores[name].inline else {}
         self.say(kind)
         self.oracle.was_damaged(kind)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from attrs import define, field
+from attrs import Factory, define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.counts import Counts
@@ -85,7 +85,7 @@ class DataPlane:
     is_held: bool = field(default=False, init=False)
     _executors: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
     _batcher: JobBatcher = field(factory=JobBatcher, init=False)
-    _lane: CommitLane = field(init=False)
+    _lane: CommitLane = field(default=Factory(lambda self: CommitLane(outputs_of(self.shape)), True), init=False)
     _counts: TransactionCounts = field(factory=TransactionCounts, init=False)
     _untold: dict[int, set[tuple[str, Half]]] = field(factory=dict, init=False)  # who has not taken a success yet
     _open: set[tuple[str, Half]] = field(factory=set, init=False)  # what is to be closed
@@ -93,9 +93,6 @@ class DataPlane:
     _is_forced: bool = field(default=False, init=False)
     _are_states_closing: bool = field(default=False, init=False)
     _are_states_closed: bool = field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._lane = CommitLane(outputs_of(self.shape))
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         """Take one stimulus and answer with the instructions that follow from it, to be carried out in this order."""
@@ -164,7 +161,8 @@ class DataPlane:
             case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
             case TakenOver(partial_commit_txid, together):
-                self._lane = CommitLane(outputs_of(self.shape, together), partial_commit_txid)
+                outputs = outputs_of(self.shape, together)
+                self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=partial_commit_txid)
             case Closing() | SpoutClosed() | PatienceEnded() | EndForced():
                 yield from self._come_to_the_end(stimulus)
             case _:
