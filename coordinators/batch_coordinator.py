@@ -62,6 +62,14 @@ class BatchCoordinator(ABC, Generic[M]):
         `initialize_transaction` goes on returning ``curr_metadata``.
         """
 
+    def lag(self) -> Mapping[str, int]:
+        """Return, by part of the source, how many records there are that no batch has been defined with yet.
+
+        As Kafka's by ``topic/partition``, for `TopologyStatus.lag`. Asked after every answer, so it says what was found
+        when `is_ready` looked last, and doesn't look itself.
+        """
+        return {}
+
     def success(self, txid: int) -> None:
         """Hear that ``txid`` is committed for good. Called at least once, in txid order."""
 

@@ -62,12 +62,14 @@ class Publisher:
         tell: hears of each event, before whoever else is told of what has happened.
         counted: what a live attempt has read and counted.
         late: what commits have been waiting for, for too long.
+        lag: how many records wait in the sources, by spout and part of it.
         status: the last one that was published; any thread may ask.
     """
 
     tell: Tell = tell_nobody
     counted: CountsOf = no_counts
     late: Callable[[], str] = str
+    lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
     status: TopologyStatus = field(init=False)
     _epoch: int = field(init=False)
     _admission: Admission = field(init=False)  # is only looked at, with all that it knows
@@ -192,6 +194,7 @@ class Publisher:
             committed=self._committed,
             rows=self._totals.rows,
             counts=self._totals.by_name,
+            lag=self.lag(),
             sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
             failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
             seconds_ahead=times.ahead / MILLIS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -49,12 +49,14 @@ class TridentSpoutCoordinator:
         tx_id: the spout's id.
         coordinator: the user's half.
         exact: whether a transaction that was defined must be defined the same for ever.
+        lag: what the user's half has told of its source last; replaced as a whole, so any thread may look.
     """
 
     topology: str
     tx_id: str
     coordinator: BatchCoordinator[Any]
     exact: bool
+    lag: Mapping[str, int] = field(factory=dict, init=False)
     _max_batch: int | None = field(default=None, init=False)  # what the coordinator was told last
 
     def restore(self, cursors: Cursors) -> None:
@@ -83,11 +85,15 @@ class TridentSpoutCoordinator:
             if ask.max_batch != self._max_batch:
                 self.coordinator.limit_batches(ask.max_batch)
                 self._max_batch = ask.max_batch
-            if not ask.definite and not self.coordinator.is_ready(ask.txid):
-                return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
-            return self._define(ask)
+            is_defined = ask.definite or self.coordinator.is_ready(ask.txid)
+            answer = self._define(ask) if is_defined else self._not_ready(ask)
+            self.lag = dict(self.coordinator.lag())
+            return answer
         except BaseException as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
+
+    def _not_ready(self, ask: Ask) -> NotReady:
+        return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
 
     def _define(self, ask: Ask) -> Defined:
         txid = ask.numbers.txid(ask.txid)

@@ -95,6 +95,8 @@ class TopologyStatus(Mapping[str, Any]):
         committed: how many transactions this leadership has committed.
         rows: how many rows these had, as far as anybody has counted.
         counts: what user functions have counted in these, by name.
+        lag: by spout and part of its source, as a partition, how many records wait there that no batch has yet, as
+            `BatchCoordinator.lag` tells.
         sources: those that can't be reached and are waited for.
         failures: by txid, of transactions that have failed and are not committed.
         seconds_ahead: by how much the time of transactions is ahead of the clock.
@@ -122,6 +124,7 @@ class TopologyStatus(Mapping[str, Any]):
     committed: int = 0
     rows: int = 0
     counts: Mapping[str, int] = field(factory=dict)
+    lag: Mapping[str, Mapping[str, int]] = field(factory=dict)
     sources: tuple[SourceStatus, ...] = ()
     failures: Mapping[int, Failure] = field(factory=dict)
     seconds_ahead: float = 0.0

@@ -247,7 +247,9 @@ class _Assembly:
             threads.restore(record)
         self.listeners.progress.follow(lambda: store.writes, self.metrics.values)
         resources.enter_context(self.engine.watched(lambda error: self.inbox.post(Broken(error))))
-        publisher = Publisher(tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late)
+        publisher = Publisher(
+            tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
+        )
         return self._driver(record, streams, participants, publisher)
 
     def _record(

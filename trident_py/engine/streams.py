@@ -119,6 +119,11 @@ class TopologyStreams:
         """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
         return self.plane.counted(attempt)
 
+    def lag(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many records wait in the sources that tell it, by spout and part of it."""
+        told = {threads.tx_id: threads.coordinator.lag for threads in self.workers.spouts}
+        return {spout: lag for spout, lag in told.items() if lag}
+
     def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]]) -> None:
         """Begin; the arguments are those of `TakenOver`."""
         self._turn(TakenOver(partial_commit_txid, together))

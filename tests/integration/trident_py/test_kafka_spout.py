@@ -8,11 +8,14 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+import fastavro
 import pytest
 from attrs import define, field
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -243,6 +246,44 @@ def test_json_is_decoded_where_it_is_read(topic: Topic) -> None:
     assert len(seen) == 3
     assert "Decimal('1.50')" in "".join(seen)
     assert "None" in seen
+
+
+def test_avro_is_decoded_where_it_is_read(topic: Topic) -> None:
+    topic.make()
+    shop = {
+        "type": "record",
+        "name": "Shop",
+        "fields": [
+            {"name": "item", "type": "string"},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        ],
+    }
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(shop), {"item": "cup", "price": Decimal("1.50")})
+    producer = Producer({"bootstrap.servers": topic.broker.servers})
+    producer.produce(topic.name, value=stream.getvalue())
+    assert producer.flush(30) == 0
+    spout = topic.spout(value="avro", schema=json.dumps(shop))
+    topic.count(spout, lambda stream: stream.map(lambda row: (f"{row.value.item} {row.value.price}",), "value string"))
+    assert topic.counts == {"cup 1.50": 1}
+
+
+def test_lag_is_what_no_batch_has_yet(topic: Topic) -> None:
+    topic.make(2)
+    topic.send(*["a"] * 25)
+    spout = topic.spout(max_records_per_batch=10)
+    context = TopologyContext("kafka", "records")
+    coordinator = spout.get_coordinator("records", TridentConfig(), context)
+    assert coordinator.is_ready(1)
+    assert coordinator.lag() == {f"{topic.name}/0": 25, f"{topic.name}/1": 0}
+    coordinator.initialize_transaction(1, None, None)
+    assert coordinator.lag() == {f"{topic.name}/0": 15, f"{topic.name}/1": 0}
+    coordinator.close()
+    topology = TridentTopology("kafka")
+    topology.new_stream("records", spout).peek(lambda row: None)
+    with topology.start(coordination=topic.coordination) as query:
+        query.process_all_available()
+        assert query.status.lag == {"records": {f"{topic.name}/0": 0, f"{topic.name}/1": 0}}
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("skip", {"7": 1}), ("null", {"7": 1, "None": 1})])

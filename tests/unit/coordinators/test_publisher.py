@@ -32,12 +32,14 @@ class ObservedSplits(World):
     events: list[TopologyEvent] = field(factory=list)
     counted: dict[TransactionAttempt, Counts] = field(factory=dict)
     late: str = ""
+    lag: dict[str, dict[str, int]] = field(factory=dict)
 
     def start(self, publisher: Publisher | None = None, **settings: Any) -> ObservedSplits:
         publisher = publisher or Publisher(
             tell=self.events.append,
             counted=lambda each: self.counted.get(each, Counts(10, {"words": 1})),
             late=lambda: self.late,
+            lag=lambda: self.lag,
         )
         super().start(publisher=publisher, **settings)
         return self
@@ -200,6 +202,13 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
     world.committed("1:1")
     assert world.status.failing == {}
     assert world.status.message == "waiting for data"
+
+
+def test_the_status_tells_what_waits_in_the_sources() -> None:
+    world = ObservedSplits().start()
+    world.lag = {"orders": {"orders/0": 12}}
+    world.retry_within_lease()
+    assert world.status.lag == {"orders": {"orders/0": 12}}
 
 
 def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:

@@ -41,6 +41,22 @@ def test_what_was_defined_is_told_whether_there_is_something_or_not() -> None:
     assert isinstance(answers[-1], NotReady)
 
 
+class Lagging(Numbers):
+    def lag(self) -> dict[str, int]:
+        return {"numbers": 10 - len(self.calls)}
+
+
+def test_what_waits_in_the_source_is_asked_after_every_answer() -> None:
+    coordinator = TridentSpoutCoordinator("t", "lines", Lagging(upto=2), True)
+    answers = coordinator.answers(ASK)
+    assert coordinator.lag == {}
+    assert [(type(each), dict(coordinator.lag)) for each in answers] == [
+        (Defined, {"numbers": 9}),
+        (Defined, {"numbers": 8}),
+        (NotReady, {"numbers": 8}),
+    ]
+
+
 class Changing(Numbers):
     def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
         return [txid, "changed"]

@@ -64,6 +64,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     commits: bool
     mean_bytes: Callable[[OffsetRange], float]
     _positions: dict[Partition, Position] = field(factory=dict, init=False)
+    _there: list[OffsetRange] = field(factory=list, init=False)  # all that the last look found
     _is_new: bool = field(default=True, init=False)
     _next: list[OffsetRange] = field(factory=list, init=False)
     _ranges: dict[int, list[OffsetRange]] = field(factory=dict, init=False)  # of batches that have not succeeded
@@ -88,6 +89,14 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         if not self._next:
             self._next = self._look()
         return bool(self._next)
+
+    def lag(self) -> Mapping[str, int]:
+        """Return how many offsets there are behind what was read, up to the last stable one, by ``topic/partition``."""
+        lag = {}
+        for each in self._there:
+            position = self._positions.get((each.topic, each.partition))
+            lag[f"{each.topic}/{each.partition}"] = each.end - (position.offset if position else each.start)
+        return lag
 
     def limit_batches(self, max_rows: int | None) -> None:
         """Cut at so many records."""
@@ -139,6 +148,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])
         ranges = [OffsetRange(*each, start, max(start, ends[each]), ids[each]) for each, start in starts.items()]
+        self._there = ranges
         full = self._cut([each for each in ranges if each.size])
         # Where a partition begins is kept with the first batch, also if there is nothing in it yet.
         read = {(each.topic, each.partition) for each in full}
