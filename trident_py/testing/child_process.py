@@ -11,6 +11,7 @@ from enum import Enum
 from functools import partial
 from multiprocessing.connection import Connection
 
+from trident_py.errors import StoreBusyException
 from trident_py.testing.children import Answer, Paused, Request
 from trident_py.testing.stops import Stepper, files_of, is_users
 from trident_py.testing.trail import Trail
@@ -73,7 +74,9 @@ def _answer(subject: Subject, request: Request, stepper: Stepper) -> Answer:
             value = method(*request.arguments)
     except Exception as error:
         log.debug("%s raised", request.method, exc_info=error)
-        return Answer(error=described(error), lines=tuple(stepper.lines()), imported=_imported(loaded))
+        is_busy = isinstance(error, StoreBusyException)
+        lines, imported = tuple(stepper.lines()), _imported(loaded)
+        return Answer(error=described(error), is_busy=is_busy, lines=lines, imported=imported)
     files = () if request.files else files_of(*subject.things)
     return Answer(value, lines=tuple(stepper.lines()), imported=_imported(loaded), files=files)
 

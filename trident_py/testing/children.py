@@ -31,7 +31,7 @@ from trident_py.testing.unsynced import sync_nothing
 
 LOOK_SECONDS = 0.01
 BLOCKED_LOOKS = 8
-"""A call at which nobody works at so many looks waits for something."""
+"""A call at which nobody works at so many looks more than somebody does waits for something."""
 
 
 @frozen
@@ -57,6 +57,7 @@ class Answer:
     Attributes:
         value: what it returned.
         error: type and text of what it raised; empty if it returned.
+        is_busy: whether that says that the store is busy.
         lines: the lines it came to.
         imported: the modules that it loaded, but those of users: what is forked later can have them from the start.
         files: those that the user's code is in, where the request has none.
@@ -64,6 +65,7 @@ class Answer:
 
     value: Any = None
     error: str = ""
+    is_busy: bool = False
     lines: tuple[Line, ...] = ()
     imported: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -80,6 +82,21 @@ class Stuck:
 
 
 Reply = Answer | Paused | Died | Stuck
+
+
+@define
+class Asleep:
+    """Tells who waits for something from who works: who looks at a lock again and again does both, and works little."""
+
+    _is_asleep: Callable[[], bool]
+    _looks: int = field(default=0, init=False)
+
+    def for_long(self) -> bool:
+        """Look; whether it waits for something, which is said once."""
+        if self._looks < BLOCKED_LOOKS:
+            self._looks = self._looks + 1 if self._is_asleep() else max(self._looks - 1, 0)
+            return self._looks == BLOCKED_LOOKS
+        return False
 
 
 @define(eq=False)
@@ -107,19 +124,17 @@ class Child:
 
         Args:
             stuck_secs: without a new line of user code for so long it is stuck.
-            is_asleep: whether nobody works on it just now: the process waits for something if so at several looks.
-            on_blocked: called when the process waits for something; whether that was changed. Called once.
+            is_asleep: whether nobody works on it just now: the process waits for something if it's mostly so.
+            on_blocked: called when the process waits for something; whether that was changed.
         """
-        deadline, length, asleep = time.monotonic() + stuck_secs, 0, 0
+        deadline, length, asleep = time.monotonic() + stuck_secs, 0, Asleep(is_asleep)
         while time.monotonic() < deadline:
             if self._connection.poll(LOOK_SECONDS):
                 return self._received()
             if self.trail.length > length:
-                deadline, length, asleep = time.monotonic() + stuck_secs, self.trail.length, 0
-            elif asleep < BLOCKED_LOOKS:
-                asleep = asleep + 1 if is_asleep() else 0
-                if asleep == BLOCKED_LOOKS and on_blocked():
-                    deadline = time.monotonic() + stuck_secs
+                deadline, length, asleep = time.monotonic() + stuck_secs, self.trail.length, Asleep(is_asleep)
+            elif asleep.for_long() and on_blocked():
+                deadline = time.monotonic() + stuck_secs
         return Stuck()
 
     def _received(self) -> Reply:

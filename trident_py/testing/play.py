@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from attrs import define, field, frozen
 
-from trident_py.testing.children import Answer, Child, Died, Nursery, Paused, Request, Stuck
+from trident_py.testing.children import LOOK_SECONDS, Answer, Asleep, Child, Died, Nursery, Paused, Request, Stuck
 from trident_py.testing.processes import is_asleep, with_descendants
 from trident_py.testing.report import Findings, Rule
 from trident_py.testing.stops import Line, Moment, Stop, Way
@@ -17,6 +21,9 @@ from trident_py.testing.trail import Fresh
 
 STUCK_SECONDS, STUCK_AGAIN_SECONDS = 30.0, 5.0
 """Without a new line of user code a call is stuck: the first time, and once one was."""
+
+TRIES = 4
+"""Attempts, and leaders, after which a leader that nobody disturbs has not come through."""
 
 STUCK_ENOUGH = 3
 """After so many calls that were stuck nothing more is tried."""
@@ -98,6 +105,7 @@ class Play:
     children: list[Child] = field(factory=list, init=False)
     _killed: dict[str, set[tuple[str, int]]] = field(factory=dict, init=False)  # by method, where somebody was killed
     _woken: list[Answer] = field(factory=list, init=False)
+    _failed: int = field(default=0, init=False)  # calls that raised while the zombie was paused
     _paused: tuple[int, str] = field(default=(0, ""), init=False)
 
     def start(self) -> str:
@@ -181,7 +189,8 @@ class Play:
     def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
         call = self.calls[number]
         stuck_secs = STUCK_AGAIN_SECONDS if self.stuck else STUCK_SECONDS
-        reply = child.reply(stuck_secs, partial(self._waits, child), self._wake_blocking)
+        release = partial(self.release, "the other one waits for it")
+        reply = child.reply(stuck_secs, partial(self._waits, child), release)
         seen = child.trail.lines()
         self.findings.reached.update((call.method, each.file, each.line) for each in seen)
         match reply:
@@ -190,6 +199,8 @@ class Play:
                 self.files = reply.files or self.files
                 self.nursery.has_use_of(reply.imported)
                 self.steps.append(f"{says}{f', which raises {reply.error}' if reply.error else ''}")
+                if reply.error:
+                    self._relieve(reply.is_busy)
                 return reply
             case Died():
                 self._died(seen[-1] if seen else None, number, says)
@@ -219,25 +230,56 @@ class Play:
 
     def _suspended(self, child: Child, number: int, says: str) -> Suspended:
         self.findings.pauses += 1
-        self.zombie, self._paused = child, (number, says)
+        self.zombie, self._paused, self._failed = child, (number, says), 0
         self.steps.append(f"{says}, and is paused {_when(self.stops[number][0])}")
         return Suspended(child)
 
     def _waits(self, child: Child) -> bool:
         """Whether a call waits, perhaps for what the zombie holds; where there is none, nobody wants to know."""
+        return self._is_paused and is_asleep(child.pid) and self._helpers_sleep()
+
+    def _helpers_sleep(self) -> bool:
+        return all(map(is_asleep, with_descendants(self.helpers)))
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.zombie is not None and self.zombie.paused
+
+    @contextmanager
+    def released_if_waiting(self) -> Iterator[None]:
+        """Have the zombie go on if what this thread does meanwhile, which is no call, waits for what that holds."""
+        if not self._is_paused:
+            yield
+            return
+        over, waiting = threading.Event(), threading.get_native_id()
+        asleep = Asleep(lambda: is_asleep(os.getpid(), thread=waiting) and self._helpers_sleep())
+
+        def watch() -> None:
+            while not over.wait(LOOK_SECONDS):
+                if asleep.for_long():
+                    self.release("a reader waits for it")
+
+        with ThreadPoolExecutor(1) as watcher:
+            watching = watcher.submit(watch)
+            try:
+                yield
+            finally:
+                over.set()
+        watching.result()
+
+    def _relieve(self, is_busy: bool) -> None:
+        """A call has raised, perhaps for want of what the zombie holds: it says so, or nobody gets any further."""
+        self._failed += 1
+        if is_busy or self._failed == TRIES - 1:
+            self.release("the other one can't go on without it")
+
+    def release(self, why: str) -> bool:
+        """Have the zombie go on where it was paused, as only it can let go of what it holds; whether it was paused."""
         if self.zombie is None or not self.zombie.paused:
             return False
-        return is_asleep(child.pid) and all(map(is_asleep, with_descendants(self.helpers)))
-
-    def _wake_blocking(self) -> bool:
-        """Somebody waits, perhaps for what the zombie holds: have it go on."""
-        assert self.zombie is not None  # noqa: S101
         number, says = self._paused
         self.zombie.go_on()
-        zombie = self.zombie
-        self._woken.append(
-            self._answer(zombie, number, f"{says}: it goes on, as the other one waits for it", woken=True)
-        )
+        self._woken.append(self._answer(self.zombie, number, f"{says}: it goes on, as {why}", woken=True))
         return True
 
 

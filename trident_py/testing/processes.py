@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
-def is_asleep(pid: int) -> bool:
-    """Whether no thread of a process runs or wants to, however busy the machine is; one that is gone never does."""
+def is_asleep(pid: int, thread: int | None = None) -> bool:
+    """Whether no thread of a process, or that one, runs or wants to, however busy the machine is.
+
+    One that is gone never does.
+    """
     try:
-        stats = Path(f"/proc/{pid}/task").glob("*/stat")
+        stats = Path(f"/proc/{pid}/task").glob(f"{thread or '*'}/stat")
         return all(stat.read_text().rpartition(")")[2].split()[0] in "SZ" for stat in stats)
     except (OSError, IndexError):
         return False

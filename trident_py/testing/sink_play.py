@@ -16,13 +16,11 @@ from trident_py.spark.forked import Batches
 from trident_py.testing.child_process import On, Subject, described
 from trident_py.testing.children import Answer, Child
 from trident_py.testing.ledger import Broken, Ledger, Row, listed
-from trident_py.testing.play import Found, Play, Unusable
+from trident_py.testing.play import TRIES, Found, Play, Unusable
 from trident_py.testing.report import Rule
 from trident_py.testing.sample_rows import batch_name, comparable, sample_rows
 
 TOPOLOGY = TopologyIdentity("conformance", "00000000-0000-4000-8000-000000000001", 1)
-TRIES = 4
-"""Attempts, and leaders, after which a leader that nobody disturbs has not come through."""
 
 
 def transaction(attempt: TransactionAttempt, epoch: int) -> SinkTransaction:
@@ -344,10 +342,13 @@ class SinkPlay(Play):
     def read(self) -> Counter[Row]:
         """What a reader sees; a store that nothing was committed to need not be readable yet."""
         try:
-            return Counter(comparable(row) for row in self.read_rows())
+            with self.released_if_waiting():
+                return Counter(comparable(row) for row in self.read_rows())
         except Exception as error:
             if self.ledger.last == 0:
                 return Counter()
+            if self.release("nobody can read meanwhile"):
+                return self.read()
             raise Found(Rule.READABLE, f"read_rows() raises {described(error)}") from error
 
     def recuperate(self) -> None:

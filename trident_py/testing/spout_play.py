@@ -28,11 +28,10 @@ from trident_py.spouts.adapting import AnySpout, as_trident_spout
 from trident_py.testing.child_process import On, Subject
 from trident_py.testing.children import Child
 from trident_py.testing.ledger import Row, listed
-from trident_py.testing.play import Found, Play, Unusable
+from trident_py.testing.play import TRIES, Found, Play, Unusable
 from trident_py.testing.report import Rule
 from trident_py.testing.sample_rows import comparable
 
-TRIES = 4
 BATCHES_MAX = 8
 """Of a source; the rows that follow are not looked at."""
 
