@@ -27,6 +27,7 @@ ONE_DOOR = {
         "trident_py.states.sql.postgres_client",
     },
     "confluent_kafka": {
+        "trident_py.cli.kafka_demo",
         "trident_py.sinks.kafka.token_topic",
         "trident_py.sinks.kafka.transactions",
         "trident_py.spouts.kafka",

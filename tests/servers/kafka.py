@@ -1,64 +1,21 @@
-"""A real Kafka broker for tests: its jars come by the Ivy that PySpark ships, once a machine."""
+"""A real Kafka broker for tests, to be stopped, killed and started again."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
-import pyspark
 from attrs import define
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.servers.postgresql import NoServerError, free_port
+from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
+from trident_py.cli.kafka_broker import broker_command, prepare_broker
+from trident_py.errors import ConfigError
 
-VERSION = "4.4.0"
-_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _PATIENCE_SECONDS = 120
-
-
-def jars() -> Path:
-    """The directory of Kafka's jars, fetched where it is not there yet.
-
-    Raises:
-        NoServerError: it can't be fetched.
-    """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trident-tests"
-    there = home / f"kafka-{VERSION}"
-    if not there.exists():
-        (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-2.*.jar")
-        fresh = home / f"fresh-{os.getpid()}"
-        done = subprocess.run(
-            [
-                "java",
-                "-jar",
-                str(ivy),
-                "-cache",
-                str(home / "ivy"),
-                "-confs",
-                "default",
-                "-dependency",
-                "org.apache.kafka",
-                "kafka_2.13",
-                VERSION,
-                "-retrieve",
-                f"{fresh}/[artifact]-[revision](-[classifier]).[ext]",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode or not list(fresh.glob("kafka_*.jar")):
-            raise NoServerError(f"Kafka's jars could not be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
-        try:
-            fresh.rename(there)
-        except OSError:  # another run was first
-            shutil.rmtree(fresh)
-    return there
 
 
 @define
@@ -82,16 +39,19 @@ class KafkaBroker(ServerProcess):
         return self._admin
 
     def start(self) -> None:
-        """Start it; it answers when this returns."""
-        lib = jars()
-        config = self.directory / "server.properties"
-        if not config.exists():
-            self.port = free_port()
-            config.write_text(self._properties(free_port()))
-            self._java(lib, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)).wait(
-                _PATIENCE_SECONDS
-            )
-        self.process = self._java(lib, "kafka.Kafka", str(config))
+        """Start it; it answers when this returns.
+
+        Raises:
+            NoServerError: its jars can't be had.
+        """
+        if not self.port:
+            try:
+                self.port = prepare_broker(self.directory)
+            except ConfigError as error:
+                raise NoServerError(str(error)) from error
+        with (self.directory / "kafka.log").open("ab") as log:
+            command = broker_command(self.directory)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
@@ -100,28 +60,3 @@ class KafkaBroker(ServerProcess):
             except KafkaException:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise
-
-    def _java(self, lib: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        command = ["java", "-Xmx512m", "-cp", f"{lib}/*", *arguments]
-        with (self.directory / "kafka.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
-
-    def _properties(self, controller: int) -> str:
-        lines = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": str(self.directory / "data"),
-            "offsets.topic.replication.factor": "1",
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "transaction.state.log.num.partitions": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            "auto.create.topics.enable": "false",
-        }
-        return "".join(f"{name}={value}\n" for name, value in lines.items())

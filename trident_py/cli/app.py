@@ -141,8 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     target = "module:topology or file.py:topology; without :topology where there is one only"
     run = add("run", where, pending, report)
     _add_run_options(run, target)
-    demo = add("demo", where, pending, report)
-    demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
+    _add_demo_options(add("demo", where, pending, report))
     status = add("status", where, report)
     status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
     status.epilog = STATUS_WORDS
@@ -188,6 +187,13 @@ def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
         metavar="CHANGE",
         action="append",
         help="a change that is meant, as the refusal of a start prints it",
+    )
+
+
+def _add_demo_options(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
+    demo.add_argument(
+        "--kafka", action="store_true", help="orders from Kafka into a table and a topic instead, killed in the middle"
     )
 
 

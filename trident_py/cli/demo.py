@@ -43,7 +43,11 @@ class Counted:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the word count once over what is there, and print what came out."""
+    """Run the word count once over what is there, and print what came out; or the story of Kafka."""
+    if arguments.kafka:
+        from trident_py.cli import kafka_demo
+
+        return kafka_demo.run(arguments)
     config = config_of(arguments, max_spout_pending=3)
     database = config.state_dir / f"{NAME}.db"
     source = arguments.source or Path(sysconfig.get_path("stdlib"))

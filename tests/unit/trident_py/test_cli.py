@@ -280,6 +280,11 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: 
     assert f"the state directory {tmp_path / 'file' / 'state'} can't be made" in capsys.readouterr().err
 
 
+def test_the_demo_of_kafka_takes_no_place_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--kafka", "--state-dir", str(tmp_path)]) == 2
+    assert "it takes no --state-dir" in capsys.readouterr().err
+
+
 # --- status and reset where nothing ran -------------------------------------------------------------------------------
 
 
