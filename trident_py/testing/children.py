@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -123,18 +122,20 @@ class Child:
         """How the call went.
 
         Args:
-            stuck_secs: without a new line of user code for so long it is stuck.
+            stuck_secs: without a new line of user code for so long it is stuck; on a busy machine, where looks come
+                later, for longer.
             is_asleep: whether nobody works on it just now: the process waits for something if it's mostly so.
             on_blocked: called when the process waits for something; whether that was changed.
         """
-        deadline, length, asleep = time.monotonic() + stuck_secs, 0, Asleep(is_asleep)
-        while time.monotonic() < deadline:
+        looks, length, asleep = 0, 0, Asleep(is_asleep)
+        while looks < stuck_secs / LOOK_SECONDS:
             if self._connection.poll(LOOK_SECONDS):
                 return self._received()
+            looks += 1
             if self.trail.length > length:
-                deadline, length, asleep = time.monotonic() + stuck_secs, self.trail.length, Asleep(is_asleep)
+                looks, length, asleep = 0, self.trail.length, Asleep(is_asleep)
             elif asleep.for_long() and on_blocked():
-                deadline = time.monotonic() + stuck_secs
+                looks = 0
         return Stuck()
 
     def _received(self) -> Reply:

@@ -35,7 +35,7 @@ from trident_py.testing.sample_rows import comparable
 BATCHES_MAX = 8
 """Of a source; the rows that follow are not looked at."""
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 """For input that a spout says is on its way."""
 
 

@@ -52,16 +52,20 @@ class Aggregated:
     def of(cls, schema: t.StructType, aggregator: AnyAggregator) -> Aggregated:
         """What the aggregator takes is the input, a field of its name (``count``) the result's, the rest is the key."""
         name = type(aggregator).__name__.lower()
-        rows = t.StructType([each for each in schema.fields if aggregator.in_fields or each.name.lower() != name])
+        named = [each for each in schema.fields if each.name.lower() == name and each.name not in aggregator.in_fields]
+        rows = t.StructType([each for each in schema.fields if each not in named])
         inputs = select(rows, aggregator.in_fields) if aggregator.in_fields else rows
         keys = t.StructType([each for each in rows.fields if each.name not in aggregator.in_fields])
         out = inputs.names[0] if len(aggregator.in_fields) == 1 else name
-        found = cls(rows=rows, keys=keys, inputs=inputs, value=t.StructField(out, t.LongType()), aggregator=aggregator)
-        return evolve(found, value=t.StructField(out, found._kind()))
+        value = named[0] if named else t.StructField(out, t.LongType())
+        found = cls(rows=rows, keys=keys, inputs=inputs, value=value, aggregator=aggregator)
+        return evolve(found, value=t.StructField(value.name, found._kind(declared=bool(named))))
 
-    def _kind(self) -> t.DataType:
+    def _kind(self, *, declared: bool) -> t.DataType:
         if isinstance(self.aggregator, NativeAggregator):
             return self.aggregator.result_type(self.inputs)
+        if declared:
+            return self.value.dataType
         value = next(iter(self.accumulator({}, sample_rows(self.rows, 1)).values()), 0)
         return next(kind for python, kind in _KINDS if isinstance(value, python))
 
