@@ -123,11 +123,14 @@ class ITridentSpout(Identified, ABC, Generic[M]):
         coordinator_needs_spark: whether its coordinator asks Spark how far the source is: then it is given the session
             of the topology, as the emitter is. Most should not: a coordinator is asked several times a second, and
             without Spark it goes on when Spark is busy.
+        in_order: whether its batches, one behind the other, have the rows in one order that the source has. Where rows
+            are in partitions, each of which has its own, they don't. `check_spout` compares.
     """
 
     output_schema: str | StructType
     replay: Replay = Replay.EXACT
     coordinator_needs_spark: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
 
     @abstractmethod
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from attrs import define, evolve, field
 
@@ -37,6 +37,8 @@ AnyPartitionedSpout: TypeAlias = IPartitionedTridentSpout[Any, Any, Any] | IOpaq
 
 class PartitionedSpoutAdapter(ITridentSpout[Definition]):
     """Runs a partitioned spout as an `ITridentSpout`."""
+
+    in_order: ClassVar[bool] = False
 
     def __init__(self, spout: AnyPartitionedSpout) -> None:
         self.spout = spout

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
 from trident_py.interfaces.spouts import Replay
 from trident_py.spark.forked import forget_connections
 from trident_py.spark.session import session_if_any
@@ -37,10 +36,8 @@ def check_spout(make_spout: Callable[[], AnySpout], read_source: Callable[[], Se
     with Nursery.open(
         partial(serve, make=partial(SpoutSubject, make_spout, session_if_any())), forget_connections
     ) as nursery:
-        given = make_spout()  # no sooner: what it uses may have threads, which no forked process has
-        spout = as_trident_spout(given)
-        ordered = not isinstance(given, IPartitionedTridentSpout | IOpaquePartitionedTridentSpout)
-        play = SpoutPlay(nursery, findings, read_source=read_source, replay=spout.replay, ordered=ordered)
+        spout = as_trident_spout(make_spout())  # no sooner: it may have threads, which no forked process has
+        play = SpoutPlay(nursery, findings, read_source=read_source, replay=spout.replay, ordered=spout.in_order)
         complete = checked(play, EXPERIMENTS if spout.replay is not Replay.NON_TRANSACTIONAL else EXPERIMENTS[:1])
     promises = {Replay.OPAQUE: "each row in one committed batch", Replay.NON_TRANSACTIONAL: "none"}
     return findings.report("spout", promises.get(spout.replay, ""), complete=complete)

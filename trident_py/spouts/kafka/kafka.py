@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
@@ -64,6 +64,8 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         TopologyError: an argument that can't work.
         ConfigError: confluent-kafka, or fastavro for Avro, is not installed.
     """
+
+    in_order: ClassVar[bool] = False  # but those of a partition
 
     def __init__(
         self,
