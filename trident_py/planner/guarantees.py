@@ -33,7 +33,9 @@ from trident_py.interfaces.states import StateFactory, StateKind
 
 _PAUSED = StateFactory.guarantee
 _FENCED = "data and commit token change in one atomic step, and older tokens are refused"
-_STAGED = "attempts are staged apart, and data and commit token become visible in one atomic step"
+_STAGED = (
+    "attempts are staged apart, and data and commit token become visible in one atomic step (check_sink verifies it)"
+)
 _CHECKED = "data and txid are not one atomic step; the leadership is checked before the first"
 _RECOVERABLE = "a spout with Replay.EXACT or Replay.OPAQUE"
 _FENCING = "SQLiteState, PostgresState, MySQLState, RedisState or a TransactionalSink"

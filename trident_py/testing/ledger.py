@@ -178,12 +178,12 @@ class Ledger:
 
         closest = min(among, key=distance)
         surplus, missing = rows - closest.rows, closest.rows - rows
-        seen = [f"a reader sees {listed(surplus)} {'too often' if closest.rows & surplus else 'besides'}"] * bool(
+        seen = [f"a reader {'sees too often' if closest.rows & surplus else 'also sees'} {listed(surplus)}"] * bool(
             surplus
         )
-        seen += [f"a reader misses {listed(missing)}"] * bool(missing)
+        seen += [f"a reader does not see {listed(missing)}"] * bool(missing)
         rules = [*(self._surplus(row, surplus, closest) for row in surplus)]
-        rules += [self._missing(missing)] if missing else []
+        rules += [self._missing(missing, closest)] if missing else []
         return Broken(min(rules, key=_WORST.index), "; ".join(seen))
 
     def _surplus(self, row: Row, surplus: Counter[Row], closest: Outcome) -> Rule:
@@ -196,8 +196,10 @@ class Ledger:
             return Rule.NEVER_COMMITTED if token in self._given_up or token.epoch < self.fence else Rule.COMMIT_FIRST
         return Rule.FENCED if token.epoch < self.fence else Rule.ALL_OR_NOTHING
 
-    def _missing(self, missing: Counter[Row]) -> Rule:
+    def _missing(self, missing: Counter[Row], closest: Outcome) -> Rule:
         """Whole transactions, or a part of one."""
+        if closest.last > self.last and missing <= closest.rows - closest.before:
+            return Rule.ALL_OR_NOTHING  # of a commit that was not answered yet
         owners = Counter(self._owners[row] for row in missing.elements() if row in self._owners)
         in_part = any(count < self._own_rows(token) for token, count in owners.items())
         return Rule.ALL_OR_NOTHING if in_part else Rule.COMMITTED_STAYS

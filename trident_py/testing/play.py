@@ -285,7 +285,7 @@ class Play:
 
 def _when(stop: Stop) -> str:
     if stop.moment is Moment.AT_LINE:
-        again = f", when it comes there for the {stop.nth}. time" if stop.nth > 1 else ""
+        again = f", on pass {stop.nth}" if stop.nth > 1 else ""
         return f"before {_place(stop.file, stop.line)}{again}"
     return str(stop.moment.value)
 

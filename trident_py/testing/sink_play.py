@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
+from trident_py.errors import TopologyError
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.spark.forked import Batches
 from trident_py.testing.child_process import On, Subject, described
@@ -335,9 +336,21 @@ class SinkPlay(Play):
             return
         rows = self.read()
         if missing := sum(map(Counter, self._owed.values()), Counter()) - rows:
-            raise Found(Rule.COMMITTED_STAYS, f"a reader misses {listed(missing)}")
+            raise Found(Rule.COMMITTED_STAYS, f"a reader does not see {listed(missing)}")
         if not self.ledger.in_doubt:
             self.ledger.start_over(self.ledger.last, rows)
+
+    def ensure_empty(self) -> None:
+        """Refuse a store that has rows before anything was done, such as those of an earlier check.
+
+        Raises:
+            TopologyError: it has some.
+        """
+        if rows := self.read():
+            raise TopologyError(
+                f"the store of the {self.noun} has rows before the check begins: {listed(rows)}; empty it, or check "
+                "with another one, as where each test has its own"
+            )
 
     def read(self) -> Counter[Row]:
         """What a reader sees; a store that nothing was committed to need not be readable yet."""

@@ -41,6 +41,9 @@ def check_sink(
     Returns:
         What was found. ``report.ok`` says whether nothing was; ``str(report)`` tells all of it. A sink that says of
         itself that it keeps no token (``keeps_token = False``) may have rows again that were replayed, and loses none.
+
+    Raises:
+        TopologyError: the store is not empty.
     """
     fields = schema_of(schema)
     findings = Findings()
@@ -49,5 +52,6 @@ def check_sink(
         make = partial(SinkSubject, make_sink, Batches(spark, fields, sample_batches(fields)))
         with Nursery.open(partial(serve, make=make), forget_connections) as nursery:
             play = SinkPlay(nursery, findings, [jvm], schema=fields, read_rows=read_rows)
+            play.ensure_empty()
             complete = checked(play, EXPERIMENTS)
     return findings.report("sink", "at-least-once" if play.needs.at_least_once else "", complete=complete)

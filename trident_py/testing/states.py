@@ -47,7 +47,8 @@ def check_state(
         What was found.
 
     Raises:
-        TopologyError: the schema lacks a field that the aggregator takes, or something is not of its kind.
+        TopologyError: the schema lacks a field that the aggregator takes, something is not of its kind, or the store
+            is not empty.
     """
     factory = make_factory()
     if not isinstance(factory, StateFactory):
@@ -70,6 +71,8 @@ def _checked(
             volatile=factory.volatile,
             aggregated=aggregated,
         )
+        if not factory.volatile:
+            play.ensure_empty()
         fenced = factory.kind is StateKind.FENCED and not factory.volatile
         complete = checked(play, [*KILLED, *(PAUSED if fenced else ())])
     promise = "at-least-once" if factory.kind is StateKind.NON_TRANSACTIONAL else factory.guarantee

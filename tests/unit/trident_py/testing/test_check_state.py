@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from trident_py import Count, IBackingMap, MemoryMapState, OpaqueMap, State, StateFactory, TransactionalMap
+from trident_py import (
+    Count,
+    IBackingMap,
+    MemoryMapState,
+    OpaqueMap,
+    State,
+    StateFactory,
+    TopologyError,
+    TransactionalMap,
+)
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import MapState, StateKind, ValueUpdater
@@ -131,6 +140,13 @@ def test_a_state_that_promises_no_more_than_at_least_once_may_ignore_the_transac
     factory.kind = StateKind.NON_TRANSACTIONAL
     report = counted(lambda: factory, lambda: list(Adds(path).stored().items()))
     assert report.ok, str(report)
+
+
+def test_a_check_refuses_a_store_that_has_values_already_such_as_those_of_the_check_before(tmp_path: Path) -> None:
+    path = tmp_path / "counts.json"
+    path.write_text('{"left": 7}')
+    with pytest.raises(TopologyError, match=r"before the check begins: \('left', 7\); empty it"):
+        counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items()))
 
 
 def test_two_checks_of_a_state_give_the_same_report(tmp_path: Path) -> None:

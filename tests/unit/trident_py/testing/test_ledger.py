@@ -69,6 +69,15 @@ def test_a_reader_that_sees_something_else_tells_the_rule(
     assert broken.rule is rule
 
 
+def test_a_row_that_all_transactions_have_tells_of_a_commit_without_an_answer_that_it_is_there_in_part() -> None:
+    found = ledger(begun=False)
+    found.begun(FIRST, [*ROWS, ("always",)])
+    broken = found.read(seen(*ROWS))
+    assert broken is not None
+    assert broken.rule is Rule.ALL_OR_NOTHING
+    assert broken.seen == "a reader does not see ('always',)"
+
+
 @pytest.mark.parametrize(
     ("token", "rows", "rule"),
     [
