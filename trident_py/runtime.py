@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def start_topology(
     spark: SparkSession | None,
     listeners: Listeners,
     *,
-    code: Path | None = None,
+    code: Path | Collection[Path] = (),
     coordination: Coordination | None = None,
     standby: bool = False,
 ) -> TridentQuery:
@@ -144,16 +145,15 @@ def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordinat
     return True
 
 
-def _spark(plan: Plan, spark: SparkSession | None, code: Path | None, resources: ExitStack) -> SparkEngine:
+def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path], resources: ExitStack) -> SparkEngine:
     """Run it in a session of the topology's own, and one beside it for jobs over little."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
     session = resources.enter_context(topology_session(name, spark))
-    small = small_session(session)
-    if code is not None:
-        ship(code, session, small)
+    small = resources.enter_context(small_session(session))
+    modules = ship(code, session, small)
     checked = check(plan, session)
-    ensure_workers(session, name)
+    ensure_workers(session, name, modules)
     return SparkEngine(plan=checked, session=session, small=small)
 
 

@@ -232,7 +232,7 @@ class TridentTopology:
         *,
         spark: SparkSession | None = None,
         listeners: Sequence[TridentListener] = (),
-        code: Path | None = None,
+        code: Path | Sequence[Path] = (),
         coordination: Coordination | None = None,
         standby: bool = False,
     ) -> TridentQuery:
@@ -243,12 +243,12 @@ class TridentTopology:
             spark: the session to run in, of which a ``newSession()`` is taken; None: the active one, or a local one
                 that stops with the topology.
             listeners: are told of what happens, from this start on; docs/observing.md says when.
-            code: a Python file, or the directory of a package, that user functions are in and that Spark's workers
-                can't import by themselves; it travels to them.
+            code: Python files, archives, or directories of packages, that user functions need and that Spark's workers
+                can't import by themselves; they travel to them.
             coordination: where its record is kept and who leads it is decided, as ``trident_py.testing``'s
                 `LocalCoordination`; None: ZooKeeper, as ``config`` says.
             standby: don't wait for an earlier leader to end: return at once, and lead from the moment that nobody else
-                does, however late that is. ``status`` says which it is.
+                does. ``status`` says which it is.
 
         Raises:
             TopologyError: it has no stream, Spark can't do one of its operations, or it has changed since its last

@@ -12,6 +12,7 @@ import pyspark
 from attrs import define, field
 
 from tests.servers.postgresql import free_port, is_answering
+from tests.servers.process import ServerProcess
 
 _HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECONDS = 30
@@ -69,3 +70,38 @@ class SparkCluster:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         self._processes.append(process)
         return process
+
+
+@define
+class SparkConnectServer(ServerProcess):
+    """A Spark Connect server with two cores of its own."""
+
+    directory: Path
+    port: int = field(factory=free_port, init=False)
+
+    @property
+    def url(self) -> str:
+        """What a session takes as its remote."""
+        return f"sc://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; it answers when this returns."""
+        self.directory.mkdir()
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": QUICK,
+            "spark.ui.enabled": "false",
+        }
+        given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        command = [str(_HOME / "bin/spark-submit"), "--class", server, "--master", "local[2]", *given]
+        environment = {**os.environ, "SPARK_HOME": str(_HOME), "PYSPARK_PYTHON": sys.executable}
+        with (self.directory / "connect.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=environment
+            )
+        while not is_answering("127.0.0.1", self.port):
+            assert self.process.poll() is None, (self.directory / "connect.log").read_text()

@@ -182,6 +182,21 @@ def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
     run.add_argument(
         "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
     )
+    spark = run.add_mutually_exclusive_group()
+    spark.add_argument(
+        "--master", metavar="URL", help="of Spark, as spark://host:7077; without it what Spark goes by, or local[*]"
+    )
+    spark.add_argument("--remote", metavar="URL", help="of a Spark Connect server, as sc://host:15002")
+    run.add_argument(
+        "--driver-host", metavar="HOST", help="an address of this machine that the master's executors reach"
+    )
+    run.add_argument(
+        "--py-files",
+        metavar="FILES",
+        type=lambda files: tuple(map(Path, files.split(","))),
+        default=(),
+        help="code that workers lack, beside the target's own: .py and .zip files and packages, with commas between",
+    )
     run.add_argument(
         "--accept",
         metavar="CHANGE",

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from contextlib import ExitStack
 
 from trident_py.cli.target import load
-from trident_py.cli.usage import config_of
+from trident_py.cli.usage import UsageError, config_of
 from trident_py.cli.watch import Watch
-from trident_py.query import counted
+from trident_py.query import TridentQuery, counted
+from trident_py.spark.cluster import SparkCluster
+from trident_py.spark.session import ensure_session_possible, session_on
 
 
 def run(arguments: Namespace) -> int:
     """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
     config = config_of(arguments)
+    cluster = _cluster_of(arguments)
     target = load(arguments.target)
-    watch = Watch.starting(
-        lambda: target.topology.start(config, code=target.code, standby=arguments.standby), debug=arguments.debug
-    )
-    drained = watch.until_end(once=arguments.once)
-    done = watch.summary()
+    code = (target.code, *arguments.py_files)
+    with ExitStack() as resources:
+
+        def start() -> TridentQuery:
+            spark = resources.enter_context(session_on(cluster, target.topology.name)) if cluster else None
+            return target.topology.start(config, spark=spark, code=code, standby=arguments.standby)
+
+        watch = Watch.starting(start, debug=arguments.debug)
+        drained = watch.until_end(once=arguments.once)
+        done = watch.summary()
     if arguments.json:
         print(json.dumps(done, indent=2))
     else:
@@ -29,3 +38,18 @@ def run(arguments: Namespace) -> int:
             f"the next transaction is {done['next_txid']}"
         )
     return 0 if drained else 1
+
+
+def _cluster_of(arguments: Namespace) -> SparkCluster | None:
+    """Return where Spark is, as it was typed, if it answers there; None: as Spark finds it, or the file's session."""
+    missing = [str(file) for file in arguments.py_files if not file.exists()]
+    if missing:
+        raise UsageError(f"--py-files: there is no {', '.join(missing)}")
+    if arguments.driver_host and not arguments.master:
+        raise UsageError("--driver-host is for executors of a --master")
+    if not (arguments.master or arguments.remote):
+        return None
+    cluster = SparkCluster.found(arguments.master, arguments.remote, arguments.driver_host)
+    ensure_session_possible(None, cluster)
+    cluster.ensure_there()
+    return cluster

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from attrs import define, field
@@ -18,6 +19,7 @@ from trident_py.spark import jobs
 from trident_py.spark.counting import CountingJob, CountingJobs
 from trident_py.spark.frames import frame_of_rows
 from trident_py.spark.rowwise import is_rowwise
+from trident_py.spark.session import beside
 from trident_py.worker.counters import NodeCounts
 from trident_py.worker.failures import task_failures_told
 
@@ -28,12 +30,13 @@ SMALL_JOBS = {
 """What makes a job over little cheap; settings of a session, seen by all its threads, so these jobs have their own."""
 
 
-def small_session(session: SparkSession) -> SparkSession:
-    """Make a session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
-    small = session.newSession()
-    for name, value in SMALL_JOBS.items():
-        small.conf.set(name, value)
-    return small
+@contextmanager
+def small_session(session: SparkSession) -> Iterator[SparkSession]:
+    """Give a session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
+    with beside(session) as small:
+        for name, value in SMALL_JOBS.items():
+            small.conf.set(name, value)
+        yield small
 
 
 @define(kw_only=True, eq=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -14,37 +15,49 @@ from trident_py.errors import ConfigError
 from trident_py.spark.jobs import spark_context
 
 NEEDED = ("trident_py", "pyarrow", "pandas")
-_good: set[str] = set()
-"""Spark's ids of the applications whose workers will do."""
+_good: set[tuple[str, Sequence[str]]] = set()
+"""Spark's ids of the applications whose workers will do, and for which modules."""
 
 
-def ensure_workers(session: SparkSession, topology: str) -> None:
+def ensure_workers(session: SparkSession, topology: str, code: Sequence[str] = ()) -> None:
     """Return if the session's Python workers can run what a topology needs; asks once for each Spark application.
+
+    Args:
+        session: whose workers are asked.
+        topology: named in the error.
+        code: modules that were shipped to them; what these import has to be there, too.
 
     Raises:
         ConfigError: they can't; says which Python they run and what it lacks.
     """
     context = spark_context(session)
-    application = context.applicationId if context else session.version
-    if application in _good:
+    if context is not None and (context.applicationId, code) in _good:
         return
-    looked = udf(_looking(), "array<string>", useArrow=False)()  # an Arrow function needs what may be missing
+    looked = udf(_looking(code), "array<string>", useArrow=False)()  # an Arrow function needs what may be missing
     try:
         [[[python, version, missing]]] = session.range(0, 1, 1, 1).select(looked).collect()
     except PySparkException as error:
         raise ConfigError(_explained(topology, f"they could not run one task, {_last_line(error)}")) from error
     if missing:
         raise ConfigError(_explained(topology, f"they run {python} (Python {version}), which lacks {missing}"))
-    _good.add(application)
+    if context is not None:
+        _good.add((context.applicationId, code))
 
 
-def _looking() -> Callable[[], list[str]]:
+def _looking(code: Sequence[str]) -> Callable[[], list[str]]:
     needed = NEEDED
 
     # Made in here, it travels as code: a worker that can't import our package can still tell so.
     def look() -> list[str]:
-        missing = ", ".join(repr(name) for name in needed if importlib.util.find_spec(name) is None)
-        return [sys.executable, ".".join(map(str, sys.version_info[:3])), missing]
+        missing = [name for name in needed if importlib.util.find_spec(name) is None]
+        for name in code:
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                missing.append(error.name or name)
+            except Exception:  # noqa: BLE001, S110 - whatever else is wrong with it, whoever calls it is told
+                pass
+        return [sys.executable, ".".join(map(str, sys.version_info[:3])), ", ".join(map(repr, missing))]
 
     return look
 
@@ -54,7 +67,7 @@ def _explained(topology: str, what: str) -> str:
     return (
         f"topology {topology!r}: the Python workers of this Spark session can't run it: {what}; this program runs "
         f'{here}. Before the session is made: os.environ["PYSPARK_PYTHON"] = sys.executable; on a cluster, install '
-        f"trident-py for the workers' Python"
+        f"trident-py and what the topology imports for the workers' Python, or ship your own code: --py-files"
     )
 
 

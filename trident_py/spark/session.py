@@ -8,16 +8,21 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from attrs import define, field
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import max as max_
+from pyspark.sql.functions import spark_partition_id
 
 from coordinators.zookeeper.java import find_java
+from trident_py.errors import ConfigError
 from trident_py.spark.asking import Life, life_of
+from trident_py.spark.cluster import SparkCluster
 from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism, spark_context
 
@@ -35,22 +40,56 @@ QUICK: Mapping[str, str] = {
 
 @contextmanager
 def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
-    """Give a session of its own for topology ``name``, of ``spark`` or of the active or a local one.
+    """Give a session of its own for topology ``name``, of ``spark`` or of the active one, or one that is built.
 
     What is built here serves all topologies of the process, and is stopped with the last of them; what is not is never
     stopped. Python workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` says otherwise.
+
+    Raises:
+        ConfigError: nobody answers where Spark should be, by the environment and ``spark-defaults.conf``.
     """
     with _BUILT.lock:
-        root = spark or SparkSession.getActiveSession() or _build(name)
+        root = spark or SparkSession.getActiveSession() or _build(name, SparkCluster.found())
         application = _built_application(root)
         _BUILT.users[application] += 1
     try:
-        yield _own_session(root)
+        with beside(root) as session:
+            if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
+                session.conf.set("spark.sql.shuffle.partitions", str(_tasks_at_once(session)))
+            yield session
     finally:
         with _BUILT.lock:
             _BUILT.users[application] -= 1
             if application and not _BUILT.users[application] and life_of(root) is Life.ALIVE:
                 root.stop()
+
+
+@contextmanager
+def session_on(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
+    """Build a session on ``cluster`` for topology ``name``, and stop it.
+
+    Raises:
+        ConfigError: nobody answers there.
+    """
+    session = _build(name, cluster)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def beside(session: SparkSession) -> Iterator[SparkSession]:
+    """Give a new session beside ``session``, of the same application.
+
+    One of Spark Connect has a connection of its own, which would keep the process from ending: it is closed.
+    """
+    new = session.newSession()
+    try:
+        yield new
+    finally:
+        if spark_context(new) is None:
+            new.stop()
 
 
 @define(eq=False)
@@ -60,21 +99,29 @@ class _Built:
     Attributes:
         lock: held while one is built or stopped, so that nobody takes one that is about to end.
         users: how many topologies run in it, by Spark's id of the application; "" is for those not built here.
+        remote: the session of Spark Connect that was built here.
     """
 
     lock: threading.Lock = field(factory=threading.Lock)
     users: Counter[str] = field(factory=Counter)
+    remote: SparkSession | None = None
 
 
 _BUILT = _Built()
 _BUILDER = "spark.trident.builder"
+_CONNECTED = "Spark Connect"
+"""Stands for the id of an application, which a Connect server doesn't tell."""
+
+
+_CONNECT_NEEDS = ("grpc", "grpc_status", "zstandard")
 
 
 def _built_application(session: SparkSession) -> str:
     # Spark may have found a session of the user's where it was asked to build one, and active is by thread.
     context = spark_context(session)
-    ours = context is not None and context.getConf().get(_BUILDER) == str(os.getpid())
-    return context.applicationId if context is not None and ours else ""
+    if context is None:
+        return _CONNECTED if session is _BUILT.remote else ""
+    return context.applicationId if context.getConf().get(_BUILDER) == str(os.getpid()) else ""
 
 
 def session_if_any() -> SparkSession | None:
@@ -82,28 +129,36 @@ def session_if_any() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def ensure_session_possible(spark: SparkSession | None) -> None:
+def ensure_session_possible(spark: SparkSession | None, cluster: SparkCluster | None = None) -> None:
     """Return if there is a session to run in, or one can be built; asked before anything is started.
 
     Raises:
-        ConfigError: there is no Java that Spark runs on, which PySpark itself tells nobody.
+        ConfigError: there is no Java that Spark runs on, which PySpark itself tells nobody; or what Spark Connect needs
+            is not installed.
     """
-    if spark is None and SparkSession.getActiveSession() is None:
+    if spark is not None or SparkSession.getActiveSession() is not None:
+        return
+    cluster = cluster or SparkCluster.found()
+    if cluster.remote is None:
         find_java()
+    elif missing := [name for name in _CONNECT_NEEDS if find_spec(name) is None]:
+        raise ConfigError(f"Spark Connect needs {', '.join(missing)}: pip install 'trident-py[connect]'")
 
 
-def _build(name: str) -> SparkSession:
+def _build(name: str, cluster: SparkCluster) -> SparkSession:
+    cluster.ensure_there()
+    if cluster.remote is not None:
+        _BUILT.remote = SparkSession.Builder().remote(cluster.remote).appName(f"trident {name}").getOrCreate()
+        return _BUILT.remote
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    if cluster.is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
     return (
         SparkSession.Builder()
-        .master("local[*]")
+        .master(cluster.master)
         .appName(f"trident {name}")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
+        .config(map=dict(cluster.settings()))
         .config("spark.ui.showConsoleProgress", "false")
         .config(map=dict(QUICK))
         .config(_BUILDER, str(os.getpid()))
@@ -112,11 +167,12 @@ def _build(name: str) -> SparkSession:
     )
 
 
-def _own_session(root: SparkSession) -> SparkSession:
-    session = root.newSession()
-    if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
-        session.conf.set("spark.sql.shuffle.partitions", str(parallelism(session)))
-    return session
+def _tasks_at_once(session: SparkSession) -> int:
+    """Return how many tasks run at once; Spark Connect is asked into how many parts it would cut a range."""
+    if spark_context(session) is not None:
+        return parallelism(session)
+    [[last]] = session.range(10_000).select(spark_partition_id().alias("part")).agg(max_("part")).collect()
+    return int(last) + 1
 
 
 PROBE_SECONDS = 2.0
@@ -140,11 +196,17 @@ def watched(session: SparkSession, name: str, lost: Callable[[BaseException], ob
         over.set()
 
 
-def ship(code: Path, *sessions: SparkSession) -> None:
-    """Have these sessions' workers import ``code``, a Python file or the directory of a package, by its name."""
+def ship(code: Path | Collection[Path], *sessions: SparkSession) -> tuple[str, ...]:
+    """Have these sessions' workers import ``code``: Python files, archives, or directories of packages.
+
+    Returns the names of the modules that these are; what is in archives isn't known.
+    """
+    files = [code] if isinstance(code, Path) else code
     with TemporaryDirectory(prefix="trident-code-") as directory:
-        file = str(code)
-        if code.is_dir():
-            file = shutil.make_archive(str(Path(directory) / code.name), "zip", code.parent, code.name)
-        for session in sessions:
-            session.addArtifacts(file, pyfile=True)
+        for each in files:
+            file = str(each)
+            if each.is_dir():
+                file = shutil.make_archive(str(Path(directory) / each.name), "zip", each.parent, each.name)
+            for session in sessions:
+                session.addArtifacts(file, pyfile=True)
+    return tuple(each.stem for each in files if each.is_dir() or each.suffix == ".py")

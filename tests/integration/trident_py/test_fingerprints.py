@@ -161,9 +161,10 @@ class Roads:
         topology.new_stream("s", FixedBatchSpout(batch.schema, 1)).group_by(name).persistent_aggregate(
             MemoryMapState.factory(), Count(), "count"
         )
-        jobs = SharedJobs.of(small_session(self.spark), frozenset({"s"}), "t", branches(topology))
         other = member(EmittedBatch(batch.schema, (batch.table.slice(0, 3),)), TransactionAttempt(4, 0))
-        return told(jobs.process([member(batch), other], 0)[0].reports)
+        with small_session(self.spark) as small:
+            jobs = SharedJobs.of(small, frozenset({"s"}), "t", branches(topology))
+            return told(jobs.process([member(batch), other], 0)[0].reports)
 
     def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:
         """By a job that keeps the rows."""
