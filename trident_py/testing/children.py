@@ -29,8 +29,8 @@ from trident_py.testing.trail import Trail
 from trident_py.testing.unsynced import sync_nothing
 
 LOOK_SECONDS = 0.01
-BLOCKED_LOOKS = 8
-"""A call at which nobody works at so many looks more than somebody does waits for something."""
+BLOCKED_SECONDS = 0.08
+"""A call at which nobody works for so much longer than somebody does waits for something."""
 
 
 @frozen
@@ -88,13 +88,15 @@ class Asleep:
     """Tells who waits for something from who works: who looks at a lock again and again does both, and works little."""
 
     _is_asleep: Callable[[], bool]
+    _seconds: float = BLOCKED_SECONDS
     _looks: int = field(default=0, init=False)
 
     def for_long(self) -> bool:
         """Look; whether it waits for something, which is said once."""
-        if self._looks < BLOCKED_LOOKS:
+        enough = round(self._seconds / LOOK_SECONDS)
+        if self._looks < enough:
             self._looks = self._looks + 1 if self._is_asleep() else max(self._looks - 1, 0)
-            return self._looks == BLOCKED_LOOKS
+            return self._looks == enough
         return False
 
 
@@ -118,7 +120,13 @@ class Child:
         with suppress(BrokenPipeError):
             self._connection.send(request)
 
-    def reply(self, stuck_secs: float, is_asleep: Callable[[], bool], on_blocked: Callable[[], bool]) -> Reply:
+    def reply(
+        self,
+        stuck_secs: float,
+        is_asleep: Callable[[], bool],
+        on_blocked: Callable[[], bool],
+        blocked_secs: Callable[[], float] = lambda: BLOCKED_SECONDS,
+    ) -> Reply:
         """How the call went.
 
         Args:
@@ -126,14 +134,15 @@ class Child:
                 later, for longer.
             is_asleep: whether nobody works on it just now: the process waits for something if it's mostly so.
             on_blocked: called when the process waits for something; whether that was changed.
+            blocked_secs: how long it waits before that, at the line that it has come to.
         """
-        looks, length, asleep = 0, 0, Asleep(is_asleep)
+        looks, length, asleep = 0, 0, Asleep(is_asleep, blocked_secs())
         while looks < stuck_secs / LOOK_SECONDS:
             if self._connection.poll(LOOK_SECONDS):
                 return self._received()
             looks += 1
             if self.trail.length > length:
-                looks, length, asleep = 0, self.trail.length, Asleep(is_asleep)
+                looks, length, asleep = 0, self.trail.length, Asleep(is_asleep, blocked_secs())
             elif asleep.for_long() and on_blocked():
                 looks = 0
         return Stuck()

@@ -13,7 +13,18 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from trident_py.testing.children import LOOK_SECONDS, Answer, Asleep, Child, Died, Nursery, Paused, Request, Stuck
+from trident_py.testing.children import (
+    BLOCKED_SECONDS,
+    LOOK_SECONDS,
+    Answer,
+    Asleep,
+    Child,
+    Died,
+    Nursery,
+    Paused,
+    Request,
+    Stuck,
+)
 from trident_py.testing.processes import is_asleep, with_descendants
 from trident_py.testing.report import Findings, Rule
 from trident_py.testing.stops import Line, Moment, Stop, Way
@@ -24,6 +35,10 @@ STUCK_SECONDS, STUCK_AGAIN_SECONDS = 30.0, 5.0
 
 TRIES = 4
 """Attempts, and leaders, after which a leader that nobody disturbs has not come through."""
+
+LEASE_SECONDS = 4.0
+"""Whoever lacks what a paused leader holds is left to wait for so long, once at each line: some take a lock for free
+that is older than a while, which a leader that was paused doesn't know of."""
 
 STUCK_ENOUGH = 3
 """After so many calls that were stuck nothing more is tried."""
@@ -106,6 +121,7 @@ class Play:
     _killed: dict[str, set[tuple[str, int]]] = field(factory=dict, init=False)  # by method, where somebody was killed
     _woken: list[Answer] = field(factory=list, init=False)
     _failed: int = field(default=0, init=False)  # calls that raised while the zombie was paused
+    _waited: set[tuple[str, int]] = field(factory=set, init=False)  # the lines where somebody was left to wait for it
     _paused: tuple[int, str] = field(default=(0, ""), init=False)
 
     def start(self) -> str:
@@ -189,8 +205,9 @@ class Play:
     def _answer(self, child: Child, number: int, says: str, *, woken: bool = False) -> Answer:
         call = self.calls[number]
         stuck_secs = STUCK_AGAIN_SECONDS if self.stuck else STUCK_SECONDS
-        release = partial(self.release, "the other one waits for it")
-        reply = child.reply(stuck_secs, partial(self._waits, child), release)
+        reply = child.reply(
+            stuck_secs, partial(self._waits, child), partial(self._unblock, child), partial(self._patience, child)
+        )
         seen = child.trail.lines()
         self.findings.reached.update((call.method, each.file, each.line) for each in seen)
         match reply:
@@ -200,7 +217,7 @@ class Play:
                 self.nursery.has_use_of(reply.imported)
                 self.steps.append(f"{says}{f', which raises {reply.error}' if reply.error else ''}")
                 if reply.error:
-                    self._relieve(reply.is_busy)
+                    self._relieve(child, is_busy=reply.is_busy)
                 return reply
             case Died():
                 self._died(seen[-1] if seen else None, number, says)
@@ -267,10 +284,24 @@ class Play:
                 over.set()
         watching.result()
 
-    def _relieve(self, is_busy: bool) -> None:
+    def _patience(self, child: Child) -> float:
+        """How long it is left to wait where it is."""
+        return BLOCKED_SECONDS if _reached(child) in self._waited else LEASE_SECONDS
+
+    def _unblock(self, child: Child) -> bool:
+        self._waited.add(_reached(child))
+        return self.release("the other one waits for it")
+
+    def _relieve(self, child: Child, *, is_busy: bool) -> None:
         """A call has raised, perhaps for want of what the zombie holds: it says so, or nobody gets any further."""
+        if not self._is_paused:
+            return
         self._failed += 1
+        if is_busy and _reached(child) not in self._waited:
+            threading.Event().wait(LEASE_SECONDS / (TRIES - 1))
+            is_busy = False
         if is_busy or self._failed == TRIES - 1:
+            self._waited.add(_reached(child))
             self.release("the other one can't go on without it")
 
     def release(self, why: str) -> bool:
@@ -281,6 +312,12 @@ class Play:
         self.zombie.go_on()
         self._woken.append(self._answer(self.zombie, number, f"{says}: it goes on, as {why}", woken=True))
         return True
+
+
+def _reached(child: Child) -> tuple[str, int]:
+    """The newest line of its call."""
+    lines = child.trail.lines()
+    return (lines[-1].file, lines[-1].line) if lines else ("", 0)
 
 
 def _when(stop: Stop) -> str:

@@ -9,7 +9,7 @@ import pytest
 from trident_py import FileSpout
 from trident_py.testing import check_spout
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.hours
 
 LINES = [(f"line {number}",) for number in range(12)]
 

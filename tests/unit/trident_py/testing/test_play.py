@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -13,8 +14,9 @@ import pytest
 
 from trident_py.errors import StoreBusyException
 from trident_py.rows.schema import schema_of
+from trident_py.testing import play as plays
 from trident_py.testing.child_process import Subject, serve
-from trident_py.testing.children import Child, Nursery
+from trident_py.testing.children import BLOCKED_SECONDS, Child, Nursery
 from trident_py.testing.play import TRIES, Suspended
 from trident_py.testing.report import Findings
 from trident_py.testing.sink_play import SinkPlay
@@ -51,6 +53,11 @@ class Locks(Subject):
         except BlockingIOError as error:
             raise StoreBusyException("somebody else has the lock") from error
 
+    def lease(self) -> None:
+        end = time.monotonic() + 10 * BLOCKED_SECONDS
+        while time.monotonic() < end:
+            time.sleep(BLOCKED_SECONDS / 10)  # looks at the lock, and takes it for free when it is old
+
 
 HELD = Stop(Way.PAUSE, Moment.AT_LINE, Locks.hold.__code__.co_filename, Locks.hold.__code__.co_firstlineno + 2)
 
@@ -77,10 +84,32 @@ def failures(play: SinkPlay, other: Child, method: str) -> int:
     return TRIES * 2
 
 
-@pytest.mark.parametrize(("method", "count"), [("wait", 0), ("say", 1), ("look", TRIES - 1)])
-def test_whoever_lacks_what_a_paused_leader_holds_gets_it(play: SinkPlay, method: str, count: int) -> None:
+@pytest.mark.parametrize(("method", "count"), [("wait", 0), ("say", TRIES - 1), ("look", TRIES - 1)])
+def test_whoever_lacks_what_a_paused_leader_holds_gets_it(
+    play: SinkPlay, method: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plays, "LEASE_SECONDS", BLOCKED_SECONDS)
     assert failures(play, play.new_child(), method) == count
     assert not play.wake().error
+
+
+def test_whoever_says_that_the_store_is_busy_waits_once_for_a_lock_that_ends_by_itself(
+    play: SinkPlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plays, "LEASE_SECONDS", BLOCKED_SECONDS)
+    assert failures(play, play.new_child(), "say") == TRIES - 1
+    play.begin({0: (HELD,)}, "")
+    with pytest.raises(Suspended):
+        play.call(play.new_child(), "the next one", "hold")
+    assert failures(play, play.new_child(), "say") == 1
+
+
+def test_a_paused_leader_stays_paused_where_the_other_one_takes_its_lock_for_free_after_a_while(
+    play: SinkPlay,
+) -> None:
+    assert not play.call(play.new_child(), "the other one", "lease").error
+    assert play.zombie is not None
+    assert play.zombie.paused
 
 
 @pytest.mark.parametrize("flags", [fcntl.LOCK_SH, fcntl.LOCK_SH | fcntl.LOCK_NB])
