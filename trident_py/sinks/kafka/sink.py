@@ -96,3 +96,7 @@ class KafkaSink(TransactionalSink[StagedRows]):
         """Let the rows go."""
         if receipt is not None:
             receipt.discard()
+
+    def close(self) -> None:
+        """End the producer: its threads and connections would stay until the sink is collected as garbage."""
+        self._transactions.close()

@@ -138,6 +138,11 @@ class KafkaTransactions:
 
         self._as_leader(leading, send)
 
+    def close(self) -> None:
+        """Let the producer go; a commit needs another `recover` then. It doesn't wait for a cluster that is away."""
+        self._leading = None
+        self._give_up()
+
     # --- producers ----------------------------------------------------------------------------------------------------
 
     def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
