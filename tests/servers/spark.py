@@ -22,13 +22,14 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @define
 class SparkCluster:
-    """A master and as many workers as there are hosts, with one core each.
+    """A master and as many workers as there are hosts, with ``cores`` each.
 
     Spark runs a task a second time, beside the first, on another host only: a ``local-cluster`` has just one.
     """
 
     directory: Path
     hosts: int = 2
+    cores: int = 1
     port: int = field(factory=free_port, init=False)
     _processes: list[subprocess.Popen[bytes]] = field(factory=list, init=False)
 
@@ -43,7 +44,7 @@ class SparkCluster:
         master = self._run("master.Master", "--host", "127.0.0.1", "--port", str(self.port))
         for number in range(self.hosts):
             place = ("--host", f"127.0.0.{number + 1}", "--work-dir", str(self.directory))
-            self._run("worker.Worker", *place, "--cores", "1", "--memory", "1g", self.url)
+            self._run("worker.Worker", *place, "--cores", str(self.cores), "--memory", "1g", self.url)
         while not is_answering("127.0.0.1", self.port):
             assert master.poll() is None, (self.directory / "cluster.log").read_text()
 
@@ -74,9 +75,10 @@ class SparkCluster:
 
 @define
 class SparkConnectServer(ServerProcess):
-    """A Spark Connect server with two cores of its own."""
+    """A Spark Connect server, which runs so many tasks at once."""
 
     directory: Path
+    cores: int = 2
     port: int = field(factory=free_port, init=False)
 
     @property
@@ -97,7 +99,7 @@ class SparkConnectServer(ServerProcess):
         }
         given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        command = [str(_HOME / "bin/spark-submit"), "--class", server, "--master", "local[2]", *given]
+        command = [str(_HOME / "bin/spark-submit"), "--class", server, "--master", f"local[{self.cores}]", *given]
         environment = {**os.environ, "SPARK_HOME": str(_HOME), "PYSPARK_PYTHON": sys.executable}
         with (self.directory / "connect.log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -5,27 +5,61 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.servers.spark import SparkCluster, SparkConnectServer
+
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local session of four threads: some tests block two of them; stopped after the last test."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of four threads: some tests block two of them; stopped after the last test.
+
+    It is a local one, or where ``TRIDENT_TEST_CLUSTER`` says: on a master with two workers (``standalone``), or on a
+    Spark Connect server (``connect``).
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.Builder()
-        .master("local[4]")
-        .appName("trident tests")
-        .config("spark.driver.memory", "1g")
+    with ExitStack() as servers:
+        yield servers.enter_context(_session(tmp_path_factory.mktemp("spark"), servers))
+
+
+@contextmanager
+def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
+    builder, kind = SparkSession.Builder(), os.environ.get("TRIDENT_TEST_CLUSTER", "")
+    if kind:
+        os.environ["PYTHONPATH"] = str(ROOT)  # workers, which start elsewhere, import the tests
+    match kind:
+        case "connect":
+            server = SparkConnectServer(directory=directory / "connect", cores=4)
+            servers.callback(server.close)
+            server.start()
+            builder = builder.remote(server.url)
+        case "standalone":
+            cluster = SparkCluster(directory / "cluster", cores=2)
+            servers.callback(cluster.stop)
+            cluster.start()
+            builder = local(builder).master(cluster.url)
+        case "":
+            builder = local(builder).master("local[4]")
+        case other:
+            raise ValueError(f"TRIDENT_TEST_CLUSTER is {other!r}, not 'connect' or 'standalone'")
+    session = builder.appName("trident tests").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    yield session
+    session.stop()
+
+
+def local(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Have the driver on the loopback network, and soon."""
+    return (
+        builder.config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # many short jobs
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
     )
-    yield session
-    session.stop()
