@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.servers.spark import SparkCluster, SparkConnectServer
 
+CLUSTER = "TRIDENT_TEST_CLUSTER"
 ROOT = Path(__file__).parents[3]
 
 
@@ -28,9 +29,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield servers.enter_context(_session(tmp_path_factory.mktemp("spark"), servers))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run on a cluster only what uses it."""
+    if os.environ.get(CLUSTER):
+        items[:] = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+
+
 @contextmanager
 def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
-    builder, kind = SparkSession.Builder(), os.environ.get("TRIDENT_TEST_CLUSTER", "")
+    builder, kind = SparkSession.Builder(), os.environ.get(CLUSTER, "")
     if kind:
         os.environ["PYTHONPATH"] = str(ROOT)  # workers, which start elsewhere, import the tests
     match kind:
@@ -47,7 +54,7 @@ def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
         case "":
             builder = local(builder).master("local[4]")
         case other:
-            raise ValueError(f"TRIDENT_TEST_CLUSTER is {other!r}, not 'connect' or 'standalone'")
+            raise ValueError(f"{CLUSTER} is {other!r}, not 'connect' or 'standalone'")
     session = builder.appName("trident tests").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     yield session
     session.stop()
