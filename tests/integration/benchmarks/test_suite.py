@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,16 @@ SECONDS_MAX = 900
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that servers get through, which run as users of their own; pytest's are closed."""
+    with tempfile.TemporaryDirectory(prefix="trident-suite-") as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
 def suite(directory: Path) -> subprocess.Popen[str]:
-    (directory / "tmp").mkdir()
+    (directory / "tmp").mkdir(0o711)
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks", "--sizes", "tiny", "--out", str(directory / "results")],
         cwd=ROOT,
@@ -32,8 +42,8 @@ def suite(directory: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_everything_runs_and_the_last_line_is_for_programs(tmp_path: Path) -> None:
-    running = suite(tmp_path)
+def test_everything_runs_and_the_last_line_is_for_programs(place: Path) -> None:
+    running = suite(place)
     out, errors = running.communicate(timeout=SECONDS_MAX)
     assert running.returncode == 0, errors
     last = json.loads(out.splitlines()[-1])
@@ -42,15 +52,15 @@ def test_everything_runs_and_the_last_line_is_for_programs(tmp_path: Path) -> No
         small_p50_ms small_beyond_job_ms zookeeper_round_ms"
     assert set(wanted.split()) <= set(last)
     assert all(math.isfinite(value) for value in [*last.values(), *spread.values()])
-    assert {path.name for path in (tmp_path / "results").iterdir()} == PLOTS | {"results.json", "results.md"}
-    assert set(json.loads((tmp_path / "results" / "results.json").read_text())["parts"]) == {
+    assert {path.name for path in (place / "results").iterdir()} == PLOTS | {"results.json", "results.md"}
+    assert set(json.loads((place / "results" / "results.json").read_text())["parts"]) == {
         "large", "small", "memory", "growth", "rows", "sinks", "storm",
     }  # fmt: skip
-    assert not list((tmp_path / "tmp").glob("trident-benchmarks-*"))
+    assert not list((place / "tmp").glob("trident-benchmarks-*"))
 
 
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
-    running = suite(tmp_path)
+def test_ctrl_c_leaves_nothing_behind(place: Path) -> None:
+    running = suite(place)
     assert running.stderr is not None
     for line in running.stderr:
         if "word count" in line:
@@ -58,4 +68,4 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=SECONDS_MAX)
     assert running.returncode == 130
-    assert not list((tmp_path / "tmp").glob("trident-benchmarks-*"))
+    assert not list((place / "tmp").glob("trident-benchmarks-*"))
