@@ -15,6 +15,7 @@ from trident_py.engine.input_frames import frame_of, input_of
 from trident_py.engine.instructions import Emit
 from trident_py.engine.task_reports import Reports
 from trident_py.engine.work import JobMember, Processed
+from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.queries import StateQuery
 from trident_py.planner.plan import Branch
@@ -68,7 +69,7 @@ class MicroBatches:
             }
             frame = branch.build(frames, attempt, self._ask)
             if counting.is_listening and not participant.reads_all:
-                frame = frame.localCheckpoint(eager=True)  # whatever it is read for, and how often, counts once
+                frame = self._kept(frame, is_observed=True)  # whatever it is read for, and how often, counts once
             counting_at(f"output of {participant.name}")
             receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)
         for spout, reports in heard.items():
@@ -95,12 +96,21 @@ class MicroBatches:
         reports = Reports(hashing=verify, counts_frames=batch.hashes_frames) if batch.is_read_once else None
         read_by = building(f"reading of {emit.spout}")
         with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told(), read_by:
-            frame = frame_of(self.session, batch, reports).localCheckpoint(eager=True)
+            frame = self._kept(frame_of(self.session, batch, reports), is_observed=reports is not None)
         counts = {**batch.counts, **{node: counts for (_, node), counts in counting.heard().items()}}
         if reports is None:
             return EmittedBatch(batch.schema, (frame,), counts=counts)
         fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
         return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
+
+    def _kept(self, frame: DataFrame, *, is_observed: bool) -> DataFrame:
+        if is_observed and jobs.spark_context(self.session) is None:
+            raise TopologyError(
+                "over Spark Connect nobody hears what tasks report while their rows are kept (PySpark drops what a "
+                "checkpoint observes), so spouts whose tasks say what a batch is, DataFrames that are to be the same "
+                "again, and counters in front of some sinks can't run there; run this topology on a master"
+            )
+        return frame.localCheckpoint(eager=True)
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""

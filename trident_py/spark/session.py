@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,9 @@ QUICK: Mapping[str, str] = {
 def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
     """Give a session of its own for topology ``name``, of ``spark`` or of the active one, or one that is built.
 
+    Over Spark Connect it is that session itself: PySpark 4.3 takes what another session has checkpointed for a frame of
+    the active session, and doesn't find it there.
+
     What is built here serves all topologies of the process, and is stopped with the last of them; what is not is never
     stopped. Python workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` says otherwise.
 
@@ -53,7 +56,7 @@ def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSes
         application = _built_application(root)
         _BUILT.users[application] += 1
     try:
-        with beside(root) as session:
+        with nullcontext(root) if spark_context(root) is None else beside(root) as session:
             if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
                 session.conf.set("spark.sql.shuffle.partitions", str(_tasks_at_once(session)))
             yield session
