@@ -83,6 +83,7 @@ class Case:
         per_window: of how many of each word there is one in the counts; 0: there is no window.
         window_secs: after how many seconds each words are counted; 0: at once.
         together: whether words are counted in two states and written by a sink, all of one database.
+        removes: whether a state has the words that came an odd number of times, and removes the others.
         asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
@@ -104,6 +105,7 @@ class Case:
     per_window: int = 0
     window_secs: int = 0
     together: bool = False
+    removes: bool = False
     asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -150,6 +152,7 @@ class Case:
             per_window=self.per_window,
             window_secs=self.window_secs,
             together=self.together,
+            removes=self.removes,
             asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,

@@ -6,7 +6,7 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "together": …, "asks": …, "orders": {POINT: [DO, N]}}
+     "per_window": …, "window_secs": …, "together": …, "removes": …, "asks": …, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from attrs import define, field
 from psycopg.conninfo import conninfo_to_dict
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 import trident_py.runtime
 from coordinators import takeover
@@ -39,7 +39,16 @@ from tests.faults.check import ASKED, RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
-from trident_py import MapGet, TridentConfig, TridentQuery, TridentTopology, TumblingCount, TumblingDuration
+from trident_py import (
+    REMOVE,
+    CombinerAggregator,
+    MapGet,
+    TridentConfig,
+    TridentQuery,
+    TridentTopology,
+    TumblingCount,
+    TumblingDuration,
+)
 from trident_py.engine.streams import TopologyStreams
 from trident_py.errors import TridentError
 from trident_py.operations import Count, Sum
@@ -65,6 +74,22 @@ SPARK: dict[str, bool | float | int | str | None] = {
     "spark.task.reaper.enabled": "true",
 }
 """As the product has it where it makes the session itself."""
+
+
+class Odd(CombinerAggregator[int]):
+    """1 for what came an odd number of times; there is no key for what came an even one."""
+
+    def init(self, row: Row) -> int:
+        """One came."""
+        return 1
+
+    def combine(self, left: int, right: int) -> int:
+        """Two of them remove each other."""
+        return (left + right) % 2 or REMOVE
+
+    def zero(self) -> int:
+        """None came."""
+        return 0
 
 
 @define(eq=False)
@@ -114,6 +139,7 @@ class Program:
         per_window: int,
         window_secs: int,
         together: bool,
+        removes: bool,
         asks: bool,
         orders: dict[str, Any],
     ) -> threading.Thread:
@@ -121,14 +147,14 @@ class Program:
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
-        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink. Who
-        ``asks`` asks for a count all the time.
+        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink. Where it
+        ``removes``, a state has the words that came an odd number of times. Who ``asks`` asks for a count all the time.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
-        words = self._declared(topology, input, dsn, per_window, window_secs, together=together)
+        words = self._declared(topology, input, dsn, per_window, window_secs, together=together, removes=removes)
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
             session_timeout=session,
@@ -141,7 +167,7 @@ class Program:
         return thread
 
     def _declared(
-        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool
+        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool, removes: bool
     ) -> TridentTopology:
         words = TridentTopology(topology)
         state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
@@ -151,6 +177,8 @@ class Program:
         if together:
             counted.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
             counted.name("words").write_to(SQLSink(url_of(dsn), "words"))
+        if removes:
+            counted.group_by("word").persistent_aggregate(PostgresState(dsn, table="odd"), Odd(), "odd bigint")
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
@@ -197,7 +225,8 @@ class Program:
 
     def _counts(self, what: dict[str, Any]) -> bool:
         """Whether all is counted; not where the nemesis is at the servers just now."""
-        started = self.run(**what, orders={}, shares=True, per_window=0, window_secs=0, together=False, asks=False)
+        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "removes": False, "asks": False}
+        started = self.run(**what, orders={}, shares=True, **plain)
         while self.query is None and started.is_alive():
             threading.Event().wait(0.1)
         query, self.query = self.query, None

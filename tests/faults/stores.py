@@ -1,0 +1,130 @@
+"""Kills under a topology that writes to PostgreSQL, Delta and files at once: all of them agree with the input.
+
+    python -m tests.faults.stores --minutes 10 [--seed N] [--keep]
+
+In PostgreSQL there are two states and a sink, which commit in one transaction; somebody looks at them all the time, and
+never sees them disagree. Leader and standby are killed with SIGKILL, again and again. In the end each row of the input
+is in each of the sinks once, and was counted once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pyarrow.dataset as ds
+from attrs import define, field
+from deltalake import DeltaTable
+
+from tests.faults.case import Feeder
+from tests.faults.killing import Killing
+from tests.faults.program import url_of
+from tests.faults.together import LOOKS_MIN, Reader
+from tests.faults.world import World, say
+from trident_py import Count, DeltaSink, FileSink, PostgresState, SQLSink, TridentTopology
+from trident_py.spouts import FileSpout
+
+BATCH_BYTES = 4096
+ROWS_A_TURN = 5
+WORDS = 5000
+
+
+def declared(name: str, input: str, dsn: str, directory: str) -> TridentTopology:
+    """The topology: rows are counted in two tables and written to a third one, to a Delta table and to files."""
+    topology = TridentTopology(name)
+    rows = topology.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES)).map(
+        lambda line: line.value.split(), "id string, word string"
+    )
+    rows.group_by("word").persistent_aggregate(PostgresState(dsn, table="counts"), Count(), "count")
+    rows.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
+    rows.name("words").write_to(SQLSink(url_of(dsn), "words"))
+    rows.name("delta").write_to(DeltaSink(f"{directory}/delta"))
+    rows.name("files").write_to(FileSink(f"{directory}/files"))
+    return topology
+
+
+@define(eq=False)
+class Numbered(Feeder):
+    """Appends lines of a number, never the same, and a word."""
+
+    _numbers: Iterator[int] = field(factory=count, init=False)
+
+    def _feed(self, turn: int) -> None:
+        with (self.directory / f"{turn // 100:04}-{turn % 3}.txt").open("a") as file:
+            for number in (next(self._numbers) for _ in range(ROWS_A_TURN)):
+                file.write(f"{number} word{int(self.chance.paretovariate(0.7)) % WORDS}\n")
+
+
+def differences(rows: list[tuple[str, ...]], dsn: str, directory: Path) -> list[str]:
+    """Where what was written is not what was read: nothing if each row is everywhere once."""
+    with psycopg.connect(dsn) as connection:
+        words = connection.execute("SELECT id, word FROM words").fetchall()
+        counts: dict[str, int] = dict(connection.execute("SELECT word, count FROM counts").fetchall())
+        totals = connection.execute("SELECT n FROM totals").fetchall()
+    written = {
+        "the table": words,
+        "Delta": _pairs(DeltaTable(str(directory / "delta")).to_pyarrow_table().to_pylist()),
+        "files": _pairs(ds.dataset(directory / "files", format="parquet").to_table().to_pylist()),
+    }
+    found = [f"{name}: {text}" for name, there in written.items() for text in _difference(rows, there)]
+    if counts != Counter(word for _, word in rows):
+        found.append("counts are not those of the input")
+    if totals != [(len(rows),)]:
+        found.append(f"the total is {totals}, there are {len(rows)} rows")
+    return found
+
+
+def _pairs(rows: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return [(row["id"], row["word"]) for row in rows]
+
+
+def _difference(expected: list[tuple[str, ...]], there: list[tuple[str, ...]]) -> Iterator[str]:
+    if lost := Counter(expected) - Counter(there):
+        yield f"{lost.total()} rows were lost, as {[*lost][:3]}"
+    if more := Counter(there) - Counter(expected):
+        yield f"{more.total()} rows too many, as {[*more][:3]}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Kill for so many minutes, then compare."""
+    parser = argparse.ArgumentParser(description="Kills, and whether PostgreSQL, Delta and files agree with the input.")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
+    arguments = parser.parse_args(argv)
+    say(f"seed {arguments.seed}")
+    with World.running(keep=arguments.keep) as world:
+        dsn, directory = world.new_database("stores"), world.directory / "stores"
+        feeder = Numbered(directory / "input", random.Random(arguments.seed))
+        what = {"name": "stores", "input": f"{feeder.directory}/*.txt", "dsn": dsn, "directory": str(directory)}
+        killing = Killing(world, "tests.faults.stores", what, random.Random(arguments.seed))
+        reader, began = Reader(dsn), monotonic()
+        try:
+            with reader.looking():
+                killing.rage(began + arguments.minutes * 60)
+                feeder.stop()
+                killing.drain()
+        finally:
+            feeder.stop()
+        killing.report(monotonic() - began)
+        rows = [tuple(line.split()) for path in feeder.files for line in path.read_text().splitlines()]
+        broken = [*differences(rows, dsn, directory), *killing.troubles()]
+        if reader.torn:
+            broken.append(f"{len(reader.torn)} times a reader saw tables disagree, as {reader.torn[:3]}")
+        if reader.looks < LOOKS_MIN:
+            broken.append(f"a reader looked {reader.looks} times only")
+        say(f"{len(rows)} rows; a reader looked {reader.looks} times, and saw {len(reader.torn)} that disagree")
+        say("\n".join(broken) or "each row is once in a table, in Delta and in files, and was counted once")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
