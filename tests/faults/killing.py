@@ -29,6 +29,8 @@ BEFORE_A_COMMIT = 0.2
 STANDBY = 0.25
 """How often it is the standby's."""
 PATIENCE_SECONDS = 180.0
+START_SECONDS = 300.0
+"""Until the first one leads: two sessions of Spark start side by side."""
 
 
 @define(eq=False)
@@ -49,9 +51,12 @@ class Killing:
     running: list[Driver] = field(factory=list)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
 
-    def rage(self, until: float) -> None:
-        """Kill one, wait until something is committed again, mostly, and so on."""
+    def rage(self, seconds: float) -> None:
+        """Kill one, wait until something is committed again, mostly, and so on, from the first commit on."""
+        self.replace_the_dead()
+        wait_until("somebody leads", lambda: self.events("leads"), START_SECONDS)
         self.await_commit()
+        until = monotonic() + seconds
         while monotonic() < until:
             threading.Event().wait(self.chance.uniform(0, WAIT_SECONDS_MAX))
             self.strike()

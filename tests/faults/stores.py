@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         reader, began = Reader(dsn), monotonic()
         try:
             with reader.looking():
-                killing.rage(began + arguments.minutes * 60)
+                killing.rage(arguments.minutes * 60)
                 feeder.stop()
                 killing.drain()
         finally:
