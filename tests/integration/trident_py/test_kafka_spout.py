@@ -155,6 +155,22 @@ def test_partitions_and_topics_that_appear_are_read_from_their_beginning(topic: 
     assert topic.counts == {"b": 1, "c": 1}
 
 
+def test_topics_are_read_whose_whole_name_is_wanted_and_those_that_are_absent_are_no_mistake(topic: Topic) -> None:
+    for name, partitions in (("-1", 1), ("-11", 2), ("-1x", 1), ("", 1)):
+        topic.make(partitions, f"{topic.name}{name}")
+
+    def read(topics: Any) -> set[str]:
+        context = TopologyContext("kafka", "records")
+        coordinator = topic.spout(topics, start="latest").get_coordinator("records", TridentConfig(), context)
+        assert coordinator.is_ready(1)
+        coordinator.close()
+        return {each.removeprefix(topic.name) for each in coordinator.lag()}
+
+    assert read([f"{topic.name}-1", f"{topic.name}-11"]) == {"-1/0", "-11/0", "-11/1"}
+    assert read([f"{topic.name}-1", f"{topic.name}-absent"]) == {"-1/0"}
+    assert read(re.compile(rf"{topic.name}-\d+")) == {"-1/0", "-11/0", "-11/1"}
+
+
 def test_what_comes_between_two_starts_at_the_latest_offset_is_not_missed(topic: Topic) -> None:
     topic.make()
     topic.send("old")

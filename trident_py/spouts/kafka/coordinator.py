@@ -142,8 +142,9 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         self._check_policy(topics)
         self._check_ids(topics)
         ids = {(topic.name, number): topic.id for topic in topics.values() for number in topic.partitions}
-        beginnings, ends = self.cluster.beginnings(ids), self.cluster.ends(ids)
+        beginnings = self.cluster.beginnings(ids)
         new = self._begun([each for each in ids if each not in self._positions], beginnings)
+        ends = self.cluster.ends(ids)  # asked last: records that come meanwhile are behind where a partition begins
         starts = {each: position.offset for each, position in self._positions.items() if each in ids} | new
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])
@@ -192,6 +193,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
 
     def _check_kept(self, partition: Partition, start: int, beginning: int, end: int) -> None:
         where = f"spout {self.name!r}: {partition[0]}/{partition[1]}"
+        if partition not in self._positions and not beginning <= start <= end:
+            raise SpoutError(
+                f"{where} is to begin at offset {start}, as start= says, and holds those from {beginning} up to {end}, "
+                f"the last stable one; give another start="
+            )
         if beginning > start:
             raise SpoutError(
                 f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} records "
