@@ -84,6 +84,7 @@ class MariaDBServer(ServerProcess):
                     "--no-defaults",
                     *user,
                     f"--datadir={self.data}",
+                    f"--tmpdir={self.data}",  # the server's user may not get into the system's
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
                     f"--socket={self.data}/s",
@@ -123,6 +124,7 @@ class MariaDBServer(ServerProcess):
             install,
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.data}",
             "--skip-test-db",
             "--auth-root-authentication-method=normal",
         ]
@@ -136,7 +138,15 @@ class MariaDBServer(ServerProcess):
         )
         server = program("mariadbd", "mysqld")
         made = subprocess.run(
-            [server, "--no-defaults", *more, f"--datadir={self.data}", "--bootstrap", "--innodb-buffer-pool-size=8M"],
+            [
+                server,
+                "--no-defaults",
+                *more,
+                f"--datadir={self.data}",
+                f"--tmpdir={self.data}",
+                "--bootstrap",
+                "--innodb-buffer-pool-size=8M",
+            ],
             input="FLUSH PRIVILEGES;\n" + accounts,
             capture_output=True,
             text=True,

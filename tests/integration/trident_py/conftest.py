@@ -30,9 +30,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run on a cluster only what uses it."""
+    """Run on a cluster only what uses it, and isn't about local mode."""
     if os.environ.get(CLUSTER):
-        items[:] = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if _is_of_a_cluster(item)]
+
+
+def _is_of_a_cluster(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("local")
 
 
 @contextmanager
@@ -50,7 +54,7 @@ def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
             cluster = SparkCluster(directory / "cluster", cores=2)
             servers.callback(cluster.stop)
             cluster.start()
-            builder = local(builder).master(cluster.url)
+            builder = local(builder).master(cluster.url).config("spark.task.maxFailures", "1")  # as a local one has it
         case "":
             builder = local(builder).master("local[4]")
         case other:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -45,6 +46,7 @@ from trident_py.testing import LocalCoordination, run_batches
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PARTITIONS = 2
+PATIENCE_SECONDS = 60
 ROWS = 20
 
 
@@ -63,7 +65,14 @@ class Leader:
     def __attrs_post_init__(self) -> None:
         options = {"bootstrap.servers": self.servers, "topic.metadata.propagation.max.ms": 1000, "log_level": 0}
         self.transactions = KafkaTransactions(options, self.topic)
-        self.recover()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self.recover()
+            except StoreBusyException:  # asked again, as a topology does: a broker may not lead yet what was just made
+                assert time.monotonic() < deadline
+            else:
+                break
 
     def recover(self) -> CommitToken | None:
         key = TopologyKey("words", self.uuid, self.incarnation)

@@ -379,6 +379,7 @@ def test_s22_min_by_and_max_by_compare_several_fields_one_after_the_other(batch:
     assert batch(lambda s: s.max_by(["word", "n"], key=lambda row: (-ord(row.word), row.n)), given) == [("a", 2)]
 
 
+@pytest.mark.local
 def test_s3_in_local_mode_resources_change_nothing_and_without_python_in_front_they_are_an_error(batch: Batch) -> None:
     given = ("n int", [(1,), (2,)])
     doubled = batch(lambda s: s.map(lambda row: (2 * row.n,), "n int").resources(cpus=2, memory="1g"), given)

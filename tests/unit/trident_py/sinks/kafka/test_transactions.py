@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,36 @@ from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.transactions import KafkaTransactions
 
 CLUSTER = {"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0}
+PATIENCE_SECONDS = 30
 
 
 def clients() -> int:
     """How many of librdkafka's clients this process has; each has a thread of this name."""
-    return [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")].count("rdk:main")
+    return [name(task) for task in Path("/proc/self/task").iterdir()].count("rdk:main")
+
+
+def name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:  # it has ended meanwhile
+        return ""
+
+
+def await_clients(wanted: int) -> None:
+    """Wait until there are so many: a thread that was joined is listed until the system has removed it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while clients() != wanted:
+        assert time.monotonic() < deadline, f"{clients()} clients, not {wanted}"
+        time.sleep(0.01)
 
 
 def test_a_sink_that_is_closed_ends_its_producer() -> None:
     sink, before = KafkaSink("none", "words"), clients()
     sink._transactions._producer = Producer({**CLUSTER, "transactional.id": "words"})
     sink._transactions._producer.init_transactions(30)
-    assert clients() == before + 1
+    await_clients(before + 1)
     sink.close()
-    assert clients() == before
+    await_clients(before)
 
 
 def test_closing_ends_a_producer_whose_cluster_went_away_in_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +62,9 @@ def test_closing_ends_a_producer_whose_cluster_went_away_in_a_transaction(monkey
     producer.produce("words", b"never sent")
     transactions._producer = producer
     del producer
-    assert clients() == before + 1
+    await_clients(before + 1)
     transactions.close()
-    assert clients() == before
+    await_clients(before)
 
 
 def test_who_has_closed_has_to_recover_before_the_next_commit() -> None:
