@@ -12,6 +12,7 @@ import confluent_kafka as kafka
 from attrs import define, field, frozen
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
+from trident_py.spouts.kafka.client_log import client_log
 from trident_py.spouts.kafka.ranges import Partition
 
 TIMEOUT_SECONDS = 10.0
@@ -53,18 +54,20 @@ class Cluster:
         """The client that asks."""
         if self._admin is None:
             given = {name: value for name, value in self.options.items() if name != _GROUP}
-            self._admin = AdminClient(given)
+            self._admin = AdminClient(given, logger=client_log)
         return self._admin
 
     @property
     def consumer(self) -> kafka.Consumer:
         """The one that commits offsets and looks times up; it reads nothing, and joins no group."""
         if self._consumer is None:
-            self._consumer = kafka.Consumer({_GROUP: "trident", **self.options, "enable.auto.commit": False})
+            given = {_GROUP: "trident", **self.options, "enable.auto.commit": False}
+            self._consumer = kafka.Consumer(given, logger=client_log)
         return self._consumer
 
     def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
         """Return those of the ``wanted`` topics that there are."""
+        self.client.poll(0)  # it logs then
         listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
         names = [name for name in listed if _is_wanted(name, wanted)]
         if not names:
@@ -125,10 +128,14 @@ class Cluster:
             self.consumer.commit(offsets=given, asynchronous=False)
         except kafka.KafkaException as error:
             log.warning("offsets could not be committed for group %r: %s", self.options.get(_GROUP), error)
+        self.consumer.poll(0)  # it logs then; there is nothing that it reads
 
     def close(self) -> None:
         """Let the clients go."""
+        if self._admin is not None:
+            self._admin.poll(0)  # it logs then
         if self._consumer is not None:
+            self._consumer.poll(0)
             self._consumer.close()
         self._admin = self._consumer = None
 

@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SpoutError
 from trident_py.rows.schema import arrow_schema
+from trident_py.spouts.kafka.client_log import client_log
 from trident_py.spouts.kafka.ranges import OffsetRange
 from trident_py.spouts.kafka.values import ValueFormat
 
@@ -108,7 +109,8 @@ class KafkaReader:
         if kept is None:
             kept = _kept.consumers = {}
         if self._name not in kept:
-            kept[self._name] = Consumer({"group.id": "trident", **self.options, **_READING})
+            given = {"group.id": "trident", **self.options, **_READING}
+            kept[self._name] = Consumer(given, logger=client_log)
         return kept[self._name]
 
     def _batch(self, records: Sequence[Message]) -> pa.RecordBatch:
