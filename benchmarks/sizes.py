@@ -39,6 +39,11 @@ class Sizes:
         sink_rows: rows of a batch in `sinks`.
         sink_batches: such batches of each turn.
         sink_few: batches of ten rows of each turn.
+        kafka_records: records of a turn that reads them only, in `kafka`; 0: that part is left out.
+        kafka_lines: lines of a batch there.
+        kafka_batches: such batches of each turn, besides the one before its clock starts.
+        kafka_rate: records a second while latency is measured.
+        kafka_timed: of how many records it is, after as many to warm up.
         storm: pairs of sentences in a batch and pending transactions, for Storm.
         storm_seconds: how long each pair is measured.
     """
@@ -69,6 +74,11 @@ class Sizes:
     sink_rows: int
     sink_batches: int
     sink_few: int
+    kafka_records: int
+    kafka_lines: int
+    kafka_batches: int
+    kafka_rate: int
+    kafka_timed: int
     storm: tuple[tuple[int, int], ...]
     storm_seconds: int
 
@@ -100,6 +110,11 @@ FULL = Sizes(
     sink_rows=1_000_000,
     sink_batches=3,
     sink_few=30,
+    kafka_records=1_000_000,
+    kafka_lines=100_000,
+    kafka_batches=4,
+    kafka_rate=100,
+    kafka_timed=1_000,
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
     storm_seconds=10,
 )
@@ -132,6 +147,11 @@ QUICK = Sizes(
     sink_rows=0,
     sink_batches=0,
     sink_few=0,
+    kafka_records=0,
+    kafka_lines=0,
+    kafka_batches=0,
+    kafka_rate=0,
+    kafka_timed=0,
     storm=(),
     storm_seconds=0,
 )
@@ -164,6 +184,11 @@ TINY = Sizes(
     sink_rows=50,
     sink_batches=1,
     sink_few=2,
+    kafka_records=100,
+    kafka_lines=50,
+    kafka_batches=1,
+    kafka_rate=20,
+    kafka_timed=10,
     storm=(),
     storm_seconds=0,
 )
