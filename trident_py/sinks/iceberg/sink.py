@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from coordinators.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
-from trident_py.rows.schema import select, shown
+from trident_py.rows.schema import names_of, select, shown
 from trident_py.sinks.tables.sink import FormatSink, check_partitions
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ class IcebergSink(FormatSink):
             raise TopologyError(f"a table is named with its namespace, as 'web.events', not {shown(table)}")
         if not isinstance(catalog, str | Mapping) or not catalog:
             raise TopologyError("catalog is a name or properties, as pyiceberg.load_catalog takes them, and not empty")
-        given = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         properties = catalog if isinstance(catalog, str) else dict(catalog)
-        self._transactions = IcebergTransactions(given, table, properties)
+        self._transactions = IcebergTransactions(names_of(partition_by), table, properties)
 
     def __repr__(self) -> str:
         return f"IcebergSink({self._transactions.name!r})"

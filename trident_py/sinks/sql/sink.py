@@ -10,6 +10,7 @@ from coordinators.canonical import Json
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import names_of
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.fenced_table import TableSink
 
@@ -49,7 +50,7 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
     def __init__(self, url: str | Secret, table: str, *, mode: str = "append", keys: str | Sequence[str] = ()) -> None:
         if mode not in ("append", "upsert"):
             raise TopologyError(f"mode is 'append' or 'upsert', not {mode!r}")
-        self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        self._keys = names_of(keys)
         if (mode == "upsert") != bool(self._keys):
             raise TopologyError(
                 "mode='upsert' needs keys=, the fields by which rows replace each other, and only it does"

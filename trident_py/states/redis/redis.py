@@ -62,7 +62,7 @@ class RedisState(StateFactory):
             from trident_py.states.redis.server import Server
         except ImportError as error:
             raise ConfigError(f"RedisState needs redis ({error}): pip install 'trident-py[redis]'") from error
-        if not _PREFIX.fullmatch(self.prefix):
+        if not isinstance(self.prefix, str) or not _PREFIX.fullmatch(self.prefix):
             raise StateError(f"{self.prefix!r} can't be a prefix: use up to 100 ASCII letters, digits, _ . : and -")
         Server(self.url)
 

@@ -86,7 +86,7 @@ def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> st
     Raises:
         StateError: it has other characters, is too long, or is reserved.
     """
-    if not pattern.fullmatch(name):
+    if not isinstance(name, str) or not pattern.fullmatch(name):
         raise StateError(
             f"{what} {name!r} cannot be a {what}'s name in {database}: use ASCII letters, digits and underscores, "
             f"a letter first, and not too many: {pattern.pattern}"

@@ -54,6 +54,5 @@ def _mysql(url: Secret) -> Database:
     from trident_py.states.sql.mysql import MySQLDatabase
 
     found = MySQLDatabase(url)
-    found.library()
-    _ = found.address
+    found.check()
     return found

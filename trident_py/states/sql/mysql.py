@@ -122,6 +122,7 @@ class MySQLDatabase(SessionDatabase):
 
     dialect = MYSQL
     errors = ERRORS
+    schemes = ("mysql", "mariadb")
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
     identified = "SHOW VARIABLES WHERE variable_name IN ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir')"
 
@@ -240,8 +241,7 @@ class MySQLState(SQLState):
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
-        self.database.library()
-        _ = self.database.address
+        self.database.check()
         MYSQL.checked_table(self.table)
 
     @property

@@ -40,7 +40,7 @@ def check_table(name: str) -> str:
     Raises:
         StateError: it has other characters, is too long, or is reserved.
     """
-    if not _TABLE.fullmatch(name):
+    if not isinstance(name, str) or not _TABLE.fullmatch(name):
         raise StateError(
             f"table {name!r} cannot be a state's table in PostgreSQL: use up to 40 lower-case ASCII letters, digits "
             f"and underscores, a letter first; its schema is the first in the search_path of the DSN"

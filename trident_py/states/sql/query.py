@@ -99,7 +99,7 @@ class SQLQuery(StateFactory, QueryFunction[SQLLookup, list[tuple[Any, ...]]]):
 
     @query.validator
     def _check_query(self, _: object, query: str) -> None:
-        if not query.strip().lower().startswith(("select", "with", "values")):
+        if not isinstance(query, str) or not query.strip().lower().startswith(("select", "with", "values")):
             raise TopologyError(f"SQLQuery takes a SELECT, not {query!r}")
 
     @property

@@ -131,6 +131,9 @@ class SessionDatabase(Database):
     """
 
     errors: ClassVar[Errors]
+    schemes: ClassVar[tuple[str, ...]]
+    """What its URLs begin with."""
+
     waiting: ClassVar[str]
     """The statement that says how long to wait for locks, in seconds."""
 
@@ -152,10 +155,15 @@ class SessionDatabase(Database):
     def mark(self, session: Session, owner: str) -> None:
         """Have others find this session by ``owner``, to end it; one that had the name before has just been closed."""
 
+    def check(self) -> None:
+        """See that the library is installed, and that the URL can be read."""
+        self.library()
+        _ = self.address
+
     @property
     def address(self) -> DatabaseUrl:
         """The parts of the URL."""
-        return DatabaseUrl.of(self.url)
+        return DatabaseUrl.of(self.url, self.schemes)
 
     @property
     def shown(self) -> str:

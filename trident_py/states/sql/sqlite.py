@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,12 @@ from trident_py.states.sql.sqlite_database import SQLiteDatabase, check_name
 
 if TYPE_CHECKING:
     from trident_py.states.sql.table import Table
+
+
+def _as_path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike) or str(path) in ("", ".", ":memory:") or "://" in str(path):
+        raise StateError(f"SQLiteState keeps its values in a file, and {path!r} is no path of one; see MemoryMapState")
+    return Path(path)
 
 
 @frozen
@@ -36,16 +43,11 @@ class SQLiteState(SQLState):
         StateError: ``table`` cannot be a table's name, or ``path`` is no path.
     """
 
-    path: Path = field(converter=Path)
+    path: Path = field(converter=_as_path)
     table: str = field(kw_only=True)
     ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
-
-    @path.validator
-    def _check_path(self, _: object, path: Path) -> None:
-        if str(path) in (".", ":memory:"):
-            raise StateError(f"SQLiteState keeps its values in a file, and {str(path)!r} is none; see MemoryMapState")
 
     @table.validator
     def _check_table(self, _: object, table: str) -> None:

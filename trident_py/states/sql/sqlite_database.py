@@ -56,7 +56,7 @@ def check_name(name: str, what: str) -> str:
     Raises:
         StateError: it has other characters, is too long, or is reserved.
     """
-    if not _NAME.fullmatch(name) or name.lower().startswith("sqlite_"):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower().startswith("sqlite_"):
         raise StateError(
             f"{what} {name!r} cannot be a name in SQLite: use up to 63 ASCII letters, digits and underscores, a letter "
             f"first, and not sqlite_…"

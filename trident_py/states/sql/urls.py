@@ -28,8 +28,8 @@ class DatabaseUrl:
     options: dict[str, str]
 
     @classmethod
-    def of(cls, text: Secret) -> DatabaseUrl:
-        """Return the parts of ``text``.
+    def of(cls, text: Secret, schemes: tuple[str, ...]) -> DatabaseUrl:
+        """Return the parts of ``text``, which has one of these schemes.
 
         Raises:
             StateError: it is no such URL; doesn't say what it is, as it may hold a password.
@@ -38,9 +38,9 @@ class DatabaseUrl:
             url = urlsplit(text.reveal())
             host, port = url.hostname or "", url.port
         except ValueError:
-            raise _unreadable() from None
-        if not url.scheme or not url.path.strip("/"):
-            raise _unreadable()
+            raise _unreadable(schemes) from None
+        if url.scheme not in schemes or not url.path.strip("/"):
+            raise _unreadable(schemes)
         user, password = unquote(url.username or ""), unquote(url.password or "")
         return cls(url.scheme, host, port, unquote(url.path[1:]), user, password, dict(parse_qsl(url.query)))
 
@@ -50,5 +50,5 @@ class DatabaseUrl:
         return f"{self.host or 'localhost'}/{self.database}"
 
 
-def _unreadable() -> StateError:
-    return StateError("the URL of the database is not like 'mysql://user:password@host:3306/database'")
+def _unreadable(schemes: tuple[str, ...]) -> StateError:
+    return StateError(f"the URL of the database is not like '{schemes[0]}://user:password@host:port/database'")

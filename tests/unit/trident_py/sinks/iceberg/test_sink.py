@@ -56,7 +56,11 @@ def test_replacing_rows_is_refused_by_name_with_who_can() -> None:
 
 @pytest.mark.parametrize(
     ("partition_by", "message"),
-    [("day(when)", "there is no field 'when'"), (("n", "tags"), "array<int>, and no table is partitioned")],
+    [
+        ("day(when)", "there is no field 'when'"),
+        (("n", "tags"), "array<int>, and no table is partitioned"),
+        (5, "a list of names"),
+    ],
 )
 def test_fields_that_can_not_be_partitions_are_refused(partition_by: Any, message: str) -> None:
     with pytest.raises(TopologyError, match=message):

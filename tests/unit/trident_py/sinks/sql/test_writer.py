@@ -165,6 +165,7 @@ def _emptied(url: str) -> None:
         ("sqlite:///w.db", {"mode": "merge"}, "'append' or 'upsert'"),
         ("sqlite:///w.db", {"mode": "upsert"}, "needs keys="),
         ("sqlite:///w.db", {"keys": "id"}, "needs keys="),
+        ("sqlite:///w.db", {"mode": "upsert", "keys": 5}, "a name or a list of names"),
     ],
 )
 def test_what_cannot_work_is_refused_where_it_is_written(url: str, more: dict[str, Any], told: str) -> None:

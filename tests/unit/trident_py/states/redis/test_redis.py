@@ -222,8 +222,8 @@ def test_a_server_that_is_away_is_busy(tmp_path: Path) -> None:
     assert "doesn't tell just now" in away.guarantee
 
 
-@pytest.mark.parametrize("prefix", ["", "{a}", "a b", "ü", "_x"])
-def test_a_prefix_that_can_t_be_is_refused(prefix: str) -> None:
+@pytest.mark.parametrize("prefix", ["", "{a}", "a b", "ü", "_x", 5, None])
+def test_a_prefix_that_can_t_be_is_refused(prefix: Any) -> None:
     with pytest.raises(StateError, match="can't be a prefix"):
         RedisState("redis://localhost", prefix=prefix)
 

@@ -234,12 +234,14 @@ def test_the_password_is_never_shown_and_a_url_that_is_none_is_refused(mysql: st
             state.recover(TOPOLOGY, 1)
         seen = [repr(factory), repr(factory.database), repr(state), str(raised.value)]
     assert not [text for text in seen if "S3cret" in text or PASSWORD in text]
-    for url in ("mysql://u:canary@[h/db", "canary", "mysql://u:canary@h"):
+    for url in ("mysql://u:canary@[h/db", "canary", "mysql://u:canary@h", "postgresql://u:canary@h/db"):
         with pytest.raises(StateError, match="is not like 'mysql://") as raised:
             MySQLState(url, table="counts")
         assert "canary" not in str(raised.value)
-    with pytest.raises(StateError, match="table 'Counts' cannot be a table's name in MySQL"):
-        MySQLState(mysql, table="Counts")
+    table: Any
+    for table in ("Counts", None):
+        with pytest.raises(StateError, match=f"table {table!r} cannot be a table's name in MySQL"):
+            MySQLState(mysql, table=table)
 
 
 def test_without_the_library_its_extra_is_named() -> None:

@@ -383,10 +383,14 @@ def test_a_state_that_does_not_know_its_types_says_where_it_is_used(path: Path) 
 
 
 def test_a_bad_table_name_and_a_path_without_file_are_refused_where_they_are_written(path: Path) -> None:
-    with pytest.raises(StateError, match="table '_trident' cannot be a name"):
-        SQLiteState(path, table="_trident")
-    with pytest.raises(StateError, match="see MemoryMapState"):
-        SQLiteState(":memory:", table="counts")
+    table: Any
+    for table in ("_trident", 5, None):
+        with pytest.raises(StateError, match=f"table {table!r} cannot be a name"):
+            SQLiteState(path, table=table)
+    file: Any
+    for file in (":memory:", "", ".", 5, "sqlite:///counts.db"):
+        with pytest.raises(StateError, match="see MemoryMapState"):
+            SQLiteState(file, table="counts")
 
 
 # --- crashes and readers ----------------------------------------------------------------------------------------------
