@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -51,13 +52,18 @@ class Killing:
     running: list[Driver] = field(factory=list)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
 
-    def rage(self, seconds: float) -> None:
-        """Kill one, wait until something is committed again, mostly, and so on, from the first commit on."""
+    def rage(self, *, seconds: float = math.inf, kills: float = math.inf) -> None:
+        """Kill one, wait until something is committed again, mostly, and so on.
+
+        Args:
+            seconds: from the first commit on.
+            kills: as many in all are enough.
+        """
         self.replace_the_dead()
         wait_until("somebody leads", lambda: self.events("leads"), START_SECONDS)
         self.await_commit()
         until = monotonic() + seconds
-        while monotonic() < until:
+        while monotonic() < until and self.kills.total() < kills:
             threading.Event().wait(self.chance.uniform(0, WAIT_SECONDS_MAX))
             self.strike()
             if self.chance.random() >= BEFORE_A_COMMIT:

@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         reader, began = Reader(dsn), monotonic()
         try:
             with reader.looking():
-                killing.rage(arguments.minutes * 60)
+                killing.rage(seconds=arguments.minutes * 60)
                 feeder.stop()
                 killing.drain()
         finally:

@@ -10,12 +10,20 @@ from attrs import define
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from coordinators.zookeeper.java import find_java
 from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
-from trident_py.cli.kafka_broker import broker_command, prepare_broker
+from trident_py.cli.kafka_broker import broker_command, jars_of, prepare_broker
 from trident_py.errors import ConfigError
 
 _PATIENCE_SECONDS = 120
+TOOLS = "4.1.0"
+"""Of Kafka's own tools for tests; 4.4.0 of them could not be had."""
+
+
+def tools_command(*arguments: str) -> list[str]:
+    """What runs a class of Kafka's tools, whose jars are fetched where they aren't there yet."""
+    return [find_java(), "-Xmx512m", "-cp", f"{jars_of('kafka-tools', TOOLS)}/*", *arguments]
 
 
 @define

@@ -45,17 +45,26 @@ def kafka_jars() -> Path:
     Raises:
         ConfigError: they can't be fetched.
     """
+    return jars_of("kafka_2.13", VERSION)
+
+
+def jars_of(module: str, version: str) -> Path:
+    """Return the directory of a module of Kafka's and all that it needs, fetched where it is not there yet.
+
+    Raises:
+        ConfigError: it can't be fetched.
+    """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trident"
-    there = home / f"kafka-{VERSION}"
+    there = home / f"{module.removesuffix('_2.13')}-{version}"
     if there.exists():
         return there
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-2.*.jar")
     fresh = home / f"fresh-{os.getpid()}"
-    wanted = ["-dependency", "org.apache.kafka", "kafka_2.13", VERSION]
+    wanted = ["-dependency", "org.apache.kafka", module, version]
     into = ["-cache", str(home / "ivy"), "-retrieve", f"{fresh}/[artifact]-[revision](-[classifier]).[ext]"]
     command = [find_java(), "-jar", str(ivy), "-confs", "default", *wanted, *into]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - all of it is ours
-    if done.returncode or not list(fresh.glob("kafka_*.jar")):
+    if done.returncode or not list(fresh.glob(f"{module}-*.jar")):
         raise ConfigError(
             f"Kafka's jars could not be fetched from Maven Central: {done.stdout[-500:]}{done.stderr[-500:]}"
         )
