@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import random
 import time
 from collections.abc import Collection
 from contextlib import ExitStack
@@ -75,7 +75,7 @@ SHUTDOWN_SECONDS_MAX = 3.0
 
 def draw_edge() -> int:
     """Make a random edge for the acker; never 0, which XOR can't see."""
-    return secrets.randbelow(EDGE_MAX) + 1
+    return random.randint(1, EDGE_MAX)  # noqa: S311 - no secret; asking the system for each costs 0.05 ms
 
 
 def start_topology(
