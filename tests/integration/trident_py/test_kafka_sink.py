@@ -208,6 +208,7 @@ def test_a_leader_that_is_killed_before_its_commit_leaves_nothing(topic: Topic) 
 
 
 def test_what_was_committed_before_a_leader_was_killed_comes_once(topic: Topic) -> None:
+    """The repros of apache/paimon#9666 and delta-io/delta#1813."""
     topic.killed(1, 1, "after")
     leader = topic.lead(epoch=2)
     assert leader.last == CommitToken(1, 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in
 from tests.unit.trident_py.sinks.tables.leaders import transaction
 from trident_py import CommitToken, FencedError, SinkError
+from trident_py.errors import StoreBusyException
+from trident_py.sinks.delta.table import DeltaSinkTable
 
 
 def leader(path: Path, epoch: int = 1, **options: object) -> Leader:
@@ -47,6 +50,7 @@ def test_keys_in_partitions_replace_each_other_too(tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_comes_again_changes_nothing_even_where_others_wrote_since(tmp_path: Path) -> None:
+    """The repros of apache/paimon#9666 and delta-io/delta#1813 with keys."""
     leader(tmp_path).commit(1, ("a", 1))
     write_deltalake(tmp_path, pa.table({"word": ["x"], "n": [0]}), mode="append")
     after = leader(tmp_path, 2)
@@ -54,6 +58,27 @@ def test_a_transaction_that_comes_again_changes_nothing_even_where_others_wrote_
     assert rows_in(tmp_path) == [("a", 1), ("x", 0)]
     assert staged_files(tmp_path) == set()
     assert leader(tmp_path, 3).last == CommitToken(1, 2, 1)
+
+
+def test_a_merge_whose_answer_was_lost_is_not_made_twice_even_where_others_wrote_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leading, tx = leader(tmp_path), transaction(1)
+    staged, merge = leading.staged(tx, ("a", 1), ("b", 2)), DeltaSinkTable.merge
+
+    def answer_lost(self: DeltaSinkTable, *arguments: Any) -> None:
+        merge(self, *arguments)
+        raise ConnectionResetError("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaSinkTable, "merge", answer_lost)
+        with pytest.raises(StoreBusyException, match="the answer was lost"):
+            leading.transactions.commit(tx, staged)
+    leading.transactions.abort(tx, staged)
+    DeltaTable(tmp_path).update(updates={"n": "7"}, predicate="word = 'a'")
+    leading.commit(1, ("a", 1), ("b", 2), attempt=1)
+    assert leader(tmp_path, 2).last == CommitToken(1, 1, 1)
+    assert rows_in(tmp_path) == [("a", 7), ("b", 2)]
 
 
 def test_a_leader_that_was_overtaken_merges_nothing(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_recovery_returns_the_token_of_the_last_commit(path: Path) -> None:
 
 
 def test_a_transaction_that_comes_again_changes_nothing(path: Path) -> None:
+    """The repros of apache/paimon#9666 and delta-io/delta#1813."""
     directory = leader(path)
     commit(directory, 1, "a")
     commit(directory, 1, "a", attempt=1)

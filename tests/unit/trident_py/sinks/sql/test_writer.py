@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Any
 
 import psycopg
@@ -16,7 +16,7 @@ from tests.unit.trident_py.states.sql.everywhere import select
 from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import FencedError, SinkError, StateError
+from trident_py.errors import FencedError, SinkError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.sinks.sql.rows_table import RowsTable
@@ -24,6 +24,7 @@ from trident_py.sinks.sql.sink import SQLSink
 from trident_py.sinks.sql.writer import Prepared, RowsWriter
 from trident_py.states.sql import staging
 from trident_py.states.sql.databases import database_of
+from trident_py.states.sql.dialect import AnswerLostError
 from trident_py.states.sql.staging import StagingTask
 
 FIELDS = "id bigint, word string"
@@ -72,6 +73,7 @@ def written(url: str) -> Iterator[Written]:
 
 
 def test_rows_are_added_once_also_where_a_transaction_comes_again(url: str, written: Written) -> None:
+    """The repros of apache/paimon#9666 and delta-io/delta#1813."""
     assert written.recover() is None
     written.write(transaction(1), [(1, "a"), (1, "a"), (None, None)])
     written.write(transaction(2), [])
@@ -119,6 +121,46 @@ def test_rows_of_one_key_replace_each_other(url: str) -> None:
     written.writer.close()
 
 
+def test_a_transaction_that_comes_again_replaces_nothing_even_where_others_wrote_since(url: str) -> None:
+    """The repro of apache/paimon#9666 with keys: a batch that is merged again undoes what came after it."""
+    written = Written(url, ("id",))
+    written.recover()
+    written.write(transaction(1), [(1, "a"), (2, "b")])
+    _changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
+    assert written.recover(2) == CommitToken(1, 1, 0)
+    written.write(transaction(1, 1, 2), [(1, "a"), (2, "b")])
+    assert select(url, "SELECT id, word FROM words") == [(1, "theirs"), (2, "b")]
+    written.writer.close()
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)], ids=["append", "upsert"])
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_answer_was_lost_is_read_back_and_its_rows_are_there_once(
+    url: str, landed: bool, keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(url, keys)
+    written.recover()
+    written.write(transaction(1), [(1, "a")])
+    link: Any = written.writer.commit_link
+    commit, tx = type(link).commit, transaction(2)
+    prepared = written.prepare(tx, [(2, "b"), (3, "c")])
+
+    def lost(link: Any) -> None:
+        monkeypatch.undo()
+        if landed:
+            commit(link)
+        link.close()
+        raise AnswerLostError("the connection broke")
+
+    monkeypatch.setattr(type(link), "commit", lost)
+    with nullcontext() if landed else pytest.raises(StoreBusyException, match="nothing was committed"):
+        written.writer.commit(tx, prepared)
+    written.write(transaction(2, 1), [(2, "b"), (3, "c")])
+    written.write(transaction(3), [(4, "d")])
+    assert select(url, "SELECT id, word FROM words") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    written.writer.close()
+
+
 def test_a_table_of_others_takes_rows_but_is_not_taken_for_one_with_keys(url: str, written: Written) -> None:
     select_nothing = "CREATE TABLE words (word varchar(10), id bigint, more int)"
     with suppress(psycopg.Error, pymysql.Error):
@@ -146,13 +188,17 @@ def test_a_table_of_another_topology_or_other_fields_or_an_older_life_is_refused
     other.writer.close()
     with pytest.raises(SinkError, match="has rows from before the topology was reset"):
         written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2))
-    select(url, "DELETE FROM words") if "sqlite" not in url else _emptied(url)
+    _changed(url, "DELETE FROM words")
     assert written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2)) is None
 
 
-def _emptied(url: str) -> None:
+def _changed(url: str, statement: str) -> None:
+    """Somebody else changes the table."""
+    if not url.startswith("sqlite"):
+        select(url, statement)
+        return
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
-        client.execute("DELETE FROM words")
+        client.execute(statement)
         client.commit()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from redis import ConnectionError, Redis
 
 from tests.servers.redis_server import RedisServer
 from tests.unit.trident_py.states.sql.test_fenced_state import (
@@ -142,6 +143,25 @@ def test_a_leader_that_was_taken_over_in_mid_commit_changes_nothing(redis: str) 
         old.begin_transaction(transaction(2))
     assert commit(new, transaction(2, 1, epoch=2), {"a": 1})
     assert values(new, "a") == [2]
+
+
+def test_a_commit_whose_answer_was_lost_is_replaced_by_its_replay_and_counts_once(
+    redis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = opened(redis)
+    commit(state, transaction(1), {"a": 1})
+    run = Redis.eval
+
+    def unanswered(client: Redis, *arguments: Any) -> None:
+        monkeypatch.undo()
+        run(client, *arguments)
+        raise ConnectionError("the connection broke")
+
+    monkeypatch.setattr(Redis, "eval", unanswered)
+    with pytest.raises(StoreBusyException, match="the connection broke"):
+        commit(state, transaction(2), {"a": 1, "b": 1})
+    assert commit(state, transaction(2, 1), {"a": 1, "c": 1})
+    assert values(state, "a", "b", "c") == [2, None, 1]
 
 
 def test_what_a_dead_leader_has_staged_is_swept(redis: str, redis_server: RedisServer) -> None:
