@@ -23,6 +23,7 @@ from coordinators.zookeeper.record_store import load
 from coordinators.zookeeper.session import ZooKeeperSession
 from coordinators.zookeeper.znodes import TopologyPaths
 from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
+from tests.faults.churn import DATABASE
 from tests.faults.drivers import Driver, wait_until
 from tests.faults.journal import Event
 from tests.faults.world import SESSION_SECONDS, World
@@ -83,7 +84,7 @@ class Case:
         per_window: of how many of each word there is one in the counts; 0: there is no window.
         window_secs: after how many seconds each words are counted; 0: at once.
         together: whether words are counted in two states and written by a sink, all of one database.
-        removes: whether a state has the words that came an odd number of times, and removes the others.
+        churn: which states whose keys go there are, as `tests.faults.churn` has them; empty: none.
         asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
@@ -105,7 +106,7 @@ class Case:
     per_window: int = 0
     window_secs: int = 0
     together: bool = False
-    removes: bool = False
+    churn: str = ""
     asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -152,7 +153,7 @@ class Case:
             per_window=self.per_window,
             window_secs=self.window_secs,
             together=self.together,
-            removes=self.removes,
+            churn=self.churn,
             asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
@@ -204,6 +205,11 @@ class Case:
             # A busy machine may let a session run out; who runs drivers for real starts them again, too.
             self.run(ended[-1])
         return self.committed()
+
+    @property
+    def churn_file(self) -> Path:
+        """The SQLite database of states whose keys go."""
+        return self.feeder.directory / DATABASE
 
     def committed(self) -> int:
         """The last transaction that the database has; 0 if there is none, or no database."""

@@ -25,7 +25,8 @@ from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.states.sql.table import Table, placed
 
 TABLES = (
-    "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb)",
+    "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb, "
+    "time bigint)",
     "CREATE TABLE IF NOT EXISTS {} (seq bigserial, txid bigint, epoch bigint, attempt bigint)",
 )
 DELTAS = """
@@ -84,8 +85,8 @@ class LedgerState(StagingSQLMapState):
         token = [tx.txid, tx.epoch, tx.attempt.attempt_id]
         row = connection.execute(DELTAS.format(self._table.there), [tx.txid]).fetchone()
         connection.execute(
-            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s)",
-            [*token, json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt))],
+            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s, %s)",
+            [*token, json.dumps(row[0] if row else {}), json.dumps(self._announced.get(tx.attempt)), tx.time],
         )
         connection.execute(f"INSERT INTO {self._log} (txid, epoch, attempt) VALUES (%s, %s, %s)", token)
 

@@ -21,6 +21,7 @@ from coordinators.record_writer import RecordWriter
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.journal import Journal
 from trident_py.states.sql.shared import SharedLink
+from trident_py.states.sql.sqlite_database import SQLiteLink
 
 Action = Callable[..., None]
 
@@ -43,10 +44,13 @@ CLOSING = ("before_closing_commit", "after_closing_commit")
 SHARED = ("before_shared_commit", "after_shared_commit")
 """Of the COMMIT that several states and sinks of one database share."""
 
+SQLITE = ("before_sqlite_commit", "after_sqlite_commit")
+"""Of each COMMIT in SQLite."""
+
 WISHES = ("before_wish", "after_wish")
 """Of the write that carries out what an operator wishes."""
 
-POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + WISHES
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + SQLITE + WISHES
 
 
 @define(eq=False)
@@ -100,6 +104,12 @@ class Points:
             "land",
             before=lambda *_: self.reach("before_shared_commit"),
             after=lambda *_: self.reach("after_shared_commit"),
+        )
+        around(
+            SQLiteLink,
+            "commit",
+            before=lambda *_: self.reach("before_sqlite_commit"),
+            after=lambda *_: self.reach("after_sqlite_commit"),
         )
         around(ZooKeeperRecordStore, "write", before=self._before_write, after=self._after_write)
 

@@ -6,7 +6,7 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "together": …, "removes": …, "asks": …, "orders": {POINT: [DO, N]}}
+     "per_window": …, "window_secs": …, "together": …, "churn": …, "asks": …, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -29,19 +29,18 @@ from urllib.parse import quote
 
 from attrs import define, field
 from psycopg.conninfo import conninfo_to_dict
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
 from tests.faults.check import ASKED, RUN_MAX
+from tests.faults.churn import DATABASE, declare
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
 from trident_py import (
-    REMOVE,
-    CombinerAggregator,
     MapGet,
     TridentConfig,
     TridentQuery,
@@ -74,22 +73,6 @@ SPARK: dict[str, bool | float | int | str | None] = {
     "spark.task.reaper.enabled": "true",
 }
 """As the product has it where it makes the session itself."""
-
-
-class Odd(CombinerAggregator[int]):
-    """1 for what came an odd number of times; there is no key for what came an even one."""
-
-    def init(self, row: Row) -> int:
-        """One came."""
-        return 1
-
-    def combine(self, left: int, right: int) -> int:
-        """Two of them remove each other."""
-        return (left + right) % 2 or REMOVE
-
-    def zero(self) -> int:
-        """None came."""
-        return 0
 
 
 @define(eq=False)
@@ -139,7 +122,7 @@ class Program:
         per_window: int,
         window_secs: int,
         together: bool,
-        removes: bool,
+        churn: str,
         asks: bool,
         orders: dict[str, Any],
     ) -> threading.Thread:
@@ -147,14 +130,14 @@ class Program:
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
-        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink. Where it
-        ``removes``, a state has the words that came an odd number of times. Who ``asks`` asks for a count all the time.
+        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink.
+        ``churn`` names states whose keys go. Who ``asks`` asks for a count all the time.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
-        words = self._declared(topology, input, dsn, per_window, window_secs, together=together, removes=removes)
+        words = self._declared(topology, input, dsn, per_window, window_secs, together=together, churn=churn)
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
             session_timeout=session,
@@ -167,7 +150,7 @@ class Program:
         return thread
 
     def _declared(
-        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool, removes: bool
+        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool, churn: str
     ) -> TridentTopology:
         words = TridentTopology(topology)
         state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
@@ -177,8 +160,8 @@ class Program:
         if together:
             counted.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
             counted.name("words").write_to(SQLSink(url_of(dsn), "words"))
-        if removes:
-            counted.group_by("word").persistent_aggregate(PostgresState(dsn, table="odd"), Odd(), "odd bigint")
+        if churn:
+            declare(churn, words, counted, dsn, Path(input).parent / DATABASE, self.journal)
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
@@ -225,7 +208,7 @@ class Program:
 
     def _counts(self, what: dict[str, Any]) -> bool:
         """Whether all is counted; not where the nemesis is at the servers just now."""
-        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "removes": False, "asks": False}
+        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "churn": "", "asks": False}
         started = self.run(**what, orders={}, shares=True, **plain)
         while self.query is None and started.is_alive():
             threading.Event().wait(0.1)
