@@ -24,10 +24,13 @@ record does not have as committed:
 
 What every state has is closed here, in the first write, and its success is owed; so it never comes again. What only
 some have is torn: the others need it, made of the same rows by the same plan. It is replayed, and whoever has it skips
-it or rolls it back (see `trident_py.states.fenced`). For a transaction t from C up to the lowest T:
+it or rolls it back (see `trident_py.states.fenced`). So is what every state has and can't be closed: of a spout that
+begins in it, those that skip it would have no rows. For a transaction t from C up to the lowest T:
 
     ===================  ===============================================================================
     no intent for t      none are stored where metadata tells what a batch is: closed
+    no intent for t, but
+    cursors that moved   they were found out by an attempt that never came to its commit: replayed
     the intent for t is the attempt that every state has, and of the definition in the record
                          closed; cursors that it moves by having been emitted move now
     another intent       it was defined anew since: replayed, and rolled back where it is
@@ -94,7 +97,7 @@ class Recoverable(Protocol):
 
 @frozen
 class Torn:
-    """Transactions that some states have and others lack, since a crash came between their commits.
+    """Transactions that states have and that come again, as others lack them or nobody knows whether they do.
 
     Attributes:
         txids: the first of them is the lowest that is not committed.
@@ -144,7 +147,7 @@ def recover(
     known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
         record = _closed(identity.name, record, kept, moved)
-    record = adopt(record, _torn(record, kept, known=known))
+    record = adopt(record, _torn(record, kept))
     record = _written(store, states, record, _gaps(identity.name, kept, record))
     first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
     log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
@@ -237,11 +240,11 @@ def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: Coordin
     return gaps
 
 
-def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], *, known: bool) -> Torn | None:
+def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None]) -> Torn | None:
     current = record.current_txid
     last = {name: max(token.txid, current - 1) if token else current - 1 for name, token in kept.items()}
-    low, high = min(last.values(), default=current - 1), max(last.values(), default=current - 1)
-    if high == low and (known or high <= current):
+    high = max(last.values(), default=current - 1)
+    if high < current:
         return None
     having = tuple(name for name, txid in last.items() if txid >= current)
     return Torn(range(current, high + 1), having, tuple(name for name, txid in last.items() if txid < high))
@@ -259,7 +262,7 @@ def _closed(
     upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
     for txid in range(first, upto + 1):
         moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
-        if None in moves.values() or not _is_known(record, txid, tokens):
+        if None in moves.values() or not _is_known(record, txid, tokens, resolved=any(moves.values())):
             break
         record = _after(record, txid, _committed_as(record, txid, tokens), moves)
     if record.current_txid > first:
@@ -272,11 +275,14 @@ def _closed(
     return record
 
 
-def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> bool:
-    """Tell whether what the states have of ``txid`` is what the record says."""
+def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken], *, resolved: bool) -> bool:
+    """Tell whether what the states have of ``txid`` is what the record says.
+
+    ``resolved``: an emission has found out what it says; what that attempt was is durable before its commit begins.
+    """
     pin = next((pin for pin in record.committing if pin.attempt.txid == txid), None)
     if pin is None:
-        return True
+        return not resolved
     is_pinned = all(TransactionAttempt(token.txid, token.attempt_id) == pin.attempt for token in tokens)
     return is_pinned and pin.hash == content_hash(canonical_json(dict(record.definition(txid))))
 

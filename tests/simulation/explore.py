@@ -21,7 +21,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.schedule import enabled, finish, take
 from tests.simulation.scope import Choices, Scope, choices_of
 from tests.simulation.sources import Source
-from tests.simulation.stores import Store
+from tests.simulation.stores import Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.world import Event, World
 
@@ -80,7 +80,7 @@ class Explorer:
             backoff=0.0,
             attempts=2 if scope.poison else 1000,
             poison=scope.poison,
-            pins=scope.learns or not scope.exact,
+            pins=scope.learns or not scope.exact or StoreKind.UNFENCED in scope.stores,
             shares=scope.shares,
             splits=scope.splits,
             reads_are_stale=scope.lags,

@@ -18,6 +18,7 @@ from tests.simulation.stores import StoreKind
 
 UNDO, COMPARE = StoreKind.UNDO, StoreKind.COMPARE
 AWAY = {"coordinator fails": 1, "source away": 1}
+OLD = {"back up": 1, "old ZooKeeper": 1}
 LATE = {"commit lost": 1, "commit lands late": 1}
 
 THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
@@ -108,6 +109,23 @@ SCOPES = {
         Scope("one database: a kill", {"kill": 1}, feeds="store0", together=True, processes=1, **TWO_STORES),
         Scope("one database: a commit that lands late", {**LATE}, together=True, processes=1, **TWO_STORES),
         Scope("fed: a reader, and a silence", {"ask": 1, "timeout": 1}, feeds="store0", rows=1, max_spout_pending=1),
+        Scope(
+            "a source more behind a user's state, and a crash",
+            {"crash at a step": 1},
+            adds=True,
+            max_spout_pending=1,
+            stores=(COMPARE, StoreKind.UNFENCED),
+            processes=1,
+        ),
+        Scope(
+            "learned: an old ZooKeeper, and a crash",
+            {**OLD, "crash at a step": 1},
+            rows=1,
+            max_spout_pending=1,
+            learns=True,
+            processes=1,
+            lives=4,
+        ),
         Scope("opaque: a store that can't undo", {"crash at a step": 1}, exact=False, stores=(COMPARE, UNDO)),
     )
 }
@@ -126,6 +144,15 @@ SEARCHED = {
             learns=True,
             splits=True,
             processes=1,
+        ),
+        Scope(
+            "learned, opaque: an old ZooKeeper, and a kill",
+            {**OLD, "kill": 1},
+            rows=3,
+            exact=False,
+            learns=True,
+            processes=1,
+            lives=3,
         ),
         Scope("a wish while a third row waits", {"wish": 1}, rows=3, processes=1),
         Scope(
@@ -183,6 +210,8 @@ GATE = {
     "reads between commits": "two stores, a reader and a kill",
     "partial at a takeover": "two stores, a reader and a kill",
     "closed at a takeover": "shared: a source more, and a crash",
+    "offsets by their intent": "learned, opaque: an old ZooKeeper, and a kill",
+    "none joins what comes again": "a source more behind a user's state, and a crash",
     "torn as declared": "shared: two stores, a source more, and a kill",
     "accepted, then passed over": "a store left out that comes back, and a crash",
     "gaps from where they begin": "opaque: a store left out that comes back, and a crash",

@@ -38,8 +38,17 @@ def key_of(world: World) -> Any:
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
         oracle.gave_up,
+        oracle.stopped,
         _wishes(world),
+        _backup(world),
     )
+
+
+def _backup(world: World) -> Any:
+    """What ZooKeeper would be restored to."""
+    if world.backup is None or not choices_of(world).budgets.get("old ZooKeeper"):
+        return world.oracle.damaged
+    return tuple(sorted((path, node.data) for path, node in world.backup[0].items() if node.owner is None))
 
 
 def _wishes(world: World) -> Any:

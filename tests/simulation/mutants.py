@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from attrs import define, evolve
 
+from coordinators import takeover
 from coordinators.acker import Acker, Completed, Outcome
 from coordinators.admission import Admission
 from coordinators.attempt import CommitToken
@@ -368,15 +371,22 @@ def recovered(
     if not rules.has("gaps in the record"):
         store.__class__ = ForgettingGaps
     states = _asked(rules, store, states)
+    if not rules.has("offsets by their intent"):
+        known = partial(takeover._is_known, resolved=False)
+        with patch.object(takeover, "_is_known", lambda record, txid, tokens, **_: known(record, txid, tokens)):
+            return recover(store, states, moved=moved, adopt=adopt)
     if rules.has("reconciliation"):
         adopting = adopt if rules.has("accepted, then passed over") else _passing_over_first(store, states, adopt)
         closes, tells = rules.has("closed at a takeover"), rules.has("torn as declared")
+        tells_all = rules.has("none joins what comes again")
         return recover(
             store,
             states,
             has_committer_spouts=not closes,
             moved=moved,
-            adopt=lambda record, torn: adopting(record, torn if closes and tells else None),
+            adopt=lambda record, torn: adopting(
+                record, torn if closes and tells and torn and (torn.lacking or tells_all) else None
+            ),
         )
     for state in states:
         state.recover(store.identity, store.epoch)

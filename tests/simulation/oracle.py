@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from tests.simulation.wishes import WishRules
 if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.world import World
+    from tests.simulation.zookeeper import Node
 
 BASE = "/trident/simulated"
 RECORD = f"{BASE}/record"
@@ -33,6 +35,16 @@ DAMAGES = {
 }
 HARMLESS_TO_THE_RECORD = ("a sink that can't undo", "a store loses commits")
 """What no protocol can repair, and the errors by which a topology may stop then."""
+
+
+def record_in(nodes: Mapping[str, Node]) -> CoordinatorRecord:
+    """The record that a ZooKeeper with these nodes has.
+
+    Raises:
+        MetadataError: it can't be read.
+    """
+    blobs = {unquote(path.rpartition("/")[2]): node.data.decode() for path, node in nodes.items() if "/blobs/" in path}
+    return decode(nodes[RECORD].data.decode(), blobs, where="the simulation")
 
 
 @define(eq=False)
@@ -73,17 +85,13 @@ class Oracle:
     def record_written(self) -> None:
         """I5, S4, S9: nothing durable goes back, and the definitions that are needed are there."""
         nodes = self.world.server.nodes
-        head = nodes.get(RECORD)
         epoch = nodes[f"{BASE}/epoch"].version + 1 if f"{BASE}/epoch" in nodes else 0
         self.require(epoch >= self.epoch, "I5", f"epoch {epoch} after {self.epoch}")
         self.epoch = epoch
-        if head is None:
+        if RECORD not in nodes:
             return
-        blobs = {
-            unquote(path.rpartition("/")[2]): node.data.decode() for path, node in nodes.items() if "/blobs/" in path
-        }
         try:
-            after, before = decode(head.data.decode(), blobs, where="the simulation"), self.record
+            after, before = record_in(nodes), self.record
         except MetadataError as error:
             story = "an unreadable record was overwritten" if self.record else str(error)
             self.require(self.damaged == "record damaged" and self.record is None, "S13", story)
@@ -213,7 +221,7 @@ class Oracle:
         if isinstance(error, PoisonBatchError):
             self._given_up()
             return
-        if "can't undo" in str(error):
+        if "can't undo" in str(error) and not all(source.exact for source in self.world.sources.values()):
             self.was_damaged("a sink that can't undo")
         if self.damaged is not None:
             behind = ("MetadataError", "StateError") if self.world.reads_are_stale else ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from coordinators.messages import Failed, FailureKind
 from coordinators.wishes import Action
-from tests.simulation.oracle import BASE
+from tests.simulation.oracle import BASE, RECORD, record_in
 from tests.simulation.process import Process
 from tests.simulation.scope import Scope, choices_of
 from tests.simulation.wishes import ACTIONS
@@ -55,9 +55,26 @@ def _mishaps(world: World) -> Iterator[Event]:
         yield Event("expire", None, 0, (session,), "")
     if budgets.get("roll out", 0) and world.may_roll_out() and not any(map(_has_rows, world.processes)):
         yield Event("roll out", None, 0, (), "")
+    if budgets.get("back up", 0) and any(
+        process.driver and process.driver.machine.active for process in world.processes
+    ):
+        yield Event("back up", None, 0, (), "")
+    if budgets.get("old ZooKeeper", 0) and _may_go_on_from_backup(world):
+        yield Event("damage", None, 0, ("ZooKeeper restored from the past",), "")
     if budgets.get("wish", 0):
         yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
     yield from _mishaps_of_leaders(world, budgets)
+
+
+def _may_go_on_from_backup(world: World) -> bool:
+    """Whether a store is ahead of the record that would come back, as far as commits of ours can leave it."""
+    if world.backup is None or RECORD not in world.backup[0]:
+        return False
+    old = record_in(world.backup[0])
+    tokens = [store.fence.token for store in world.stores.values() if store.remembers]
+    ahead = [token for token in tokens if token and token.txid >= old.current_txid]
+    fits = all(token.epoch <= old.epoch and token.attempt_id <= old.attempt_ids.get(token.txid, -1) for token in ahead)
+    return bool(ahead) and fits
 
 
 def _has_rows(process: Process) -> bool:
@@ -71,7 +88,7 @@ def _mishaps_of_leaders(world: World, budgets: Mapping[str, int]) -> Iterator[Ev
             continue
         if budgets.get("ask", 0):
             yield Event("ask", None, 0, (process.number,), "")
-        if budgets.get("kill", 0):
+        if budgets.get("kill", 0) and not budgets.get("old ZooKeeper", 0):
             yield Event("kill", None, 0, (process.number,), "")
         if budgets.get("expiry", 0) and process.session.id in world.server.sessions:
             yield Event("cut off", None, 0, (process.session.id,), "")
@@ -97,8 +114,11 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
-        case "ask" | "kill" | "roll out" | "wish":
+        case "ask" | "back up" | "kill" | "roll out" | "wish":
             budgets[event.kind] -= 1
+            world.happen(event)
+        case "damage":
+            budgets["old ZooKeeper"] -= 1
             world.happen(event)
         case "expire":
             world.server.end(event.arguments[0])

@@ -130,9 +130,10 @@ def test_a_batch_that_may_be_another_one_is_closed_only_as_it_was_committed(pin:
     assert dict(record.cursors["lines"].items()) == {"a": 9 if current == 43 else 5, "b": 7}
 
 
-def test_a_batch_whose_extents_nobody_knows_is_replayed() -> None:
-    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 0}, metadata={42: {"lines": {}}})
-    record = recover(coordination.acquire(), [Remembered(committed=42)], moved=lambda spout, definition: None)
+@pytest.mark.parametrize("moved", [None, {"a": 9}], ids=["never found out", "found out by an attempt without intent"])
+def test_a_batch_whose_extents_nobody_knows_is_replayed(moved: dict[str, Any] | None) -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, attempt_ids={42: 1}, metadata={42: {"lines": {}}})
+    record = recover(coordination.acquire(), [Remembered(committed=42)], moved=lambda spout, definition: moved)
     assert record.current_txid == 42
 
 
@@ -150,6 +151,19 @@ def test_what_only_some_states_have_is_torn_and_comes_again(others: int) -> None
     assert record.current_txid == others + 1
     assert seen == [Torn(range(others + 1, 45), ("counts",), ("others",)) if others < 44 else None]
     assert record.accepted == ("something",)
+
+
+def test_no_other_plan_goes_on_with_what_every_state_has_and_a_spout_may_lack() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1, "others": 1}, attempt_ids={42: 0})
+    seen: list[Torn | None] = []
+
+    def adopt(record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        seen.append(torn)
+        return record
+
+    states = [Remembered(committed=42), Remembered("others", committed=42)]
+    recover(coordination.acquire(), states, has_committer_spouts=True, adopt=adopt)
+    assert seen == [Torn(range(42, 43), ("counts", "others"), ())]
 
 
 def test_a_state_that_joined_and_has_nothing_yet_lacks_what_the_others_have() -> None:
