@@ -166,8 +166,8 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     }
     body |= _seldom(record, blobs)
     body["blobs"] = list(blobs)
-    body["crc"] = content_hash(canonical_json(body))
-    return EncodedRecord(canonical_json(body), blobs)
+    text = canonical_json(body)
+    return EncodedRecord(f'{{"crc":"{content_hash(text)}",{text[1:]}', blobs)
 
 
 def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
