@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -21,6 +21,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
+from tests.servers.running import Server, started
 from tests.servers.zookeeper import Ensemble
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
@@ -81,13 +82,6 @@ def logrotate() -> str:
     return found
 
 
-class Server(Protocol):
-    """One that a test may need."""
-
-    def start(self) -> None: ...
-    def close(self) -> None: ...
-
-
 S = TypeVar("S", bound=Server)
 
 
@@ -97,14 +91,12 @@ def running(name: str, make: Callable[[Path], S]) -> Iterator[S]:
         Path(directory).chmod(0o711)  # the server's user has to get through
         server = make(Path(directory))
         try:
-            server.start()
-            yield server
+            with started(server):
+                yield server
         except NoServerError as error:
             if IS_CI:
                 raise
             pytest.skip(str(error))
-        finally:
-            server.close()
 
 
 @pytest.fixture(scope="session")

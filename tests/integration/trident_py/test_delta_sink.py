@@ -115,10 +115,3 @@ def test_what_one_topology_writes_another_one_reads(
     run_batches(reading, spark=spark)
     with closing(sqlite3.connect(tmp_path / "words.db")) as database:
         assert dict(database.execute("SELECT word, total FROM words")) == {"a0": 9, "a1": 12, "a2": 15}
-
-
-@pytest.mark.hours
-def test_the_kit_finds_nothing(tmp_path: Path) -> None:
-    program = "tests.integration.trident_py.testing.delta_check"
-    done = subprocess.run([sys.executable, "-m", program, tmp_path / "words"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

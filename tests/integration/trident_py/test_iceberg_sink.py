@@ -71,10 +71,3 @@ def test_an_opaque_batch_that_comes_again_with_other_rows_replaces_them_and_a_jo
         sink.prepare(transaction(2), broken)
     sink.abort(transaction(2), None)
     assert files_in(tmp_path) == before
-
-
-@pytest.mark.hours
-def test_the_kit_finds_nothing(tmp_path: Path) -> None:
-    program = "tests.integration.trident_py.testing.iceberg_check"
-    done = subprocess.run([sys.executable, "-m", program, tmp_path / "words"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

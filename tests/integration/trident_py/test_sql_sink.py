@@ -14,7 +14,7 @@ from tests.servers.mariadb import MariaDBServer
 from trident_py import SQLQuery, SQLSink, TridentTopology
 from trident_py.errors import TopologyError
 from trident_py.spouts import FixedBatchSpout, IBatchSpout
-from trident_py.testing import LocalCoordination, check_sink, run_batches
+from trident_py.testing import LocalCoordination, run_batches
 
 pytestmark = pytest.mark.spark
 
@@ -23,19 +23,6 @@ WORDS = [("a",), ("b",), ("a",), (None,)]
 
 def lines(topology: TridentTopology) -> Any:
     return topology.new_stream("words", FixedBatchSpout("word string", 2, *WORDS))
-
-
-@pytest.mark.hours
-def test_rows_are_there_once_with_the_kit_s_kills(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "rows.db"
-
-    def read() -> list[Any]:
-        with closing(sqlite3.connect(path)) as client:
-            found = client.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall()
-            return client.execute("SELECT word, n FROM rows").fetchall() if found else []
-
-    report = check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows"), read, schema="word string, n bigint")
-    assert report.ok, str(report)
 
 
 @pytest.mark.mysql

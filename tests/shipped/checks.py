@@ -1,0 +1,31 @@
+"""All that is shipped, by name, and how each is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.shipped import sinks, spouts, states
+from trident_py.testing import Report
+
+CHECKS: dict[str, Callable[[Path], Report]] = {
+    "FileSink-parquet": sinks.parquet_files,
+    "FileSink-json": sinks.json_files,
+    "DeltaSink": sinks.delta,
+    "IcebergSink": sinks.iceberg,
+    "SQLSink-sqlite": sinks.sqlite,
+    "SQLSink-postgres": sinks.postgres,
+    "SQLSink-mysql": sinks.mysql,
+    "KafkaSink": sinks.kafka,
+    "ForeachBatchSink": sinks.foreach_batch,
+    "SQLiteState": states.sqlite,
+    "PostgresState": states.postgres,
+    "MySQLState": states.mysql,
+    "RedisState": states.redis,
+    "FixedBatchSpout": spouts.fixed,
+    "FileSpout": spouts.files,
+    "DataFrameSpout": spouts.dataframe,
+    "DeltaSpout": spouts.delta,
+    "KafkaSpout": spouts.kafka,
+}
+"""Each is given an empty directory, and has a server of its own where it needs one."""

@@ -1,0 +1,46 @@
+"""Servers for one check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.kafka import KafkaBroker
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgresql import PostgresServer
+from tests.servers.redis_server import RedisServer
+from tests.servers.running import started
+
+
+@contextmanager
+def postgres_in(directory: Path) -> Iterator[str]:
+    """The DSN of a server."""
+    server = PostgresServer(directory / "data")
+    with started(server):
+        yield server.dsn()
+
+
+@contextmanager
+def mariadb_in(directory: Path) -> Iterator[MariaDBServer]:
+    """A server, with a database ``test``."""
+    server = MariaDBServer(directory / "data")
+    with started(server):
+        server.run("CREATE DATABASE IF NOT EXISTS test")
+        yield server
+
+
+@contextmanager
+def redis_in(directory: Path) -> Iterator[str]:
+    """The URL of a server."""
+    server = RedisServer(directory)
+    with started(server):
+        yield server.url
+
+
+@contextmanager
+def broker_in(directory: Path) -> Iterator[KafkaBroker]:
+    """A broker."""
+    broker = KafkaBroker(directory)
+    with started(broker):
+        yield broker

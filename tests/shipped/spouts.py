@@ -1,0 +1,63 @@
+"""Shipped spouts, each with a source that is filled before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from deltalake import write_deltalake
+
+from tests.shipped.servers import broker_in
+from trident_py import DataFrameSpout, DeltaSpout, FileSpout, FixedBatchSpout, KafkaSpout
+from trident_py.spark.session import topology_session
+from trident_py.testing import Report, check_spout
+
+ROWS = [(f"line {number}",) for number in range(12)]
+
+
+def fixed(directory: Path) -> Report:
+    """Rows of the program."""
+    return check_spout(lambda: FixedBatchSpout("line string", 2, *ROWS), lambda: ROWS)
+
+
+def files(directory: Path) -> Report:
+    """Lines of a file."""
+    path = directory / "lines.txt"
+    path.write_text("".join(f"{line}\n" for (line,) in ROWS))
+    return check_spout(lambda: FileSpout(path, max_bytes_per_batch=20), lambda: ROWS)
+
+
+def dataframe(directory: Path) -> Report:
+    """Rows that Spark makes."""
+    spout = DataFrameSpout(
+        "n bigint",
+        lambda spark: 11,
+        lambda spark, start, end: spark.range(start + 1, end + 1).toDF("n"),
+        start=-1,
+        upto=lambda spark, start, latest: min(start + 2, latest),
+    )
+    with topology_session("kit", None):
+        return check_spout(lambda: spout, lambda: [(number,) for number in range(12)])
+
+
+def delta(directory: Path) -> Report:
+    """Versions of a table."""
+    for number in range(0, len(ROWS), 2):
+        lines = [line for (line,) in ROWS[number : number + 2]]
+        write_deltalake(directory / "lines", pa.table({"line": lines}), mode="append")
+    return check_spout(lambda: DeltaSpout(directory / "lines", start_version=0), lambda: ROWS)
+
+
+def kafka(directory: Path) -> Report:
+    """Records of a topic."""
+    with broker_in(directory) as broker:
+        for made in broker.admin.create_topics([NewTopic("lines", 1, 1)]).values():
+            made.result()
+        producer = Producer({"bootstrap.servers": broker.servers})
+        for (line,) in ROWS:
+            producer.produce("lines", line)
+        producer.flush()
+        spout = lambda: KafkaSpout(broker.servers, "lines", value="string", max_records_per_batch=2)  # noqa: E731
+        return check_spout(spout, lambda: [(None, line) for (line,) in ROWS])
