@@ -66,6 +66,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     _positions: dict[Partition, Position] = field(factory=dict, init=False)
     _there: list[OffsetRange] = field(factory=list, init=False)  # all that the last look found
     _is_new: bool = field(default=True, init=False)
+    _found_nothing: bool = field(default=False, init=False)  # so that all partitions have appeared since
     _next: list[OffsetRange] = field(factory=list, init=False)
     _ranges: dict[int, list[OffsetRange]] = field(factory=dict, init=False)  # of batches that have not succeeded
     _rows_max: int | None = field(default=None, init=False)
@@ -142,6 +143,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         self._check_policy(topics)
         self._check_ids(topics)
         ids = {(topic.name, number): topic.id for topic in topics.values() for number in topic.partitions}
+        if not ids:
+            self._found_nothing = True
         beginnings = self.cluster.beginnings(ids)
         new = self._begun([each for each in ids if each not in self._positions], beginnings)
         ends = self.cluster.ends(ids)  # asked last: records that come meanwhile are behind where a partition begins
@@ -168,7 +171,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
             return found
         match self.start:
             case "latest":
-                return self.cluster.ends(partitions)
+                return found if self._found_nothing else self.cluster.ends(partitions)
             case "committed":
                 return found | self.cluster.committed(partitions)
             case datetime():

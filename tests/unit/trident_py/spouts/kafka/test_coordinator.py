@@ -127,6 +127,13 @@ def test_at_the_latest_a_new_topology_stores_the_end_and_reads_nothing_before_it
     assert life.batch() == [("t", 0, 100, 110)]
 
 
+def test_at_the_latest_a_topic_that_appears_where_there_was_none_is_read_from_its_first_record() -> None:
+    life = Life(ClusterOfATest(held={}), "latest")
+    assert life.batch() is None
+    life.cluster.add(("t", 0), 10)
+    assert life.batch() == [("t", 0, 0, 10)]
+
+
 def test_a_new_topology_begins_at_a_time_and_at_the_end_where_no_record_is_that_late() -> None:
     cluster = ClusterOfATest(held={("t", 0): (0, 100), ("t", 1): (0, 5)}, at_noon={("t", 0): 2})
     assert Life(cluster, NOON).batch() == [("t", 0, 2, 100), ("t", 1, 5, 5)]
