@@ -12,7 +12,7 @@ import confluent_kafka as kafka
 from attrs import define, field, frozen
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
-from trident_py.spouts.kafka.client_log import client_log
+from trident_py.sinks.kafka.client_log import client_log
 from trident_py.spouts.kafka.ranges import Partition
 
 TIMEOUT_SECONDS = 10.0

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SpoutError
 from trident_py.rows.schema import arrow_schema
-from trident_py.spouts.kafka.client_log import client_log
+from trident_py.sinks.kafka.client_log import client_log
 from trident_py.spouts.kafka.ranges import OffsetRange
 from trident_py.spouts.kafka.values import ValueFormat
 

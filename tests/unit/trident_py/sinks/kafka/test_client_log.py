@@ -5,8 +5,8 @@ import logging
 import pytest
 from confluent_kafka import KafkaException
 
+from trident_py.sinks.kafka.client_log import SILENCE_SECONDS, ClientLog
 from trident_py.spouts.kafka import cluster
-from trident_py.spouts.kafka.client_log import SILENCE_SECONDS, ClientLog
 from trident_py.spouts.kafka.cluster import Cluster
 
 AWAY = "broker:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
