@@ -1,4 +1,7 @@
-"""What Kafka's client library has to say, by Python's logging instead of on standard error, and not over and over."""
+"""What Kafka's client library has to say, by Python's logging instead of on standard error, and not over and over.
+
+Of `KafkaSpout` and `KafkaSink`: where a broker is away, all clients of a process would say so, every second.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ SILENCE_SECONDS = 60.0
 
 _VARIES = re.compile(r" \(after \d+ms.*|^\[thrd:[^ ]*\]: ")
 
-log = logging.getLogger("trident_py.spouts.kafka")
+log = logging.getLogger("trident_py.kafka")
 
 
 @define

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from trident_py.errors import SinkError, StoreBusyException
+from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.token import KEY
 
 TIMEOUT_SECONDS = 20.0
@@ -60,7 +61,7 @@ class TokenTopic:
     def client(self) -> AdminClient:
         """The client that asks."""
         if self._admin is None:
-            self._admin = AdminClient(dict(self.options))
+            self._admin = AdminClient(dict(self.options), logger=client_log)
         return self._admin
 
     def ensure(self) -> None:
@@ -69,7 +70,11 @@ class TokenTopic:
         Raises:
             SinkError: it would lose the token in time.
         """
-        if not self._is_there():
+        try:
+            there = self._is_there()
+        finally:
+            self.client.poll(0)  # it logs then
+        if not there:
             new = NewTopic(self.name, 1, _BROKERS_REPLICATION, config=_CONFIG)
             try:
                 self.client.create_topics([new], request_timeout=TIMEOUT_SECONDS)[self.name].result()
@@ -106,7 +111,7 @@ class TokenTopic:
         begin, end, reach = self._offset(OffsetSpec.earliest()), self._offset(), FIRST_REACH  # type: ignore[no-untyped-call]
         if begin >= end:
             return None
-        consumer = kafka.Consumer({"log_level": 3, **self.options, **_READING})
+        consumer = kafka.Consumer({**self.options, **_READING}, logger=client_log)
         try:
             while True:
                 start = max(begin, end - reach)

@@ -23,6 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from trident_py.errors import FencedError, SinkError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.records import Record, records
 from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
@@ -177,7 +178,7 @@ class KafkaTransactions:
             "delivery.report.only.error": True,
             "on_delivery": self._failed,
         }
-        producer = kafka.Producer({**_DEFAULTS, **self.options, **own})
+        producer = kafka.Producer({**_DEFAULTS, **self.options, **own}, logger=client_log)
         self._producer = producer
         producer.init_transactions(INIT_SECONDS)
         tokens.await_settled()
@@ -234,6 +235,7 @@ class KafkaTransactions:
         """Let the producer go, and readers not wait for what it has sent."""
         producer, self._producer = self._producer, None
         if producer is not None:
+            producer.poll(0)  # it logs then
             with suppress(kafka.KafkaException):
                 producer.abort_transaction(_ABORT_SECONDS)
 

@@ -5,6 +5,9 @@ import logging
 import pytest
 from confluent_kafka import KafkaException
 
+from trident_py import KafkaSink, TopologyKey
+from trident_py.errors import StoreBusyException
+from trident_py.sinks.kafka import token_topic
 from trident_py.sinks.kafka.client_log import SILENCE_SECONDS, ClientLog
 from trident_py.spouts.kafka import cluster
 from trident_py.spouts.kafka.cluster import Cluster
@@ -40,6 +43,21 @@ def test_a_cluster_that_is_away_is_logged_once_and_not_on_standard_error(
         with pytest.raises(KafkaException):
             away.topics(["t"])
         away.close()
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "Connection refused" in message
+    assert "rdkafka" not in capfd.readouterr().err
+
+
+def test_a_sink_logs_that_its_cluster_is_away_once_and_not_on_standard_error(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_topic, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(token_topic, "client_log", ClientLog())
+    for _ in range(2):
+        sink = KafkaSink("127.0.0.1:1", "words")
+        with pytest.raises(StoreBusyException):
+            sink.recover(TopologyKey("words", "a-uuid", 1), 1)
+        sink.close()
     (message,) = [record.getMessage() for record in caplog.records]
     assert "Connection refused" in message
     assert "rdkafka" not in capfd.readouterr().err
