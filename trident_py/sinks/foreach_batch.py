@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, ClassVar
 
 from coordinators.canonical import Json
@@ -30,13 +31,13 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
         fn: takes the rows of a transaction and a `SinkTransaction`; what it returns is not used.
 
     Raises:
-        TopologyError: ``fn`` can't be called.
+        TopologyError: ``fn`` can't be called with these two.
     """
 
     keeps_token: ClassVar[bool] = False
 
     def __init__(self, fn: Callable[[DataFrame, SinkTransaction], object]) -> None:
-        if not callable(fn):
+        if not callable(fn) or not _takes_two(fn):
             raise TopologyError(f"a function of a DataFrame and a SinkTransaction is needed, not {shown(fn)}")
         self._fn = fn
 
@@ -63,3 +64,14 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
 
     def abort(self, tx: SinkTransaction, receipt: DataFrame | None) -> None:
         """Do nothing: nothing was written, and Spark drops the rows when nobody refers to them."""
+
+
+def _takes_two(fn: Callable[..., object]) -> bool:
+    """Tell whether ``fn`` can be called with two arguments, as far as it says what it takes."""
+    try:
+        signature(fn).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # it is written in C
+        return True
+    return True

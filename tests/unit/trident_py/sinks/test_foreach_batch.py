@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,10 +46,15 @@ def test_whoever_chose_it_is_not_warned_at_each_start() -> None:
     assert list(warnings(topology._graph)) == []
 
 
-def test_what_can_not_be_called_is_refused_where_it_is_declared() -> None:
-    fn: Any = "send"
-    with pytest.raises(TopologyError, match="a function of a DataFrame and a SinkTransaction is needed, not 'send'"):
+@pytest.mark.parametrize("fn", ["send", lambda frame: None, lambda frame, tx, more: None, [].sort])
+def test_what_can_not_be_called_with_rows_and_transaction_is_refused_where_it_is_declared(fn: Any) -> None:
+    with pytest.raises(TopologyError, match="a function of a DataFrame and a SinkTransaction is needed, not "):
         ForeachBatchSink(fn)
+
+
+@pytest.mark.parametrize("fn", [print, min, lambda *both: None, lambda frame, tx, more=1: None, partial(max, 1)])
+def test_what_takes_rows_and_transaction_is_taken_however_it_says_so(fn: Any) -> None:
+    ForeachBatchSink(fn)
 
 
 def test_another_function_may_take_its_place_and_another_sink_may_not(tmp_path: Any) -> None:
