@@ -40,6 +40,7 @@ class Killing:
 
     Attributes:
         module: has a function ``declared``, which makes the topology of ``arguments``.
+        master: where Spark runs; each process has a session of its own there.
         kills: of leaders and standbys.
     """
 
@@ -47,6 +48,7 @@ class Killing:
     module: str
     arguments: dict[str, Any]
     chance: random.Random
+    master: str = "local[1]"
     kills: Counter[str] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
     running: list[Driver] = field(factory=list)
@@ -140,7 +142,7 @@ class Killing:
     def _start(self, *more: str) -> Driver:
         name = f"{self.topology}{next(self._numbers)}"
         journal = self.world.directory / f"{name}.jsonl"
-        options = ["--journal", str(journal), "--zookeeper", self.world.ensemble.hosts, *more]
+        options = ["--journal", str(journal), "--zookeeper", self.world.ensemble.hosts, "--master", self.master, *more]
         with journal.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.victim", *options, self.module, json.dumps(self.arguments)],
@@ -163,7 +165,8 @@ class Killing:
 
     def report(self, seconds: float) -> None:
         """Print what was done."""
+        killed = ", ".join(f"{times} × {kind}" for kind, times in sorted(self.kills.items()))
         say(
-            f"{seconds / 60:.1f} minutes: {self.kills['leader']} leaders and {self.kills['standby']} standbys killed, "
+            f"{seconds / 60:.1f} minutes: killed {killed}; "
             f"{len(self.events('leads'))} leaderships, {len(self.events('committed'))} commits told"
         )

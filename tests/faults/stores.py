@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 import pyarrow.dataset as ds
@@ -35,6 +35,8 @@ from trident_py.spouts import FileSpout
 BATCH_BYTES = 4096
 ROWS_A_TURN = 5
 WORDS = 5000
+
+Row: TypeAlias = tuple[Any, ...]
 
 
 def declared(name: str, input: str, dsn: str, directory: str) -> TridentTopology:
@@ -74,7 +76,7 @@ def differences(rows: list[tuple[str, ...]], dsn: str, directory: Path) -> list[
         "Delta": _pairs(DeltaTable(str(directory / "delta")).to_pyarrow_table().to_pylist()),
         "files": _pairs(ds.dataset(directory / "files", format="parquet").to_table().to_pylist()),
     }
-    found = [f"{name}: {text}" for name, there in written.items() for text in _difference(rows, there)]
+    found = [text for name, there in written.items() for text in unlike(name, Counter(rows), there)]
     if counts != Counter(word for _, word in rows):
         found.append("counts are not those of the input")
     if totals != [(len(rows),)]:
@@ -86,11 +88,13 @@ def _pairs(rows: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     return [(row["id"], row["word"]) for row in rows]
 
 
-def _difference(expected: list[tuple[str, ...]], there: list[tuple[str, ...]]) -> Iterator[str]:
-    if lost := Counter(expected) - Counter(there):
-        yield f"{lost.total()} rows were lost, as {[*lost][:3]}"
-    if more := Counter(there) - Counter(expected):
-        yield f"{more.total()} rows too many, as {[*more][:3]}"
+def unlike(name: str, expected: Counter[Row], there: Iterable[Row]) -> Iterator[str]:
+    """Say what ``name`` lacks, and what it has too often."""
+    found = Counter(there)
+    if lost := expected - found:
+        yield f"{name}: {lost.total()} rows were lost, as {[*lost][:3]}"
+    if more := found - expected:
+        yield f"{name}: {more.total()} rows too many, as {[*more][:3]}"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The process that `tests.faults.killing` kills: it stands by for a topology, and tells what becomes of it.
 
-    python -m tests.faults.victim --journal FILE --zookeeper HOSTS [--drain] MODULE ARGUMENTS
+    python -m tests.faults.victim --journal FILE --zookeeper HOSTS [--master URL] [--drain] MODULE ARGUMENTS
 
 ``MODULE`` has a function ``declared`` that makes the topology of ``ARGUMENTS``, an object in JSON. It goes on for ever;
 to ``drain`` is to end when all input is committed. It ends with its standard input, too.
@@ -24,9 +24,17 @@ from coordinators.listener import CommittedEvent, LeadingEvent, TridentListener
 from tests.faults.check import RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.program import SPARK
+from tests.servers.spark import QUICK
 from trident_py import TridentConfig
 
 SESSION_SECONDS = 6.0
+SHARING: dict[str, bool | float | int | str | None] = {
+    "spark.cores.max": 2,
+    "spark.executor.cores": 1,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK,
+}
+"""So that a cluster has executors for who leads and for who stands by."""
 
 
 @define(eq=False)
@@ -49,6 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--zookeeper", required=True)
+    parser.add_argument("--master", default="local[1]")
     parser.add_argument("--drain", action="store_true")
     parser.add_argument("module")
     parser.add_argument("arguments", type=json.loads)
@@ -61,7 +70,7 @@ def main() -> int:
     threading.Thread(target=_end_with_input, daemon=True).start()
     topology = importlib.import_module(options.module).declared(**options.arguments)
     journal = Journal(options.journal, topology.name)
-    spark = SparkSession.Builder().master("local[1]").config(map=SPARK).getOrCreate()
+    spark = SparkSession.Builder().master(options.master).config(map={**SPARK, **SHARING}).getOrCreate()
     config = TridentConfig(
         max_spout_pending=RUN_MAX,
         session_timeout=SESSION_SECONDS,
