@@ -85,6 +85,7 @@ class Case:
         window_secs: after how many seconds each words are counted; 0: at once.
         together: whether words are counted in two states and written by a sink, all of one database.
         churn: which states whose keys go there are, as `tests.faults.churn` has them; empty: none.
+        beside: kind and place of one more output, as `tests.faults.beside` has them; empty: none.
         asks: whether drivers are asked for a count all the time.
         ends: how a driver may end besides by being fenced.
     """
@@ -107,6 +108,7 @@ class Case:
     window_secs: int = 0
     together: bool = False
     churn: str = ""
+    beside: list[str] = field(factory=list)
     asks: bool = False
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -154,6 +156,7 @@ class Case:
             window_secs=self.window_secs,
             together=self.together,
             churn=self.churn,
+            beside=self.beside,
             asks=self.asks,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,

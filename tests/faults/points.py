@@ -47,10 +47,13 @@ SHARED = ("before_shared_commit", "after_shared_commit")
 SQLITE = ("before_sqlite_commit", "after_sqlite_commit")
 """Of each COMMIT in SQLite."""
 
+BESIDE = ("before_beside_commit", "after_beside_commit")
+"""Of an output in another store, see `tests.faults.beside`."""
+
 WISHES = ("before_wish", "after_wish")
 """Of the write that carries out what an operator wishes."""
 
-POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + SQLITE + WISHES
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + SQLITE + BESIDE + WISHES
 
 
 @define(eq=False)

@@ -6,7 +6,8 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "together": …, "churn": …, "asks": …, "orders": {POINT: [DO, N]}}
+     "per_window": …, "window_secs": …, "together": …, "churn": …, "beside": …, "asks": …,
+     "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -35,6 +36,7 @@ import trident_py.runtime
 from coordinators import takeover
 from coordinators.attempt import TransactionAttempt
 from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from tests.faults import beside as outputs
 from tests.faults.check import ASKED, RUN_MAX
 from tests.faults.churn import DATABASE, declare
 from tests.faults.journal import Journal
@@ -92,6 +94,7 @@ class Program:
         around(TopologyStreams, "emit_batch", before=self._emitted)
         around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
         self.points.put()
+        outputs.put(self.points)
 
         def recovered(store: Any, states: Any, **more: Any) -> Any:
             record = takeover.recover(store, states, **more)
@@ -123,6 +126,7 @@ class Program:
         window_secs: int,
         together: bool,
         churn: str,
+        beside: list[str],
         asks: bool,
         orders: dict[str, Any],
     ) -> threading.Thread:
@@ -131,13 +135,16 @@ class Program:
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
         of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink.
-        ``churn`` names states whose keys go. Who ``asks`` asks for a count all the time.
+        ``churn`` names states whose keys go, ``beside`` kind and place of an output in another store. Who ``asks`` asks
+        for a count all the time.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)
-        words = self._declared(topology, input, dsn, per_window, window_secs, together=together, churn=churn)
+        words = self._declared(
+            topology, input, dsn, per_window, window_secs, together=together, churn=churn, beside=beside
+        )
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
             session_timeout=session,
@@ -150,7 +157,16 @@ class Program:
         return thread
 
     def _declared(
-        self, topology: str, input: str, dsn: str, per_window: int, window_secs: int, *, together: bool, churn: str
+        self,
+        topology: str,
+        input: str,
+        dsn: str,
+        per_window: int,
+        window_secs: int,
+        *,
+        together: bool,
+        churn: str,
+        beside: list[str],
     ) -> TridentTopology:
         words = TridentTopology(topology)
         state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
@@ -162,6 +178,9 @@ class Program:
             counted.name("words").write_to(SQLSink(url_of(dsn), "words"))
         if churn:
             declare(churn, words, counted, dsn, Path(input).parent / DATABASE, self.journal)
+        if beside:
+            kind, where = beside
+            outputs.declare(kind, where, counted)
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
@@ -208,8 +227,8 @@ class Program:
 
     def _counts(self, what: dict[str, Any]) -> bool:
         """Whether all is counted; not where the nemesis is at the servers just now."""
-        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "churn": "", "asks": False}
-        started = self.run(**what, orders={}, shares=True, **plain)
+        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "churn": "", "beside": []}
+        started = self.run(**what, orders={}, shares=True, asks=False, **plain)
         while self.query is None and started.is_alive():
             threading.Event().wait(0.1)
         query, self.query = self.query, None

@@ -1,0 +1,50 @@
+"""One more output beside the counts, in a store of another kind: words are counted there too, or written to a table.
+
+``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.points import Points, around
+from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at
+from trident_py import Count, DeltaSink, IcebergSink, MySQLState, RedisState
+from trident_py.sinks.tables.transactions import TableTransactions
+from trident_py.states.redis.redis_state import RedisMapState
+from trident_py.states.sql.mysql import MySQLDatabase
+from trident_py.states.sql.sessions import SessionLink
+from trident_py.streams.stream import Stream
+
+TABLE = "beside"
+
+
+def declare(kind: str, where: str, words: Stream) -> None:
+    """Add the output: ``where`` is the URL of a server, or a directory."""
+    match kind:
+        case "mysql":
+            words.group_by("word").persistent_aggregate(MySQLState(where, table=TABLE), Count(), "n")
+        case "redis":
+            words.group_by("word").persistent_aggregate(RedisState(where, prefix=TABLE), Count(), "n")
+        case "delta":
+            words.name(TABLE).write_to(DeltaSink(where))
+        case "iceberg":
+            words.name(TABLE).write_to(IcebergSink(NAME, catalog=catalog_at(Path(where))))
+
+
+def put(points: Points) -> None:
+    """Put the moments around the commit of each of them."""
+    before = lambda *_: points.reach("before_beside_commit")  # noqa: E731
+    after = lambda *_: points.reach("after_beside_commit")  # noqa: E731
+    around(RedisMapState, "commit_group", before, after)
+    around(TableTransactions, "commit", before, after)
+    around(SessionLink, "commit", _if_mysql(before), _if_mysql(after))
+
+
+def _if_mysql(reach: Callable[[], None]) -> Callable[[SessionLink], None]:
+    def reach_if(link: SessionLink) -> None:
+        if isinstance(link._database, MySQLDatabase) and link.session is not None:
+            reach()
+
+    return reach_if
