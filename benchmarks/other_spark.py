@@ -46,6 +46,11 @@ def prepared() -> Path:
     return python
 
 
+def ivy() -> Path:
+    """Return where jars for it are kept."""
+    return _home() / "ivy"
+
+
 def _home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trident" / f"pyspark-{VERSION}"
 
@@ -71,7 +76,7 @@ class OtherSpark:
             NoSparkError: it can't be had, or doesn't start.
         """
         python, log = prepared(), directory / "peer.log"
-        given = {**settings, "spark.jars.packages": CONNECTOR, "spark.jars.ivy": str(_home() / "ivy")}
+        given = {**settings, "spark.jars.packages": CONNECTOR, "spark.jars.ivy": str(ivy())}
         left_out = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR"}
         inherited = {name: value for name, value in os.environ.items() if name not in left_out}
         with log.open("w") as errors:

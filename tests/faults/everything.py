@@ -10,7 +10,6 @@ end each message is in each of the three once, in Kafka in the order of its part
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
@@ -30,7 +29,7 @@ from tests.faults.kafka import DRAIN_SECONDS, PARTITIONS, SOURCE, TARGET, Messag
 from tests.faults.killing import Killing
 from tests.faults.program import url_of
 from tests.faults.stores import unlike
-from tests.faults.world import World, say
+from tests.faults.world import World, options, say
 from tests.servers.kafka import KafkaBroker
 from tests.servers.running import started
 from tests.servers.spark import SparkCluster
@@ -112,10 +111,8 @@ class KillingEverything(Killing):
 
 def main(argv: list[str] | None = None) -> int:
     """Kill for so many minutes, then compare."""
-    parser = argparse.ArgumentParser(description="Kills of everything, and whether three stores agree with Kafka.")
+    parser = options("Kills of everything, and whether three stores agree with Kafka.")
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
     say(f"seed {arguments.seed}")
     with World.running(keep=arguments.keep) as world:

@@ -9,7 +9,6 @@ partition. It and its standby are killed with SIGKILL so many times, and the bro
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
@@ -26,7 +25,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from tests.faults.killing import Killing
-from tests.faults.world import World, say
+from tests.faults.world import World, options, say
 from tests.servers.kafka import KafkaBroker, tools_command
 from trident_py import KafkaSink, KafkaSpout, TridentTopology
 
@@ -114,10 +113,8 @@ def harm(killing: Killing, broker: KafkaBroker, kills: int) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Send, kill, and compare what came out with what was sent."""
-    parser = argparse.ArgumentParser(description="Kafka's own test of transactions, a topology in place of its copier.")
+    parser = options("Kafka's own test of transactions, a topology in place of its copier.")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
     say(f"seed {arguments.seed}")
     with World.running(keep=arguments.keep) as world:

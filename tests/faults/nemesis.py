@@ -9,8 +9,6 @@ takes until something is committed again; in the end everything is counted, and 
 
 from __future__ import annotations
 
-import argparse
-import random
 import statistics
 import sys
 import threading
@@ -30,7 +28,7 @@ from tests.faults.check import Violation
 from tests.faults.drivers import Driver, TooLate, wait_until
 from tests.faults.replicas import Replicated
 from tests.faults.schedule import KINDS, Blow, Schedule
-from tests.faults.world import World, end_postgres, say
+from tests.faults.world import World, end_postgres, options, say
 from tests.servers.zookeeper import SIZE
 from trident_py.errors import TridentError
 
@@ -248,10 +246,8 @@ def report(nemesis: Nemesis, broken: list[Violation], seconds: float) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Go on for so many minutes, then look."""
-    parser = argparse.ArgumentParser(description="Random faults, and whether every word is counted once all the same.")
+    parser = options("Random faults, and whether every word is counted once all the same.")
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
     schedule, began = Schedule.drawn(arguments.seed, PHASES_MAX), monotonic()
     say(f"seed {arguments.seed}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import random
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -189,3 +191,11 @@ def say(text: str) -> None:
     """A line for whoever watches."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def options(description: str) -> argparse.ArgumentParser:
+    """What all programs that harm at random take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
+    return parser
