@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
+from tests.faults.drivers import wait_until
 from tests.servers.kafka import KafkaBroker
 from trident_py import (
     CommitToken,
@@ -270,6 +271,24 @@ def test_a_leader_that_is_always_fenced_gives_up_for_now(topic: Topic, monkeypat
         leader.commit(1, between=topic.fence)
     leader.commit(1, attempt=1)
     assert topic.whole(1)
+
+
+def test_a_producer_that_was_fenced_without_being_told_is_let_go(topic: Topic) -> None:
+    old = topic.lead()
+    producer = old.transactions._producer
+    assert producer is not None
+    producer.begin_transaction()
+    topic.lead(epoch=2)
+
+    def is_fenced() -> bool:
+        try:
+            producer.produce(topic.name, b"late")
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError._FATAL)
+        return False
+
+    wait_until("the producer's own thread knows", is_fenced, PATIENCE_SECONDS)
+    old.transactions.close()
 
 
 def test_after_a_reset_all_begins_anew_and_older_incarnations_are_refused(topic: Topic) -> None:

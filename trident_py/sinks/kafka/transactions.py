@@ -235,7 +235,8 @@ class KafkaTransactions:
         """Let the producer go, and readers not wait for what it has sent."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer.poll(0)  # it logs then
+            with suppress(kafka.KafkaException):  # it is fenced, and nobody has asked it since
+                producer.poll(0)  # it logs then
             with suppress(kafka.KafkaException):
                 producer.abort_transaction(_ABORT_SECONDS)
 
