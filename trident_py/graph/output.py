@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.canonical import Json
@@ -18,7 +18,7 @@ from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Downstream, Leaf, Participant
+from trident_py.participants.participant import Downstream, Leaf, Participant, Rows
 from trident_py.rows.schema import arrow_table
 from trident_py.states.sql.dialect import Database
 from trident_py.states.sql.factory import SQLState
@@ -55,6 +55,10 @@ class Output(Operation):
     @property
     def needs_exact_replays(self) -> bool:
         """Whether it counts rows once only where a replay gives the same rows."""
+        return False
+
+    def replaces(self, stream: Node) -> bool:
+        """Tell whether rows of ``stream`` take the place of those that an older attempt has written, one for one."""
         return False
 
     @property
@@ -142,30 +146,38 @@ class CommitStream:
         origins: the nodes that give them: one for each call of ``new_values_stream()``.
         ends: the nodes in which the ways from there end: outputs, and those that nothing follows.
         outputs: what takes the rows of an end, if anything does.
+        replacing: the ends that are also given keys which only an older attempt had changed.
     """
 
     schema: StructType
     origins: frozenset[Node]
     ends: tuple[Node, ...]
     outputs: Mapping[Node, OutputPlace]
+    replacing: frozenset[Node] = frozenset()
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
         """Return what does all that with the new values of a transaction, and the outputs that they go into."""
         made = {end: self._participant(end, context) for end in self.ends}
         way, transactions = CommitWay.of(self.origins, self.ends), context.transactions
 
-        def run(tx: SinkTransaction, values: list[tuple[Any, ...]]) -> None:
-            tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
-            rows = NodeRows(way=way, context=context, session=None, attempt=tx.attempt, tables=tables)
-            hand_on(tx, rows, [end for end in self.ends if transactions.is_in(made[end])])
+        def run(tx: SinkTransaction, values: Rows, rolled_back: Rows) -> None:
+            rows = rows_of(tx, values)
+            both = rows_of(evolve(tx, replaces=True), [*values, *rolled_back]) if self.replacing else rows
+            hand_on(rows, both, [end for end in self.ends if transactions.is_in(made[end])])
             if others := [end for end in self.ends if not transactions.is_in(made[end])]:
-                transactions.after(partial(hand_on, tx, rows, others))
+                transactions.after(partial(hand_on, rows, both, others))
 
-        def hand_on(tx: SinkTransaction, rows: NodeRows, ends: Sequence[Node]) -> None:
-            counting_for(tx.txid)
-            with context.spark.running() if context.spark and way.by_spark else nullcontext() as rows.session:
+        def rows_of(tx: SinkTransaction, values: Rows) -> NodeRows:
+            tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
+            return NodeRows(way=way, context=context, session=None, tx=tx, tables=tables)
+
+        def hand_on(rows: NodeRows, both: NodeRows, ends: Sequence[Node]) -> None:
+            counting_for(rows.tx.txid)
+            with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
+                rows.session = both.session = session
                 for end in ends:
-                    made[end].apply(tx, RowsOfEnd(rows, end))
+                    given = both if end in self.replacing else rows
+                    made[end].apply(given.tx, RowsOfEnd(given, end))
 
         return run, tuple(made.values())
 

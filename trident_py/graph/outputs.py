@@ -20,7 +20,7 @@ from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StagingState, StateFactory, StateKind, StateUpdater
+from trident_py.interfaces.states import GroupState, StagingState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant, SinkParticipant
@@ -30,6 +30,7 @@ from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
 from trident_py.states.shards import made
 from trident_py.states.sql.dialect import Database
+from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.fenced_table import TableSink
 from trident_py.worker.steps import ProjectStep, Step
 
@@ -105,6 +106,8 @@ class AggregateState(Output):
         downstream, following = place.downstream(context)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
         state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
+        if isinstance(state, GroupState):
+            state.tells_rolled_back = place.new_values is not None and bool(place.new_values.replacing)
         if not isinstance(aggregator, CombinerAggregator):
             inputs = fields.seen.names
         elif isinstance(state, StagingState) and downstream is None and place.by_tasks:
@@ -271,6 +274,10 @@ class WrittenSink(Output):
     def needs_exact_replays(self) -> bool:
         return self.sink.needs_exact_replays
 
+    def replaces(self, stream: Node) -> bool:
+        """Tell whether ``stream`` has the new values of a state that tells what it rolled back, by the sink's keys."""
+        return replaces(self.sink, stream)
+
     @property
     def keeps_token(self) -> bool:
         return self.sink.keeps_token
@@ -331,30 +338,20 @@ def state_keys(state: Node) -> StructType | None:
     return select(source, state.operation.aggregation.keys)
 
 
-def check_writing(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
-    """Check that ``sink`` takes no other stream, and that replays of ``node`` have the same rows, if it needs that.
+def replaces(sink: TransactionalSink[Any], stream: Node) -> bool:
+    """Tell whether ``stream`` has the new values of a state that tells which keys it rolled back, by the sink's keys.
 
-    What a state answers may be another thing when it is asked again: that is taken, as each row of a spout is still in
-    one transaction.
-
-    Raises:
-        TopologyError: one is, or a spout doesn't.
+    Where a replay gives the same rows, what is committed stays. No state with a ``ttl`` tells, as it doesn't know those
+    keys that a rolled back attempt removed from those that expired in it.
     """
-    for written in (each.operation for each in graph.nodes):
-        if isinstance(written, WrittenSink) and written.sink is sink:
-            raise TopologyError(f"this sink is {written.name!r} already; a sink takes one stream")
-    if sink.needs_exact_replays:
-        _check_replays(node, type(sink).__name__)
-
-
-def _check_replays(node: Node, sink: str) -> None:
-    for source in node.sources:
-        if source.spout.replay is not Replay.EXACT:
-            raise TopologyError(
-                f"spout {source.tx_id!r} is {source.spout.replay.value}: a replay may give other rows, and "
-                f"{sink} keeps those that were committed first; use a spout with Replay.EXACT, or declare "
-                f"that of this one where it holds"
-            )
+    state = stream.inputs[0] if isinstance(stream.operation, NewValues) else None
+    factory = state.operation.factory if state and isinstance(state.operation, AggregateState) else None
+    keys = state_keys(state) if state and isinstance(factory, SQLState) and factory.ttl is None else None
+    if not keys or set(sink.replaces_by) != set(keys.names):
+        return False
+    replays = {source.spout.replay for source in stream.sources}
+    is_repeatable = all(each.operation.is_repeatable for each in stream.ancestry)
+    return Replay.NON_TRANSACTIONAL not in replays and (Replay.OPAQUE in replays or not is_repeatable)
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:

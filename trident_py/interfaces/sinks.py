@@ -44,6 +44,8 @@ class SinkTransaction:
             attempts and leaders. Use it instead of a clock: a replay has to do the same again.
         group_first: the first transaction of the group that it commits in: the lowest one that the record did not have
             as committed when that was announced. None: it commits alone.
+        replaces: whether the rows are a state's new values by its own keys, and have each key that an older attempt of
+            this transaction changed in it: a sink that has rows of such an attempt takes these, too, in their place.
     """
 
     key: TransactionKey
@@ -51,6 +53,7 @@ class SinkTransaction:
     epoch: int
     time: int = 0
     group_first: int | None = field(default=None, eq=False)
+    replaces: bool = field(default=False, eq=False)
 
     @property
     def txid(self) -> int:
@@ -72,7 +75,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
       can tell after any crash what was committed.
     - A transaction may come again after its commit: where the answer was lost, or a crash came before all other
       states had it. It comes as another attempt, prepared anew, and ``commit`` must leave what is there alone if
-      ``tx.txid`` is not above that of the stored token.
+      ``tx.txid`` is not above that of the stored token; but where ``replaces_by`` is not empty, see there.
     - What a leader before this one has staged can't be committed any more once ``recover`` has returned.
 
     `FileSink` is the one to copy: `trident_py/sinks/files`.
@@ -80,6 +83,11 @@ class TransactionalSink(Identified, ABC, Generic[R]):
 
     needs_exact_replays: ClassVar[bool] = False
     """Whether a transaction that comes again must have the same rows, as what was committed first stays."""
+
+    replaces_by: tuple[str, ...] = ()
+    """The fields by which a row takes the place of another, so that the rows of a transaction can be written again;
+    empty: rows are added. Such a sink is offered behind opaque spouts, too, for the new values of a state that has
+    these very keys: see `SinkTransaction.replaces`."""
 
     keeps_token: ClassVar[bool] = True
     """Whether it stores the commit token with the rows. One that doesn't has nothing to tell a transaction that comes

@@ -298,6 +298,14 @@ class GroupState(FencedState[T]):
     ``group_first`` on, was committed before, and is skipped: only batches that are the same each time come in groups.
     """
 
+    tells_rolled_back: bool = False
+    """Whether somebody asks for `rolled_back`; set before the first transaction."""
+
+    @property
+    def rolled_back(self) -> Sequence[Key]:
+        """The keys that older attempts of the open transaction had changed, and that were rolled back as it began."""
+        return ()
+
     @abstractmethod
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         """Open ``members`` under lock and decide; returns those that are to be applied now, its rest.

@@ -29,8 +29,11 @@ Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Runs the job of a frame and gives its rows: one action."""
 
 
-Downstream: TypeAlias = Callable[[SinkTransaction, list[tuple[Any, ...]]], None]
-"""What follows ``new_values_stream()``: takes the rows of the commit phase."""
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+
+Downstream: TypeAlias = Callable[[SinkTransaction, Rows, Rows], None]
+"""What follows ``new_values_stream()``: takes the rows of the commit phase; and by itself, the keys that only an older
+attempt of the transaction had changed, with their values now."""
 
 Columns: TypeAlias = Sequence[Sequence[Any]]
 """The values of each field, of all rows."""

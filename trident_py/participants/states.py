@@ -32,7 +32,15 @@ from trident_py.interfaces.states import (
     combiner_updater,
     reducer_updater,
 )
-from trident_py.participants.participant import Collect, Columns, CommitRows, Downstream, Participant, earliest
+from trident_py.participants.participant import (
+    Collect,
+    Columns,
+    CommitRows,
+    Downstream,
+    Participant,
+    Rows,
+    earliest,
+)
 from trident_py.participants.portions import in_key_order, portions
 from trident_py.rows.row import column_values, row_class
 from trident_py.rows.schema import shown
@@ -139,35 +147,39 @@ class StateParticipant(Participant):
                 counting_for(tx.txid)
                 self._applied(tx, partial(self._prepared_change, tx, receipt))
             return
-        receipts, state, values = dict(group), self.state, dict[SinkTransaction, list[tuple[Any, ...]]]()
+        receipts, state, changes = dict(group), self.state, dict[SinkTransaction, tuple[Rows, Rows]]()
         with _rolled_back(state):
             due = state.begin_group(list(receipts))
             for tx in due:
                 state.begin_member(tx)
                 counting_for(tx.txid)
-                values[tx] = self._prepared_change(tx, receipts[tx])
+                changes[tx] = self._with_rolled_back(self._prepared_change(tx, receipts[tx]))
             if due:
                 self._ensure_wanted()
                 state.commit_group()
         if self.downstream is not None:
             for tx in due:
                 counting_for(tx.txid)
-                self.downstream(tx, values[tx])
+                self.downstream(tx, *changes[tx])
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
         """Apply the change that comes from another state's new values."""
         self._applied(tx, lambda: self._prepared_change(tx, rows.table()))
 
     def _applied(self, tx: SinkTransaction, change: Callable[[], list[tuple[Any, ...]]]) -> None:
-        values: list[tuple[Any, ...]] = []
+        changes: tuple[Rows, Rows] = [], []
         with self._transaction(tx) as due:
             if due:
-                values = change()
+                changes = self._with_rolled_back(change())
         if self.downstream is not None:
-            self.downstream(tx, values)
+            self.downstream(tx, *changes)
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         return self._change(tx, [column_values(column) for column in receipt.columns])
+
+    def _with_rolled_back(self, values: Rows) -> tuple[Rows, Rows]:
+        """Add the values of keys that only an older attempt of the open transaction had changed."""
+        return values, ()
 
     def check(self) -> None:
         """Look at the state that the factory has made.
@@ -317,6 +329,14 @@ class AggregateParticipant(StateParticipant):
                 state=self.name,
             )
         return value
+
+    def _with_rolled_back(self, values: Rows) -> tuple[Rows, Rows]:
+        state = self.state
+        if not isinstance(state, GroupState) or not state.rolled_back:
+            return values, ()
+        changed = {encode_key(row[: self.keys]) for row in values}
+        keys = [tuple(key) for key in state.rolled_back if encode_key(key) not in changed]
+        return values, self._with_keys(keys, state.multi_get(keys))
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(*key, value) for key, value in zip(keys, values, strict=True)]

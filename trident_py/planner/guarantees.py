@@ -102,7 +102,8 @@ _MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
 """By what the stream gives again and what the state keeps; None: a sink."""
 _KEPT = Guarantee("exactly-once", f"{_STAGED}; what was committed first stays, also if a replay has other rows")
 """A sink that refuses opaque spouts, behind a state that may answer something else when it is asked again."""
-
+_REPLACED = Guarantee("exactly-once", f"{_STAGED}; a replay also brings the keys that the state has rolled back")
+"""A sink that replaces rows by the keys of the state whose new values it gets."""
 
 _CALLED_AGAIN = Guarantee(
     "at-least-once",
@@ -140,7 +141,7 @@ def _alone(node: Node) -> Guarantee:
     if output and output.factory is None and not output.keeps_token and replay is not Replay.NON_TRANSACTIONAL:
         return _CALLED_AGAIN
     if output and output.needs_exact_replays and replay is Replay.OPAQUE:
-        return _KEPT
+        return _REPLACED if output.replaces(node.inputs[0]) else _KEPT
     if output is None or output.factory is None:
         return guarantee(replay, None)
     found, own = guarantee(replay, output.factory.kind), output.factory.guarantee

@@ -21,13 +21,13 @@ from trident_py.graph.outputs import (
     UpdatedState,
     WrittenSink,
     check_unshared,
-    check_writing,
     new_values,
     state_keys,
 )
 from trident_py.graph.partitioning import parallelism_hint
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.windowing import window_state
+from trident_py.graph.writing import check_writing
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.integration.trident_py.test_query import Numbered as Upto
 from trident_py import (
+    DeltaSink,
+    Emitter,
     FailedException,
     FileSink,
     FixedBatchSpout,
+    ITridentSpout,
     MapGet,
+    Replay,
+    SinkTransaction,
     SQLiteState,
+    SQLSink,
     Stream,
+    TopologyContext,
+    TransactionAttempt,
+    TridentCollector,
     TridentConfig,
     TridentTopology,
 )
@@ -45,8 +58,6 @@ class Numbered:
         return SQLiteState(self.directory / "states.db", table=table)
 
     def values(self, table: str) -> list[tuple[Any, ...]]:
-        import sqlite3
-
         with sqlite3.connect(self.directory / "states.db") as connection:
             return sorted(connection.execute(f"SELECT word, n FROM {table}"))  # noqa: S608
 
@@ -114,3 +125,68 @@ def test_functions_behind_new_values_run_on_the_driver_as_they_are(numbered: Num
     seen: list[tuple[Any, ...]] = []
     numbered.run(lambda _, values: values.sql("SELECT word FROM stream").peek(lambda row: seen.append(tuple(row))))
     assert seen == [("a",), ("b",), ("a",), ("c",), ("a",), ("b",)]
+
+
+# --- behind an opaque spout -------------------------------------------------------------------------------------------
+
+
+class Fickle(ITridentSpout[int]):
+    """Three batches, of which each attempt has other words, and one word that all have."""
+
+    output_schema = "word string"
+    replay = Replay.OPAQUE
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Upto:
+        return Upto(3)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
+        class Emitting(Emitter[int]):
+            def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
+                for word in ("always", f"{attempt.txid}", f"{attempt.txid}:{attempt.attempt_id}"):
+                    collector.emit((word,))
+
+        return Emitting()
+
+
+def failing(sink: type[Any], *failures: tuple[int, str]) -> type[Any]:
+    """A sink of this kind that fails at these transactions, ``before`` its commit or ``behind`` it, in that order."""
+    left = list(failures)
+
+    class Failing(sink):  # type: ignore[misc]
+        def commit(self, tx: SinkTransaction, receipt: Any) -> None:
+            when = left.pop(0)[1] if left and left[0][0] == tx.txid else ""
+            if when != "before":
+                super().commit(tx, receipt)
+            if when:
+                raise FailedException(when)
+
+    return Failing
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_sinks_that_replace_rows_agree_with_the_state_whatever_its_failed_attempts_had(
+    together: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    latest = "counts" if together else "latest"
+    topology = TridentTopology("fickle")
+    words = topology.new_stream("words", Fickle()).group_by("word")
+    counts = words.persistent_aggregate(SQLiteState(tmp_path / "counts.db", table="counts"), Count(), "n")
+    upsert = failing(SQLSink, (2, "behind"), (2, "before"), (3, "behind"))(
+        f"sqlite:///{tmp_path}/{latest}.db", "latest", mode="upsert", keys="word"
+    )
+    merge = failing(DeltaSink, (2, "before"), (2, "behind"))(tmp_path / "delta", mode="merge", keys="word")
+    counts.new_values_stream().name("latest").write_to(upsert)
+    counts.new_values_stream().name("delta").write_to(merge)
+    config = TridentConfig(state_dir=tmp_path / "state", max_spout_pending=1)
+    with topology.start(config, spark=spark, coordination=LocalCoordination()) as query:
+        query.process_all_available(timeout=120)
+    with closing(sqlite3.connect(tmp_path / "counts.db")) as database:
+        expected = dict(database.execute("SELECT word, n FROM counts WHERE n IS NOT NULL"))
+    assert (len(expected), expected["always"]) == (7, 3)
+    with closing(sqlite3.connect(tmp_path / f"{latest}.db")) as database:
+        assert dict(database.execute("SELECT word, n FROM latest WHERE n IS NOT NULL")) == expected
+    delta = DeltaTable(tmp_path / "delta").to_pyarrow_table().to_pylist()
+    assert {row["word"]: row["n"] for row in delta if row["n"] is not None} == expected
+    gone = {row["word"] for row in delta if row["n"] is None}
+    assert gone
+    assert gone.isdisjoint(expected)

@@ -15,7 +15,7 @@ from trident_py.graph.output import CommitStream
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink, TransactionKey
 from trident_py.interfaces.spouts import IBatchSpout
 from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.participants.context import ParticipantContext
@@ -82,6 +82,7 @@ def commit_stream(branch: Branch) -> CommitStream:
     return branch.output.new_values
 
 
+TX = SinkTransaction(TransactionKey("words", 1, 1), TransactionAttempt(1, 0), epoch=1)
 CONTEXT = ParticipantContext(config=TridentConfig(), metrics=Metrics())
 
 
@@ -89,7 +90,7 @@ def made(stream: CommitStream, values: list[Any]) -> list[list[Any]]:
     """The rows in which each way ends."""
     tables = dict.fromkeys(stream.origins, arrow_table(values, stream.schema))
     way = CommitWay.of(stream.origins, stream.ends)
-    rows = NodeRows(way=way, context=CONTEXT, session=None, attempt=TransactionAttempt(1, 0), tables=tables)
+    rows = NodeRows(way=way, context=CONTEXT, session=None, tx=TX, tables=tables)
     return [[tuple(row) for row in rows_of(rows.table(end))] for end in stream.ends]
 
 

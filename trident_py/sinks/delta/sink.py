@@ -29,7 +29,8 @@ class DeltaSink(FormatSink):
         uri: of the table: a path that all machines see, or a URL such as ``s3://bucket/events``.
         partition_by: fields that the table is partitioned by.
         mode: ``append``; or ``merge``, where a row takes the place of the one with the same ``keys``, or is added.
-            Then no spout of the stream may be opaque, and a transaction has each key once. This process merges.
+            Then a transaction has each key once, and no spout of the stream may be opaque, unless the rows are the new
+            values of a SQL state, straight behind it and by its own keys. This process merges.
         keys: the fields that tell rows apart, for ``merge``; null is a value of theirs.
         merge_schema: whether the table gets fields that the rows have and it lacks.
         storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
@@ -68,6 +69,11 @@ class DeltaSink(FormatSink):
 
     def __repr__(self) -> str:
         return f"DeltaSink({self._transactions.storage.uri!r})"
+
+    @property
+    def replaces_by(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The keys of ``mode="merge"``."""
+        return self._transactions.keys
 
     @property
     def needs_exact_replays(self) -> bool:  # type: ignore[override]

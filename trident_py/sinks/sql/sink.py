@@ -30,7 +30,8 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
     tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows in
     PostgreSQL and MySQL; those of a batch for SQLite come to the driver. `docs/databases.md` says more.
 
-    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
+    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque; but
+    ``mode="upsert"`` takes what a SQL state gives behind one, by the state's own keys, straight behind its new values.
 
     Args:
         url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user:password@host:5432/database`` or
@@ -60,6 +61,11 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
         self.database.dialect.checked_table(table)
         self._declared: RowsTable | None = None
         self._open: RowsWriter | None = None
+
+    @property
+    def replaces_by(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The keys of ``mode="upsert"``."""
+        return self._keys
 
     def __repr__(self) -> str:
         return f"SQLSink({self.database.shown!r}, {self._table!r}, mode={self._mode!r})"

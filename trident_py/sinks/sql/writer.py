@@ -132,7 +132,7 @@ class RowsWriter(FencedTable):
                 connection = self.commit_link.begin()
                 fence = self.locked_header(connection, tx).fence
                 fence.check_leader(tx, self._name)
-                if fence.token is None or tx.txid > fence.token.txid:
+                if fence.token is None or tx.txid > fence.token.txid or (tx.replaces and tx.token > fence.token):
                     self._write(connection, tx, table, prepared)
                     token = evolve(fence, token=tx.token, group_first=None).commit
                     connection.execute(self._headers.write_token, [*token, table.name])

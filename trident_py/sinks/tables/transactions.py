@@ -75,7 +75,7 @@ class TableTransactions(ABC, Generic[T]):
 
     @property
     def keeps_first(self) -> bool:
-        """Whether a transaction that comes again with other rows is left as it is."""
+        """Whether a transaction that comes again with other rows is left as it is, unless these replace the first."""
         return False
 
     @abstractmethod
@@ -208,12 +208,14 @@ class TableTransactions(ABC, Generic[T]):
         if tx.txid < found.txid or found.commit == tx.token:
             return
         again = tx.txid == found.txid
-        if again and (self.keeps_first or token.content == found.content):
+        keeps = self.keeps_first and not tx.replaces
+        if again and (keeps or token.content == found.content):
             table.commit(leading.uuid, token, [])
             discard(table.files, [each.path for each in staged])
         else:
             self._ensure_staged(table, tx, staged)
-            self.add(table, token, staged, self._files_of(table, found, tx.txid) if again else [])
+            removed = self._files_of(table, found, tx.txid) if again and not self.keeps_first else []
+            self.add(table, token, staged, removed)
         leading.token = token
 
     def _files_of(self, table: T, found: TableToken, txid: int) -> list[str]:

@@ -9,15 +9,30 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 
 from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import Key
 from trident_py.states.expiry import Expiry, portion
-from trident_py.states.sql.dialect import Connection
-from trident_py.states.sql.table import Staging, Table, declarations, placed
+from trident_py.states.keys import encode_keys
+from trident_py.states.sql.columns import loaded_rows
+from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.table import Staging, Table, declarations, placed, stored_rows
 
 KEYS_MAX = 1_000
 """Of keys that one statement takes out."""
 
 Condition: TypeAlias = tuple[str, Sequence[Any]]
 """Which rows of the state's table, and what is bound in it."""
+
+
+@frozen
+class ChangedKey:
+    """A key that a transaction has changed.
+
+    Attributes:
+        is_new: whether it was not there before.
+    """
+
+    key: Key
+    is_new: bool
 
 
 @frozen
@@ -82,14 +97,40 @@ class RemovedRows:
 
     @property
     def restore(self) -> str:
-        """Return what puts everything back; each row counts as changed by the transaction that took it out."""
+        """Return what puts everything back; each row counts as changed by the transaction that took it out.
+
+        What `remember` keeps was not there before it.
+        """
         quoted, value = self.table.dialect.quoted, self.table.dialect.quoted(self.table.value.name)
         prev = quoted("_prev", "_prev_time") if self.table.timed else quoted("_prev")
         before = f"{value}, {quoted('_time')}" if self.table.timed else value
         return (
             f"INSERT INTO {self.table.there} ({self._columns}, {prev}) SELECT {self._columns}, {before} "
-            f"FROM {self.there}"
+            f"FROM {self.there} WHERE {quoted('_born')} <> {quoted('_txid')}"
         )
+
+    @property
+    def changed(self) -> str:
+        """Return what finds the keys that a transaction has changed, and by which each was made.
+
+        Bound is its txid, twice.
+        """
+        of = self.table.dialect
+        found = f"SELECT {of.quoted(*self._keys, '_born')} FROM {{}} WHERE {of.quoted('_txid')} = {of.mark}"
+        return f"{found.format(self.table.there)} UNION ALL {found.format(self.there)}"
+
+    def remember(self, rows: int) -> str:
+        """Return what keeps keys that are gone with the attempt that made them.
+
+        Bound are, of each, its columns, ``_key``, and the txid, twice.
+        """
+        of = self.table.dialect
+        marks = ", ".join([f"({of.marks(len(self._keys) + 2)})"] * rows)
+        return f"INSERT INTO {self.there} ({of.quoted(*self._keys, '_txid', '_born')}) VALUES {marks}"
+
+    @property
+    def _keys(self) -> list[str]:
+        return [*(column.name for column in self.table.keys), "_key"]
 
     @property
     def _columns(self) -> str:
@@ -166,6 +207,22 @@ class Removals:
     def committed(self) -> None:
         """Note that the transactions are durable."""
         self._keeps = self._has_taken
+
+    def changed(self, connection: Connection, txid: int) -> list[ChangedKey]:
+        """Return the keys that attempts of a transaction have changed; before it is undone."""
+        keys = self.rows.table.keys
+        found = connection.execute(self.rows.changed, [txid, txid]).fetchall()
+        by_text = {
+            row[len(keys)]: ChangedKey(loaded_rows(keys, [row[: len(keys)]])[0], row[-1] == txid) for row in found
+        }
+        return [by_text[text] for text in sorted(by_text)]
+
+    def remember(self, database: Database, connection: Connection, keys: Sequence[Key]) -> None:
+        """Keep keys that the open transaction's attempts have made until now, for the next one of them."""
+        columns = [*stored_rows(self.rows.table.keys, keys), encode_keys(keys)]
+        rows = [(*row, self._txid, self._txid) for row in zip(*columns, strict=True)]
+        database.write(connection, self.rows.remember, rows)
+        self._has_taken = True
 
     def take(self, connection: Connection, texts: Sequence[str]) -> None:
         """Take these keys out."""

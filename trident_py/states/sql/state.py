@@ -22,7 +22,7 @@ from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
-from trident_py.states.sql.removals import Removals, RemovedRows
+from trident_py.states.sql.removals import ChangedKey, Removals, RemovedRows
 from trident_py.states.sql.table import Table, stored_rows
 
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
@@ -36,6 +36,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         self._table = table
         self._removals = Removals(RemovedRows(table), ttl)
         self._group: Sequence[SinkTransaction] = ()
+        self._changed: Sequence[ChangedKey] = ()  # by older attempts of the open transaction
         self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
@@ -80,7 +81,10 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
                 header = self.locked_header(connection, members[0])
                 fence = header.fence
                 due, redo = fence.due(members, self._name)
-                self._removals.begin(connection, header.expiry, due[0].txid if redo else None)
+                undo = due[0].txid if redo else None
+                if self.tells_rolled_back:
+                    self._changed = self._removals.changed(connection, undo) if undo is not None else ()
+                self._removals.begin(connection, header.expiry, undo)
             except BaseException:
                 self.commit_link.rollback()
                 raise
@@ -93,9 +97,13 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Write under the txid of ``tx`` from now on."""
-        connection, _ = self._in_transaction()
+        connection, before = self._in_transaction()
+        if tx.txid != before.txid:
+            self._changed = ()  # that was of the first one
         with self.explained(tx):
             self._removals.begin_member(connection, tx)
+            if gone := [each.key for each in self._changed if each.is_new]:
+                self._removals.remember(self._database, connection, gone)
         self._open = connection, tx, threading.get_ident()
 
     def commit_group(self) -> None:
@@ -106,6 +114,11 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
             self.pending = self.known.after(self._group) if self.known else None
             self._commit(tx)
         self._open = None
+
+    @property
+    def rolled_back(self) -> Sequence[Key]:
+        """The keys that older attempts of the open transaction had changed."""
+        return [each.key for each in self._changed]
 
     def landed(self) -> None:
         """Know what was committed and taken out, now that it is durable."""

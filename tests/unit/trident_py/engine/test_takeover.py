@@ -70,7 +70,7 @@ class World:
             state=factory.make_state(TridentConfig(), Metrics(), 0, 1),
             aggregator=Count(),
             keys=1,
-            downstream=(lambda tx, rows: downstream.apply(tx, Given(rows, NEW_VALUES))) if downstream else None,
+            downstream=(lambda tx, rows, _: downstream.apply(tx, Given(rows, NEW_VALUES))) if downstream else None,
             downstream_outputs=(downstream,) if downstream else (),
         )
 

@@ -35,7 +35,7 @@ class Emitted:
             updater=operation.updater(SOURCE),
             inputs=SOURCE.names,
             outputs=["count"],
-            downstream=lambda _, rows: self.rows.extend(rows),
+            downstream=lambda _, rows, __: self.rows.extend(rows),
         )
 
     def commit(self, txid: int, rows: int, time: int) -> None:

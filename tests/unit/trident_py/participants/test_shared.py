@@ -91,7 +91,7 @@ class World:
             downstream_outputs=(downstream,) if downstream else (),
         )
 
-    def hand_on(self, output: Participant, tx: SinkTransaction, values: list[Any]) -> None:
+    def hand_on(self, output: Participant, tx: SinkTransaction, values: list[Any], _: list[Any]) -> None:
         """As `CommitStream` does."""
         call = partial(output.apply, tx, Given(values, FIELDS))
         call() if self.transactions.is_in(output) else self.transactions.after(call)

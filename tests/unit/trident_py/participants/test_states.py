@@ -12,13 +12,14 @@ import pytest
 
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
+from tests.unit.trident_py.given import Given
 from trident_py import Count, TridentConfig
 from trident_py.errors import StateError
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
-from trident_py.interfaces.states import MapState, StateFactory
+from trident_py.interfaces.states import GroupState, MapState, StateFactory
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
@@ -131,7 +132,7 @@ def test_a_reducer_that_returns_remove_begins_anew_with_the_next_row_and_new_val
         aggregator=Open(),
         keys=1,
         inputs=["event"],
-        downstream=lambda tx, values: seen.append(values),
+        downstream=lambda tx, values, _: seen.append(values),
     )
     with closing(participant):
         participant.recover(IDENTITY, 2)
@@ -140,6 +141,36 @@ def test_a_reducer_that_returns_remove_begins_anew_with_the_next_row_and_new_val
         assert seen == [[("a", 1), ("b", 1), ("c", None)], [("a", None), ("b", 1)]]
         assert isinstance(participant.state, MapState)
         assert participant.state.multi_get([["a"], ["b"], ["c"]]) == [None, 1, None]
+
+
+def test_keys_that_only_an_older_attempt_had_changed_are_handed_on_by_themselves(tmp_path: Path) -> None:
+    made = SQLiteState(tmp_path / "s.db", table="counts").for_fields(
+        schema_of("word string"), schema_of("count bigint").fields[0]
+    )
+    seen: list[Any] = []
+    state = made.make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(state, GroupState)
+    state.tells_rolled_back = True
+    participant = AggregateParticipant(
+        name="counts",
+        state=state,
+        aggregator=Count(),
+        keys=1,
+        downstream=lambda tx, values, rolled_back: seen.append((values, rolled_back)),
+    )
+    with closing(participant):
+        participant.recover(IDENTITY, 2)
+        participant.commit_group([(transaction(1), ONE)])
+        participant.commit_group([(transaction(2), pa.table({"word": ["a", "b", "c"], "count": [1, 1, 1]}))])
+        again = transaction(2, attempt_id=1)
+        participant.commit_group([(again, pa.table({"word": ["c", "d"], "count": [1, 2]}))])
+        participant.apply(transaction(2, attempt_id=2), Given([("d", 1)], "word string, count bigint"))
+    assert seen == [
+        ([("a", 1)], ()),
+        ([("a", 2), ("b", 1), ("c", 1)], ()),
+        ([("c", 1), ("d", 2)], [("a", 1), ("b", None)]),
+        ([("d", 1)], [("a", 1), ("b", None), ("c", None)]),
+    ]
 
 
 def test_a_state_that_cannot_remove_a_key_is_refused_by_name_when_it_is_to() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from deltalake import DeltaTable, write_deltalake
 
 from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in
@@ -58,6 +59,20 @@ def test_a_transaction_that_comes_again_changes_nothing_even_where_others_wrote_
     assert rows_in(tmp_path) == [("a", 1), ("x", 0)]
     assert staged_files(tmp_path) == set()
     assert leader(tmp_path, 3).last == CommitToken(1, 2, 1)
+
+
+def test_rows_that_replace_those_of_an_older_attempt_are_merged_once(tmp_path: Path) -> None:
+    leading = leader(tmp_path)
+    leading.commit(1, ("a", 1), ("b", 2))
+    leading.commit(2, ("a", 5), ("c", 6))
+    tx = evolve(transaction(2, attempt_id=1), replaces=True)
+    staged = leading.staged(tx, ("a", 1), ("c", None), ("d", 4))
+    for _ in range(2):
+        leading.transactions.commit(tx, staged)
+    assert rows_in(tmp_path) == [("a", 1), ("b", 2), ("c", None), ("d", 4)]
+    assert DeltaTable(tmp_path).version() == 4
+    assert staged_files(tmp_path) == set()
+    assert leader(tmp_path, 2).last == CommitToken(2, 1, 1)
 
 
 def test_a_merge_whose_answer_was_lost_is_not_made_twice_even_where_others_wrote_since(

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from attrs import evolve
 
 from coordinators.secret import Secret
 from tests.unit.trident_py.states.sql.everywhere import select
@@ -118,6 +119,24 @@ def test_rows_of_one_key_replace_each_other(url: str) -> None:
     with pytest.raises(SinkError, match=r"attempt 3:0: .*several rows of the batch have the key \[1\]"):
         written.writer.commit(transaction(3), prepared)
     assert select(url, "SELECT count(*) FROM words") == [(4,)]
+    written.writer.close()
+
+
+def test_rows_that_replace_those_of_an_older_attempt_are_taken_once(url: str) -> None:
+    written = Written(url, ("id",))
+    written.recover()
+    written.write(transaction(1), [(1, "a"), (2, "b")])
+    written.write(transaction(2), [(1, "A"), (3, "c")])
+    newer = evolve(transaction(2, 1), replaces=True)
+    written.write(newer, [(1, "a"), (3, None), (4, "d")])
+    replaced = [(1, "a"), (2, "b"), (4, "d")]
+    query = "SELECT id, word FROM words WHERE word IS NOT NULL"
+    assert select(url, query) == replaced
+    _changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
+    written.write(newer, [(1, "a"), (3, None), (4, "d")])
+    written.write(evolve(transaction(1, 1), replaces=True), [(2, "late")])
+    assert select(url, query) == [(1, "theirs"), *replaced[1:]]
+    assert written.recover(2) == CommitToken(2, 1, 1)
     written.writer.close()
 
 
