@@ -39,7 +39,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         return self.storage.uri
 
     @property
-    def keeps_first(self) -> bool:
+    def merges(self) -> bool:
         """Rows that were replaced can't be put back."""
         return bool(self.keys)
 

@@ -25,7 +25,6 @@ from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from coordinators.attempt import CommitToken
 from coordinators.canonical import Json
 from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.errors import SinkError
@@ -146,20 +145,19 @@ def staged_by(storage: TableStorage, tx: SinkTransaction) -> list[str]:
     return [path for path in _listed(storage.files(), folder(tx)) if path.rpartition("/")[2].startswith(stem(tx))]
 
 
-def sweep(storage: TableStorage, uuid: str, epoch: int, last: CommitToken | None) -> None:
-    """Remove what leaders below ``epoch`` have staged and nobody can commit any more.
+def sweep(storage: TableStorage, uuid: str, epoch: int, *, above: int) -> None:
+    """Remove what leaders below ``epoch`` have staged of transactions above one, of which nobody needs any file.
 
-    That is all of transactions above the last one. What else is not in the table may have been, and be needed by
-    those who read an older version of it.
+    What else is not in the table may have been, and be needed by those who read an older version of it.
     """
-    files, txid = storage.files(), last.txid if last else 0
+    files = storage.files()
     for by_epoch in _listed(files, _home(uuid)):
         if int(by_epoch.rpartition("/")[2]) >= epoch:
             continue
         for thousand in _listed(files, by_epoch):
-            if int(thousand.rpartition("/")[2]) >= txid // _PER_FOLDER:
+            if int(thousand.rpartition("/")[2]) >= above // _PER_FOLDER:
                 found = _listed(files, thousand)
-                discard(storage, [each for each in found if int(each.rpartition("/")[2].partition("-")[0]) > txid])
+                discard(storage, [each for each in found if int(each.rpartition("/")[2].partition("-")[0]) > above])
 
 
 def _listed(files: pfs.FileSystem, directory: str) -> list[str]:

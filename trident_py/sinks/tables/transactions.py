@@ -74,8 +74,11 @@ class TableTransactions(ABC, Generic[T]):
         """The table's, for messages."""
 
     @property
-    def keeps_first(self) -> bool:
-        """Whether a transaction that comes again with other rows is left as it is, unless these replace the first."""
+    def merges(self) -> bool:
+        """Whether rows are read again here and take the place of others, so no file that tasks write is the table's.
+
+        Then a transaction that comes again with other rows is left as it is, unless these replace the first.
+        """
         return False
 
     @abstractmethod
@@ -123,7 +126,8 @@ class TableTransactions(ABC, Generic[T]):
         if table is None:
             return None
         last = self._leading.token.commit
-        sweep(table.files, topology.uuid, epoch, last)
+        needed = last.txid if last else 0
+        sweep(table.files, topology.uuid, epoch, above=needed - 1 if self.merges else needed)
         return last
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
@@ -148,14 +152,14 @@ class TableTransactions(ABC, Generic[T]):
     def abort(self, tx: SinkTransaction, staged: list[StagedFile] | None) -> None:
         """Remove what an attempt has staged, if anything.
 
-        Not where its transaction is committed: that may be by these very files, and only the answer was lost.
+        Not where its transaction is committed: that may be with these very files, and only the answer was lost.
         """
         # a handle of its own: a look by that of a commit that is under way would hide from it who has come meanwhile
         table = self.opened() if self._table is not None else None
         if table is None:
             return
         found = table.token(self._leading.uuid)
-        if found and found.txid >= tx.txid:
+        if found and found.txid >= tx.txid and not self.merges:
             return
         discard(table.files, staged_by(table.files, tx) if staged is None else [each.path for each in staged])
 
@@ -208,13 +212,13 @@ class TableTransactions(ABC, Generic[T]):
         if tx.txid < found.txid or found.commit == tx.token:
             return
         again = tx.txid == found.txid
-        keeps = self.keeps_first and not tx.replaces
+        keeps = self.merges and not tx.replaces
         if again and (keeps or token.content == found.content):
             table.commit(leading.uuid, token, [])
             discard(table.files, [each.path for each in staged])
         else:
             self._ensure_staged(table, tx, staged)
-            removed = self._files_of(table, found, tx.txid) if again and not self.keeps_first else []
+            removed = self._files_of(table, found, tx.txid) if again and not self.merges else []
             self.add(table, token, staged, removed)
         leading.token = token
 

@@ -14,6 +14,7 @@ from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in
 from tests.unit.trident_py.sinks.tables.leaders import transaction
 from trident_py import CommitToken, FencedError, SinkError
 from trident_py.errors import StoreBusyException
+from trident_py.sinks.delta import transactions as protocol
 from trident_py.sinks.delta.table import DeltaSinkTable
 
 
@@ -89,11 +90,27 @@ def test_a_merge_whose_answer_was_lost_is_not_made_twice_even_where_others_wrote
         patch.setattr(DeltaSinkTable, "merge", answer_lost)
         with pytest.raises(StoreBusyException, match="the answer was lost"):
             leading.transactions.commit(tx, staged)
+    assert staged_files(tmp_path)
     leading.transactions.abort(tx, staged)
+    assert staged_files(tmp_path) == set()
     DeltaTable(tmp_path).update(updates={"n": "7"}, predicate="word = 'a'")
     leading.commit(1, ("a", 1), ("b", 2), attempt=1)
     assert leader(tmp_path, 2).last == CommitToken(1, 1, 1)
     assert rows_in(tmp_path) == [("a", 7), ("b", 2)]
+
+
+def test_what_a_leader_has_merged_and_left_is_swept_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leading = leader(tmp_path)
+    leading.commit(1, ("a", 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol, "discard", lambda storage, paths: None)
+        leading.commit(2, ("a", 2))
+    assert staged_files(tmp_path)
+    leader(tmp_path, 2)
+    assert staged_files(tmp_path) == set()
+    assert rows_in(tmp_path) == [("a", 2)]
 
 
 def test_a_leader_that_was_overtaken_merges_nothing(tmp_path: Path) -> None:
