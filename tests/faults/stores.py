@@ -37,7 +37,7 @@ from trident_py.spouts import FileSpout
 BATCH_BYTES = 4096
 ROWS_A_TURN = 5
 WORDS = 5000
-SEEN_MIN = 10
+SEEN_MIN = 5
 """How often each library has to have read each store, so that it has seen anything."""
 
 Row: TypeAlias = tuple[Any, ...]
