@@ -12,11 +12,11 @@ import pyarrow as pa
 from attrs import define, frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinators.attempt import TransactionAttempt
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node
 from trident_py.graph.queries import StateQuery
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
-from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import CommitRows
 from trident_py.rows.row import rows_of
@@ -76,14 +76,13 @@ class NodeRows:
 
     Attributes:
         session: None where nothing needs Spark.
-        tx: the transaction that commits.
         tables: the rows of the nodes that are kept, as far as they were made; at first those of the origins.
     """
 
     way: CommitWay
     context: ParticipantContext
     session: SparkSession | None
-    tx: SinkTransaction
+    attempt: TransactionAttempt
     tables: dict[Node, pa.Table]
 
     def table(self, node: Node) -> pa.Table:
@@ -115,8 +114,8 @@ class NodeRows:
         with building(name):
             counting_at(name)
             if node in self.way.by_spark:
-                return node.operation.build([self._flow(each) for each in inputs], self.tx.attempt)
-            return node.operation.on_rows([_rows(each) for each in inputs], self.tx.attempt)
+                return node.operation.build([self._flow(each) for each in inputs], self.attempt)
+            return node.operation.on_rows([_rows(each) for each in inputs], self.attempt)
 
     def _input(self, node: Node) -> RowFlow | Flow:
         if node in self.way.kept:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.errors import StateError, TopologyError
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.interfaces.spouts import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -176,6 +177,20 @@ class Node:
     def ancestry(self) -> list[Node]:
         """The node, and all that it depends on; what two ways lead to is there twice."""
         return [self, *(before for node in self.inputs for before in node.ancestry)]
+
+    @property
+    def unrepeatable(self) -> list[str]:
+        """The operations before it that give other rows, when a batch is given to them again, than they gave before."""
+        before = [each.operation for each in self.ancestry if each is not self]
+        return [operation.title for operation in before if not operation.is_repeatable]
+
+    @property
+    def replay(self) -> Replay:
+        """What it is given when a transaction is replayed: the weakest of what it depends on."""
+        found = {source.spout.replay for source in self.sources}
+        if Replay.NON_TRANSACTIONAL in found:
+            return Replay.NON_TRANSACTIONAL
+        return Replay.OPAQUE if self.unrepeatable or Replay.OPAQUE in found else Replay.EXACT
 
     @property
     def requests(self) -> frozenset[str]:

@@ -146,38 +146,41 @@ class CommitStream:
         origins: the nodes that give them: one for each call of ``new_values_stream()``.
         ends: the nodes in which the ways from there end: outputs, and those that nothing follows.
         outputs: what takes the rows of an end, if anything does.
-        replacing: the ends that are also given keys which only an older attempt had changed.
     """
 
     schema: StructType
     origins: frozenset[Node]
     ends: tuple[Node, ...]
     outputs: Mapping[Node, OutputPlace]
-    replacing: frozenset[Node] = frozenset()
+
+    @property
+    def replacing(self) -> frozenset[Node]:
+        """The ends that are also given keys which only an older attempt had changed."""
+        return frozenset(end for end, place in self.outputs.items() if place.output.replaces(end.inputs[0]))
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
         """Return what does all that with the new values of a transaction, and the outputs that they go into."""
         made = {end: self._participant(end, context) for end in self.ends}
-        way, transactions = CommitWay.of(self.origins, self.ends), context.transactions
+        way, transactions, replacing = CommitWay.of(self.origins, self.ends), context.transactions, self.replacing
 
         def run(tx: SinkTransaction, values: Rows, rolled_back: Rows) -> None:
             rows = rows_of(tx, values)
-            both = rows_of(evolve(tx, replaces=True), [*values, *rolled_back]) if self.replacing else rows
-            hand_on(rows, both, [end for end in self.ends if transactions.is_in(made[end])])
+            both = rows_of(tx, [*values, *rolled_back]) if rolled_back else rows
+            hand_on(tx, rows, both, [end for end in self.ends if transactions.is_in(made[end])])
             if others := [end for end in self.ends if not transactions.is_in(made[end])]:
-                transactions.after(partial(hand_on, rows, both, others))
+                transactions.after(partial(hand_on, tx, rows, both, others))
 
         def rows_of(tx: SinkTransaction, values: Rows) -> NodeRows:
             tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
-            return NodeRows(way=way, context=context, session=None, tx=tx, tables=tables)
+            return NodeRows(way=way, context=context, session=None, attempt=tx.attempt, tables=tables)
 
-        def hand_on(rows: NodeRows, both: NodeRows, ends: Sequence[Node]) -> None:
-            counting_for(rows.tx.txid)
+        def hand_on(tx: SinkTransaction, rows: NodeRows, both: NodeRows, ends: Sequence[Node]) -> None:
+            counting_for(tx.txid)
             with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
                 rows.session = both.session = session
                 for end in ends:
-                    given = both if end in self.replacing else rows
-                    made[end].apply(given.tx, RowsOfEnd(given, end))
+                    replaces = end in replacing
+                    made[end].apply(evolve(tx, replaces=replaces), RowsOfEnd(both if replaces else rows, end))
 
         return run, tuple(made.values())
 

@@ -347,11 +347,7 @@ def replaces(sink: TransactionalSink[Any], stream: Node) -> bool:
     state = stream.inputs[0] if isinstance(stream.operation, NewValues) else None
     factory = state.operation.factory if state and isinstance(state.operation, AggregateState) else None
     keys = state_keys(state) if state and isinstance(factory, SQLState) and factory.ttl is None else None
-    if not keys or set(sink.replaces_by) != set(keys.names):
-        return False
-    replays = {source.spout.replay for source in stream.sources}
-    is_repeatable = all(each.operation.is_repeatable for each in stream.ancestry)
-    return Replay.NON_TRANSACTIONAL not in replays and (Replay.OPAQUE in replays or not is_repeatable)
+    return bool(keys and set(sink.replaces_by) == set(keys.names)) and stream.replay is Replay.OPAQUE
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:

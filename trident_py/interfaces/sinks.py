@@ -75,7 +75,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
       can tell after any crash what was committed.
     - A transaction may come again after its commit: where the answer was lost, or a crash came before all other
       states had it. It comes as another attempt, prepared anew, and ``commit`` must leave what is there alone if
-      ``tx.txid`` is not above that of the stored token; but where ``replaces_by`` is not empty, see there.
+      ``tx.txid`` is not above that of the stored token, unless ``tx.replaces``.
     - What a leader before this one has staged can't be committed any more once ``recover`` has returned.
 
     `FileSink` is the one to copy: `trident_py/sinks/files`.

@@ -332,10 +332,10 @@ class AggregateParticipant(StateParticipant):
 
     def _with_rolled_back(self, values: Rows) -> tuple[Rows, Rows]:
         state = self.state
-        if not isinstance(state, GroupState) or not state.rolled_back:
+        if not isinstance(state, GroupState) or not (rolled_back := state.rolled_back):
             return values, ()
         changed = {encode_key(row[: self.keys]) for row in values}
-        keys = [tuple(key) for key in state.rolled_back if encode_key(key) not in changed]
+        keys = [tuple(key) for key in rolled_back if encode_key(key) not in changed]
         return values, self._with_keys(keys, state.multi_get(keys))
 
     def _with_keys(self, keys: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> list[tuple[Any, ...]]:

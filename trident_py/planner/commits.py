@@ -44,7 +44,6 @@ def _new_values(graph: Graph, state: Node) -> CommitStream | None:
         origins=frozenset(origins),
         ends=ends,
         outputs={end: _placed(graph, end, output, by_tasks=False) for end, output in outputs.items()},
-        replacing=frozenset(end for end, output in outputs.items() if output.replaces(end.inputs[0])),
     )
 
 

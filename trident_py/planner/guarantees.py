@@ -137,7 +137,7 @@ def guarantee_of(node: Node) -> Guarantee:
 
 def _alone(node: Node) -> Guarantee:
     """Return what holds, if the states before it are right."""
-    replay, output = replay_of(node), output_of(node)
+    replay, output = node.replay, output_of(node)
     if output and output.factory is None and not output.keeps_token and replay is not Replay.NON_TRANSACTIONAL:
         return _CALLED_AGAIN
     if output and output.needs_exact_replays and replay is Replay.OPAQUE:
@@ -149,26 +149,12 @@ def _alone(node: Node) -> Guarantee:
     return Guarantee(own) if says_more and not found.instead else found
 
 
-def replay_of(node: Node) -> Replay:
-    """Return what the stream that ``node`` takes gives again: the weakest of what it depends on."""
-    found = {source.spout.replay for source in node.sources}
-    if Replay.NON_TRANSACTIONAL in found:
-        return Replay.NON_TRANSACTIONAL
-    return Replay.OPAQUE if _depending(node) or Replay.OPAQUE in found else Replay.EXACT
-
-
-def _depending(node: Node) -> list[str]:
-    """Return what gives other rows, when a batch is given to it again, than it gave before."""
-    before = [each.operation for each in node.ancestry if each is not node]
-    return [operation.title for operation in before if not operation.is_repeatable]
-
-
 def warnings(graph: Graph) -> Iterator[str]:
     """Give one line for each state or sink in which a row may not count exactly once."""
     for node in graph.nodes:
         output = output_of(node)
         if output and (found := guarantee_of(node)).instead:
             kind = "state" if output.factory else "sink"
-            behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(_depending(node))])
+            behind = " and ".join([*(f"spout {spout!r}" for spout in node.spouts), *dict.fromkeys(node.unrepeatable)])
             where = f"topology {graph.topology!r}: {kind} {output.name!r} behind {behind}"
             yield f"{where}: {found}; use {found.instead}, instead"

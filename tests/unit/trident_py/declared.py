@@ -15,8 +15,8 @@ from trident_py.graph.output import CommitStream
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink, TransactionKey
-from trident_py.interfaces.spouts import IBatchSpout
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import Branch, Plan, plan
@@ -30,6 +30,17 @@ from trident_py.topology import TridentTopology
 
 class Ticks(IBatchSpout):
     output_schema = "n int"
+
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
+
+
+class Words(IBatchSpout):
+    """One that says what its replays are."""
+
+    output_schema = "word string, n bigint"
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
 
     def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
 
@@ -82,7 +93,6 @@ def commit_stream(branch: Branch) -> CommitStream:
     return branch.output.new_values
 
 
-TX = SinkTransaction(TransactionKey("words", 1, 1), TransactionAttempt(1, 0), epoch=1)
 CONTEXT = ParticipantContext(config=TridentConfig(), metrics=Metrics())
 
 
@@ -90,7 +100,7 @@ def made(stream: CommitStream, values: list[Any]) -> list[list[Any]]:
     """The rows in which each way ends."""
     tables = dict.fromkeys(stream.origins, arrow_table(values, stream.schema))
     way = CommitWay.of(stream.origins, stream.ends)
-    rows = NodeRows(way=way, context=CONTEXT, session=None, tx=TX, tables=tables)
+    rows = NodeRows(way=way, context=CONTEXT, session=None, attempt=TransactionAttempt(1, 0), tables=tables)
     return [[tuple(row) for row in rows_of(rows.table(end))] for end in stream.ends]
 
 

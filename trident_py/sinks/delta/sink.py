@@ -65,15 +65,11 @@ class DeltaSink(FormatSink):
             raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
         text = os.fspath(uri)
         storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
-        self._transactions = DeltaTransactions(names_of(partition_by), storage, merge_schema, names_of(keys))
+        self.replaces_by = names_of(keys)
+        self._transactions = DeltaTransactions(names_of(partition_by), storage, merge_schema, self.replaces_by)
 
     def __repr__(self) -> str:
         return f"DeltaSink({self._transactions.storage.uri!r})"
-
-    @property
-    def replaces_by(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The keys of ``mode="merge"``."""
-        return self._transactions.keys
 
     @property
     def needs_exact_replays(self) -> bool:  # type: ignore[override]

@@ -51,8 +51,8 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
     def __init__(self, url: str | Secret, table: str, *, mode: str = "append", keys: str | Sequence[str] = ()) -> None:
         if mode not in ("append", "upsert"):
             raise TopologyError(f"mode is 'append' or 'upsert', not {mode!r}")
-        self._keys = names_of(keys)
-        if (mode == "upsert") != bool(self._keys):
+        self.replaces_by = names_of(keys)
+        if (mode == "upsert") != bool(self.replaces_by):
             raise TopologyError(
                 "mode='upsert' needs keys=, the fields by which rows replace each other, and only it does"
             )
@@ -62,17 +62,12 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
         self._declared: RowsTable | None = None
         self._open: RowsWriter | None = None
 
-    @property
-    def replaces_by(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The keys of ``mode="upsert"``."""
-        return self._keys
-
     def __repr__(self) -> str:
         return f"SQLSink({self.database.shown!r}, {self._table!r}, mode={self._mode!r})"
 
     def identity(self) -> Mapping[str, Json]:
         """Return the table, and how rows get into it."""
-        return {"table": self._table, "mode": self._mode, "keys": ", ".join(self._keys)}
+        return {"table": self._table, "mode": self._mode, "keys": ", ".join(self.replaces_by)}
 
     def details(self) -> Mapping[str, Json]:
         """Return the database."""
@@ -138,12 +133,12 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
     def _made_writer(self) -> RowsWriter:
         from trident_py.sinks.sql.writer import RowsWriter
 
-        return RowsWriter(self.database, self._table, by_key=bool(self._keys))
+        return RowsWriter(self.database, self._table, by_key=bool(self.replaces_by))
 
     def _table_for(self, fields: StructType) -> RowsTable:
         from trident_py.sinks.sql.rows_table import RowsTable
 
-        return RowsTable.of(self.database.dialect, self._table, fields, self._keys)
+        return RowsTable.of(self.database.dialect, self._table, fields, self.replaces_by)
 
 
 @contextmanager

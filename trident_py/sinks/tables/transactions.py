@@ -126,8 +126,9 @@ class TableTransactions(ABC, Generic[T]):
         if table is None:
             return None
         last = self._leading.token.commit
-        needed = last.txid if last else 0
-        sweep(table.files, topology.uuid, epoch, above=needed - 1 if self.merges else needed)
+        txid = last.txid if last else 0
+        # what the last one has staged may be the table's; where it is merged, a dead leader may have left it
+        sweep(table.files, topology.uuid, epoch, above=txid - 1 if self.merges else txid)
         return last
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.declared import Nowhere
+from tests.unit.trident_py.declared import Nowhere, Words
 from trident_py.errors import TopologyError
-from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.sinks import TransactionalSink
-from trident_py.interfaces.spouts import IBatchSpout, Replay
+from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.sinks.delta.sink import DeltaSink
@@ -20,15 +19,6 @@ from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
-
-
-class Words(IBatchSpout):
-    output_schema = "word string, place string"
-
-    def __init__(self, replay: Replay = Replay.OPAQUE) -> None:
-        self.replay = replay
-
-    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
 
 
 def upsert(keys: str = "word") -> TransactionalSink[Any]:
@@ -40,7 +30,9 @@ def words(topology: TridentTopology, replay: Replay = Replay.OPAQUE) -> Stream:
 
 
 def new_values(stream: Stream, *keys: str, factory: StateFactory | None = None) -> Stream:
-    state = stream.group_by(*keys).persistent_aggregate(factory or SQLiteState("s.db", table="counts"), Count(), "n")
+    state = stream.group_by(*keys).persistent_aggregate(
+        factory or SQLiteState("s.db", table="counts"), Count(), "count"
+    )
     return state.new_values_stream()
 
 
@@ -67,9 +59,9 @@ def test_what_replaces_rows_takes_the_new_values_of_a_state_with_its_keys_behind
         lambda stream: stream.write_to(upsert()),
         lambda stream: stream.write_to(SQLSink("sqlite:///log.db", "log")),
         lambda stream: new_values(stream, "word").write_to(SQLSink("sqlite:///log.db", "log")),
-        lambda stream: new_values(stream, "word").filter("n > 1").write_to(upsert()),
-        lambda stream: new_values(stream, "word").write_to(upsert("n")),
-        lambda stream: new_values(stream, "word", "place").write_to(upsert()),
+        lambda stream: new_values(stream, "word").filter("count > 1").write_to(upsert()),
+        lambda stream: new_values(stream, "word").write_to(upsert("count")),
+        lambda stream: new_values(stream, "word", "n").write_to(upsert()),
         lambda stream: new_values(stream, "word", factory=MemoryMapState.factory()).write_to(upsert()),
         lambda stream: new_values(
             stream, "word", factory=SQLiteState("s.db", table="counts", ttl=timedelta(1))

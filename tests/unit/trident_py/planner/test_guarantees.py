@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trident_py.declared import Nowhere
-from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.spouts import IBatchSpout, Replay
+from tests.unit.trident_py.declared import Nowhere, Words
+from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import StateFactory, StateKind
 from trident_py.operations.builtin import Count, Max
 from trident_py.operations.queries import MapGet
@@ -19,15 +18,6 @@ from trident_py.states.maps import NonTransactionalMap, OpaqueMap, Transactional
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology
-
-
-class Words(IBatchSpout):
-    output_schema = "word string"
-
-    def __init__(self, replay: Replay) -> None:
-        self.replay = replay
-
-    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None: ...
 
 
 def store() -> IBackingMap[Any]:
