@@ -55,6 +55,24 @@ def _home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trident" / f"pyspark-{VERSION}"
 
 
+def environment(python: Path, **more: str) -> dict[str, str]:
+    """Return what a program of that environment is started with: nothing that says where ours is."""
+    left_out = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR"}
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**inherited, "PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT), **more}
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a program that goes on as long as its standard input does; kill it if it doesn't."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @frozen
 class OtherSpark:
     """The program that runs `benchmarks.streaming`.
@@ -77,8 +95,6 @@ class OtherSpark:
         """
         python, log = prepared(), directory / "peer.log"
         given = {**settings, "spark.jars.packages": CONNECTOR, "spark.jars.ivy": str(ivy())}
-        left_out = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR"}
-        inherited = {name: value for name, value in os.environ.items() if name not in left_out}
         with log.open("w") as errors:
             process = subprocess.Popen(
                 [python, "-m", "benchmarks.streaming", json.dumps(given)],
@@ -87,20 +103,14 @@ class OtherSpark:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env={**inherited, "PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)},
+                env=environment(python),
             )
         peer = cls(process, log)
         try:
             peer._answer()
             yield peer
         finally:
-            assert process.stdin is not None
-            process.stdin.close()  # that ends it
-            try:
-                process.wait(END_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Have something done.

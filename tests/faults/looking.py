@@ -20,9 +20,12 @@ from typing import Any, TypeAlias
 
 PAUSE_SECONDS = 0.2
 
+Measures: TypeAlias = "tuple[int, int, int]"
+"""Of rows: how many, the sum of their ids, and that of the squares."""
+
 Seen: TypeAlias = "list[list[int | None]]"
-"""For each transaction, or for all rows where the store doesn't tell which row is whose (None): its txid, the number of
-rows, the sum of their ids, and that of the squares."""
+"""For each transaction, or for all rows where the store doesn't tell which row is whose (None): its txid, then
+`Measures`."""
 
 _MEASURES = ("count(*)", "coalesce(sum(id), 0)", "coalesce(sum(id * id), 0)")
 _SELECTED = ", ".join(_MEASURES)
@@ -50,14 +53,14 @@ def delta_rs(path: str) -> Seen:
     """Read the Delta table with delta-rs."""
     from deltalake import DeltaTable
 
-    return _measured(DeltaTable(path).to_pyarrow_table(columns=["id"])["id"].to_pylist())
+    return _all_of(DeltaTable(path).to_pyarrow_table(columns=["id"])["id"].to_pylist())
 
 
 def pyiceberg(path: str) -> Seen:
     """Read the Iceberg table with pyiceberg."""
     from tests.unit.trident_py.sinks.iceberg.tables import table_at
 
-    return _measured(table_at(Path(path)).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+    return _all_of(table_at(Path(path)).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
 def spark_files(path: str) -> Seen:
@@ -72,9 +75,14 @@ def spark_delta(path: str) -> Seen:
     return [[None, *row] for row in _aggregated(rows)]
 
 
-def _measured(ids: Iterable[str]) -> Seen:
-    numbers = [int(each) for each in ids]
-    return [[None, len(numbers), sum(numbers), sum(each * each for each in numbers)]]
+def measures(ids: Iterable[int]) -> Measures:
+    """Return what a look sees of rows with those ids."""
+    numbers = [*ids]
+    return len(numbers), sum(numbers), sum(each * each for each in numbers)
+
+
+def _all_of(ids: Iterable[str]) -> Seen:
+    return [[None, *measures(map(int, ids))]]
 
 
 def _aggregated(rows: Any) -> list[Any]:
@@ -109,8 +117,9 @@ def look(read: Callable[[str], Seen], where: str) -> dict[str, Any]:
 
 def main(library: str, stores: str) -> None:
     """Look at each store in turn until the standard input ends."""
+    places = json.loads(stores)
     while not select.select([sys.stdin], [], [], PAUSE_SECONDS)[0]:
-        for store, where in json.loads(stores).items():
+        for store, where in places.items():
             sys.stdout.write(json.dumps({"store": store, **look(LIBRARIES[library][store], where)}) + "\n")
             sys.stdout.flush()
 

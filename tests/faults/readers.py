@@ -14,15 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeAlias
 
 from attrs import define, field, frozen
 
 from benchmarks import other_spark
 from tests.faults.drivers import ROOT
-from tests.faults.looking import LIBRARIES, Seen
+from tests.faults.looking import LIBRARIES, Measures, Seen
 
-END_SECONDS_MAX = 60.0
 DELTA = f"io.delta:delta-spark_{other_spark.VERSION.rpartition('.')[0]}_2.13:4.4.0"
 SETTINGS = {
     "spark.jars.packages": DELTA,
@@ -32,9 +30,6 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
 }
-
-Measures: TypeAlias = tuple[int, int, int]
-"""Of rows: how many, the sum of their ids, and that of the squares."""
 
 
 @frozen
@@ -94,7 +89,7 @@ class Readers:
                     yield look
 
     def _start(self, library: str, stores: Mapping[str, str]) -> None:
-        python, more = _spark() if library == "spark" else (Path(sys.executable), {})
+        python, environment = _spark() if library == "spark" else (sys.executable, _ours())
         told = self.directory / f"{library}.jsonl"
         with told.open("wb") as out, told.with_suffix(".log").open("wb") as log:
             self._processes[library] = subprocess.Popen(
@@ -103,31 +98,23 @@ class Readers:
                 stdout=out,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **more},
+                env=environment,
             )
 
     def _end(self) -> None:
         for process in self._processes.values():
-            process.stdin.close()  # type: ignore[union-attr]
-        for process in self._processes.values():
-            try:
-                process.wait(END_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            other_spark.end(process)
+
+
+def _ours() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _spark() -> tuple[Path, dict[str, str]]:
     python = other_spark.prepared()
     settings = {**SETTINGS, "spark.jars.ivy": str(other_spark.ivy())}
     given = " ".join(f"--conf {name}={value}" for name, value in settings.items())
-    return python, {"PYSPARK_PYTHON": str(python), "PYSPARK_SUBMIT_ARGS": f"--master local[1] {given} pyspark-shell"}
-
-
-def measures(ids: Iterable[int]) -> Measures:
-    """Return what a look sees of rows with those ids."""
-    numbers = [*ids]
-    return len(numbers), sum(numbers), sum(each * each for each in numbers)
+    return python, other_spark.environment(python, PYSPARK_SUBMIT_ARGS=f"--master local[1] {given} pyspark-shell")
 
 
 def torn(looks: Iterable[Look], transactions: Mapping[int, Measures]) -> Iterator[str]:

@@ -26,8 +26,9 @@ from deltalake import DeltaTable
 
 from tests.faults.case import Feeder
 from tests.faults.killing import Killing
+from tests.faults.looking import measures
 from tests.faults.program import url_of
-from tests.faults.readers import Readers, counted, measures, torn
+from tests.faults.readers import Readers, counted, torn
 from tests.faults.together import LOOKS_MIN, Reader
 from tests.faults.world import World, options, say
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at, table_at

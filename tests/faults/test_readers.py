@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.faults.readers import Look, measures, torn
+from tests.faults.looking import measures
+from tests.faults.readers import Look, torn
 
 TRANSACTIONS = {1: measures([0, 1, 2]), 2: measures([3]), 4: measures([4, 5])}
 

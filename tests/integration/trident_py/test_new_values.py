@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.trident_py.test_query import Numbered as Upto
+from tests.integration.trident_py.test_query import FickleSpout
 from trident_py import (
     DeltaSink,
-    Emitter,
     FailedException,
     FileSink,
     FixedBatchSpout,
-    ITridentSpout,
     MapGet,
-    Replay,
     SinkTransaction,
     SQLiteState,
     SQLSink,
     Stream,
-    TopologyContext,
     TransactionAttempt,
-    TridentCollector,
     TridentConfig,
     TridentTopology,
 )
@@ -130,22 +125,13 @@ def test_functions_behind_new_values_run_on_the_driver_as_they_are(numbered: Num
 # --- behind an opaque spout -------------------------------------------------------------------------------------------
 
 
-class Fickle(ITridentSpout[int]):
-    """Three batches, of which each attempt has other words, and one word that all have."""
+class Fickle(FickleSpout):
+    """Three batches: a word that all have, one that each attempt of a batch has, and one of the attempt's own."""
 
-    output_schema = "word string"
-    replay = Replay.OPAQUE
+    upto = 3
 
-    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Upto:
-        return Upto(3)
-
-    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
-        class Emitting(Emitter[int]):
-            def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-                for word in ("always", f"{attempt.txid}", f"{attempt.txid}:{attempt.attempt_id}"):
-                    collector.emit((word,))
-
-        return Emitting()
+    def words(self, attempt: TransactionAttempt) -> Sequence[str]:
+        return ["always", f"{attempt.txid}", f"{attempt.txid}:{attempt.attempt_id}"]
 
 
 def failing(sink: type[Any], *failures: tuple[int, str]) -> type[Any]:

@@ -382,14 +382,21 @@ class FickleSpout(ITridentSpout[int]):
 
     output_schema = "word string"
     replay = Replay.OPAQUE
+    upto = 2
+
+    def words(self, attempt: TransactionAttempt) -> Sequence[str]:
+        return [f"of {attempt}"]
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Numbered:
-        return Numbered(2)
+        return Numbered(self.upto)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
+        words = self.words
+
         class Changing(Emitter[int]):
             def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-                collector.emit((f"of {attempt}",))
+                for word in words(attempt):
+                    collector.emit((word,))
 
         return Changing()
 

@@ -13,6 +13,7 @@ import pytest
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.store import TopologyIdentity
 from tests.unit.trident_py.given import Given
+from tests.unit.trident_py.states.sql.everywhere import factory_over
 from trident_py import Count, TridentConfig
 from trident_py.errors import StateError
 from trident_py.interfaces.context import Metrics
@@ -22,19 +23,12 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import GroupState, MapState, StateFactory
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
-from trident_py.states.memory import MemoryMapState
-from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.sqlite import SQLiteState
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
-    match request.param:
-        case "memory":
-            return MemoryMapState.factory()
-        case "sqlite":
-            return SQLiteState(tmp_path / "s.db", table="counts")
-    return PostgresState(request.getfixturevalue("postgres"), table="counts")
+    return factory_over(request, tmp_path)
 
 
 @pytest.fixture

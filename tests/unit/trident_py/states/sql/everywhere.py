@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ import psycopg
 import pytest
 
 from coordinators.secret import Secret
-from trident_py.states.sql.mysql import MySQLDatabase
+from trident_py.interfaces.states import StateFactory
+from trident_py.states.memory import MemoryMapState
+from trident_py.states.redis.redis import RedisState
+from trident_py.states.sql.mysql import MySQLDatabase, MySQLState
+from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.sqlite import SQLiteState
 
 DATABASES = (
     "sqlite",
@@ -19,6 +25,20 @@ DATABASES = (
     pytest.param("mysql", marks=pytest.mark.mysql),
 )
 STORES = ("memory", *DATABASES, pytest.param("redis", marks=pytest.mark.redis))
+
+
+def factory_over(request: pytest.FixtureRequest, tmp_path: Path, ttl: timedelta | None = None) -> StateFactory:
+    """Return a factory over the store that is the fixture's parameter; the same one each time."""
+    match request.param:
+        case "memory":
+            return MemoryMapState.factory(ttl=ttl)
+        case "sqlite":
+            return SQLiteState(tmp_path / "s.db", table="counts", ttl=ttl)
+        case "redis":
+            return RedisState(request.getfixturevalue("redis"), prefix="counts", ttl=ttl)
+        case "mysql":
+            return MySQLState(request.getfixturevalue("mysql"), table="counts", ttl=ttl)
+    return PostgresState(request.getfixturevalue("postgres"), table="counts", ttl=ttl)
 
 
 @pytest.fixture(params=DATABASES)

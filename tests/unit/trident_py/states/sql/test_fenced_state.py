@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
-from tests.unit.trident_py.states.sql.everywhere import STORES
+from tests.unit.trident_py.states.sql.everywhere import STORES, factory_over
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -35,8 +35,6 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import FencedState, GroupState, StateFactory
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.redis.redis import RedisState
-from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.sqlite import SQLiteState
 
@@ -76,16 +74,7 @@ def commit(
 
 @pytest.fixture(params=STORES)
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
-    match request.param:
-        case "memory":
-            return MemoryMapState.factory()
-        case "sqlite":
-            return SQLiteState(tmp_path / "s.db", table="counts")
-        case "redis":
-            return RedisState(request.getfixturevalue("redis"), prefix="counts")
-        case "mysql":
-            return MySQLState(request.getfixturevalue("mysql"), table="counts")
-    return PostgresState(request.getfixturevalue("postgres"), table="counts")
+    return factory_over(request, tmp_path)
 
 
 @pytest.fixture

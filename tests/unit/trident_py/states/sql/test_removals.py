@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.unit.trident_py.states.aggregators import Adding
-from tests.unit.trident_py.states.sql.everywhere import STORES
+from tests.unit.trident_py.states.sql.everywhere import STORES, factory_over
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, made_by, transaction
 from trident_py.errors import TopologyError
 from trident_py.interfaces.config import TridentConfig
@@ -29,9 +30,6 @@ from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.expiry import PORTION_KEYS
 from trident_py.states.memory import MemoryMapState
-from trident_py.states.redis.redis import RedisState
-from trident_py.states.sql.mysql import MySQLState
-from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.reading import TableReader
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.states.sql.staging import StagingSQLMapState
@@ -94,20 +92,7 @@ Make = Callable[..., FencedState[Any]]
 @pytest.fixture(params=STORES)
 def factories(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[timedelta | None], StateFactory]:
     """Factories over one store, with a ttl or without."""
-
-    def factory(ttl: timedelta | None) -> StateFactory:
-        match request.param:
-            case "memory":
-                return MemoryMapState.factory(ttl=ttl)
-            case "sqlite":
-                return SQLiteState(tmp_path / "s.db", table="counts", ttl=ttl)
-            case "redis":
-                return RedisState(request.getfixturevalue("redis"), prefix="counts", ttl=ttl)
-            case "mysql":
-                return MySQLState(request.getfixturevalue("mysql"), table="counts", ttl=ttl)
-        return PostgresState(request.getfixturevalue("postgres"), table="counts", ttl=ttl)
-
-    return factory
+    return partial(factory_over, request, tmp_path)
 
 
 @pytest.fixture

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.trident_py.states.aggregators import Adding
-from tests.unit.trident_py.states.sql.everywhere import DATABASES
+from tests.unit.trident_py.states.sql.everywhere import DATABASES, factory_over
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, commit, made_by, transaction, values
 from trident_py.interfaces.removal import REMOVE
-from trident_py.interfaces.states import GroupState, StateFactory
-from trident_py.states.sql.mysql import MySQLState
-from trident_py.states.sql.postgres import PostgresState
-from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.interfaces.states import GroupState
 
 Lead = Callable[[int], GroupState[Any]]
 
@@ -25,16 +22,8 @@ def lead(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lead]:
     """A leader's state over one table, which tells what it rolled back."""
     opened: list[GroupState[Any]] = []
 
-    def factory() -> StateFactory:
-        match request.param:
-            case "sqlite":
-                return SQLiteState(tmp_path / "s.db", table="counts")
-            case "mysql":
-                return MySQLState(request.getfixturevalue("mysql"), table="counts")
-        return PostgresState(request.getfixturevalue("postgres"), table="counts")
-
     def led(epoch: int) -> GroupState[Any]:
-        state = made_by(factory())
+        state = made_by(factory_over(request, tmp_path))
         assert isinstance(state, GroupState)
         state.tells_rolled_back = True
         opened.append(state)
