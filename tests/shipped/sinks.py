@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pyarrow.dataset as ds
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import DeltaTable
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from tests.faults.program import url_of
@@ -23,6 +26,9 @@ from trident_py import DeltaSink, FileSink, ForeachBatchSink, IcebergSink, Kafka
 from trident_py.testing import Report, check_sink
 
 SCHEMA = "word string, n bigint"
+
+SNAPSHOTS_MAX = 50
+"""Of an Iceberg table; of more, a reader removes the old ones."""
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -59,8 +65,20 @@ def delta(directory: Path) -> Report:
 def iceberg(directory: Path) -> Report:
     """A table of a SQLite catalog, as pyiceberg reads it."""
     catalog = catalog_at(directory)
-    make = lambda: IcebergSink(NAME, catalog=catalog)  # noqa: E731
-    return check_sink(make, lambda: _rows(table_at(directory).scan().to_arrow().to_pylist()), schema=SCHEMA)
+
+    def read() -> Rows:
+        table = table_at(directory)
+        _expire(table)
+        return _rows(table.scan().to_arrow().to_pylist())
+
+    return check_sink(lambda: IcebergSink(NAME, catalog=catalog), read, schema=SCHEMA)
+
+
+def _expire(table: Table) -> None:
+    """Remove old snapshots, as docs/iceberg.md has users do: each commit writes the list of all of them anew."""
+    if len(table.metadata.snapshots) > SNAPSHOTS_MAX:
+        with suppress(CommitFailedException):  # a leader was faster
+            table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
 
 
 def sqlite(directory: Path) -> Report:
