@@ -127,7 +127,7 @@ class CoordinatorDriver:
         admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)
         publisher = publisher or Publisher()
-        publisher.follow(topology, store.epoch, admission)
+        publisher.follow(topology, store, admission)
         return cls(
             topology=topology,
             store=store,

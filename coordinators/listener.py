@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 
 
 @frozen(kw_only=True)
@@ -37,12 +38,16 @@ class LeadingEvent(TopologyEvent):
     Attributes:
         epoch: of this leadership; each has a higher one than those before it.
         current_txid: the transaction that it goes on with; all before it are committed.
+        uuid: of the topology; drawn at its first start, so another one of its name has another.
+        incarnation: from 1 on; `trident reset` begins the next one, whose txids begin at 1 again.
     """
 
     method: ClassVar[str] = "on_leading"
 
     epoch: int
     current_txid: int
+    uuid: str = ""
+    incarnation: int = 1
 
 
 @frozen(kw_only=True)
@@ -55,12 +60,19 @@ class TransactionEvent(TopologyEvent):
         rows: how many rows it has read so far, as far as anybody has counted: not those of emitted DataFrames.
         processing: seconds from its emission until it was processed; 0.0 before that.
         committing: seconds from then until it was committed, its wait for those before it included; 0.0 before that.
+        waiting: how many of these it has waited for those before it; 0.0 before its commit began.
+        number: by which spouts know the transaction; None: it is empty, or nothing is known of it.
+        definition: what it consists of, by spout, as far as it was known: what a spout finds out by emitting is there
+            once the attempt is processed.
     """
 
     attempt: TransactionAttempt
     rows: int = 0
     processing: float = 0.0
     committing: float = 0.0
+    waiting: float = 0.0
+    number: int | None = None
+    definition: Mapping[str, Json] = field(factory=dict)
 
 
 @frozen(kw_only=True)

@@ -9,6 +9,7 @@ from attrs import define, evolve, field
 
 from coordinators.admission import Admission
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 from coordinators.counts import Counts, CountsOf, no_counts
 from coordinators.listener import (
     CommittedEvent,
@@ -33,6 +34,7 @@ from coordinators.protocol import (
     PhaseAcked,
 )
 from coordinators.status import TopologyStatus, TransactionStatus
+from coordinators.store import RecordStore, TopologyIdentity
 from coordinators.transaction_time import MILLIS
 
 
@@ -42,7 +44,9 @@ class _Flight:
 
     status: TransactionStatus
     emitted: float
+    definition: Mapping[str, Json]
     processed: float = 0.0
+    commit_begun: float = 0.0
 
 
 class _Known(TypedDict, total=False):
@@ -52,6 +56,9 @@ class _Known(TypedDict, total=False):
     counts: Mapping[str, int]
     processing: float
     committing: float
+    waiting: float
+    number: int | None
+    definition: Mapping[str, Json]
 
 
 @define(kw_only=True)
@@ -71,7 +78,7 @@ class Publisher:
     late: Callable[[], str] = str
     lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
     status: TopologyStatus = field(init=False)
-    _epoch: int = field(init=False)
+    _identity: TopologyIdentity = field(init=False)
     _admission: Admission = field(init=False)  # is only looked at, with all that it knows
     _committed: int = field(default=0, init=False)
     _totals: Counts = field(factory=Counts, init=False)
@@ -79,23 +86,34 @@ class Publisher:
     _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
     _untold: dict[int, _Known] = field(factory=dict, init=False)  # of what is committed, success not delivered
 
-    def follow(self, topology: str, epoch: int, admission: Admission) -> None:
+    def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
         """Prepare for a leadership that is about to begin."""
-        self._epoch, self._admission = epoch, admission
+        self._identity, self._admission = store.identity, admission
         current_txid = admission.machine.current_txid
-        self.status = TopologyStatus(topology=topology, is_leading=True, epoch=epoch, current_txid=current_txid)
+        self.status = TopologyStatus(topology=topology, is_leading=True, epoch=store.epoch, current_txid=current_txid)
 
     def leads(self, wall: float) -> None:
         """Tell that the leadership has begun."""
         self.status = evolve(self.status, at=wall, leads_since=wall)
-        current_txid = self._admission.machine.current_txid
-        self.tell(LeadingEvent(topology=self.status.topology, at=wall, epoch=self._epoch, current_txid=current_txid))
+        self.tell(
+            LeadingEvent(
+                topology=self.status.topology,
+                at=wall,
+                epoch=self.status.epoch or 0,
+                current_txid=self._admission.machine.current_txid,
+                uuid=self._identity.uuid,
+                incarnation=self._identity.incarnation,
+            )
+        )
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
         """Take note that a live attempt has failed; the machine is about to be told."""
         self._failed[failed.attempt] = failed
+        flight = self._flights.get(failed.attempt.txid)
+        if flight is not None:  # before anything is defined again
+            flight.definition = self._admission.metadata(failed.attempt.txid)
 
     def handled(self, event: Event, commands: Sequence[Command], now: float, wall: float) -> None:
         """Tell what follows from ``event``, which the machine has taken."""
@@ -134,8 +152,8 @@ class Publisher:
             since=wall,
             failures=self._admission.failures.retries.failures(attempt.txid),
         )
-        self._flights[attempt.txid] = _Flight(status, now)
-        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall))
+        flight = self._flights[attempt.txid] = _Flight(status, now, self._admission.metadata(attempt.txid))
+        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall, **self._known(flight)))
 
     def _look_at(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         entry, flight = self._admission.machine.active.get(attempt.txid), self._flights.get(attempt.txid)
@@ -145,8 +163,10 @@ class Publisher:
         if phase == before:
             return
         flight.status = evolve(flight.status, phase=phase, since=wall)
+        if phase == AttemptStatus.COMMITTING:
+            flight.commit_begun = now
         if before == AttemptStatus.PROCESSING:
-            flight.processed = now
+            flight.processed, flight.definition = now, self._admission.metadata(attempt.txid)
             known = self._known(flight)
             self.tell(ProcessedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
 
@@ -175,8 +195,14 @@ class Publisher:
 
     def _known(self, flight: _Flight) -> _Known:
         counted = self.counted(flight.status.attempt)
-        processing = max(0.0, flight.processed - flight.emitted)
-        return _Known(rows=counted.rows, counts=counted.by_name, processing=processing)
+        return _Known(
+            rows=counted.rows,
+            counts=counted.by_name,
+            processing=max(0.0, flight.processed - flight.emitted),
+            waiting=max(0.0, flight.commit_begun - flight.processed),
+            number=flight.status.number,
+            definition=flight.definition,
+        )
 
     # --- the status ---------------------------------------------------------------------------------------------------
 

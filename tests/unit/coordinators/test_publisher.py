@@ -12,13 +12,14 @@ from coordinators.counts import Counts
 from coordinators.errors import SpoutError
 from coordinators.listener import (
     CommittedEvent,
+    EmittedEvent,
     FailedEvent,
     LeadingEvent,
     ProcessedEvent,
     SucceededEvent,
     TopologyEvent,
 )
-from coordinators.messages import Acked, Failed, FailureKind, PauseRequested, StopRequested
+from coordinators.messages import Acked, Failed, FailureKind, OffsetsResolved, PauseRequested, StopRequested
 from coordinators.protocol import StreamId
 from coordinators.publisher import Publisher
 from coordinators.status import TopologyStatus
@@ -127,14 +128,42 @@ def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
     world.committed("1:0")
     world.delivered(1)
     by_kind = {type(each): each for each in world.events}
-    assert by_kind[LeadingEvent] == LeadingEvent(topology="test", at=1000.0, epoch=1, current_txid=1)
-    first = attempt("1:0")
-    assert by_kind[ProcessedEvent] == ProcessedEvent(
-        topology="test", attempt=first, at=1002.0, rows=10, counts={"words": 1}, processing=2.0
+    assert by_kind[LeadingEvent] == LeadingEvent(
+        topology="test", at=1000.0, epoch=1, current_txid=1, uuid=world.coordination.identity.uuid, incarnation=1
     )
-    told: dict[str, Any] = {"topology": "test", "attempt": first, "at": 1005.0, "rows": 10, "counts": {"words": 7}}
+    first = attempt("1:0")
+    told: dict[str, Any] = {"topology": "test", "attempt": first, "number": 1, "definition": {"lines": [1, "first"]}}
+    assert by_kind[ProcessedEvent] == ProcessedEvent(**told, at=1002.0, rows=10, counts={"words": 1}, processing=2.0)
+    told |= {"at": 1005.0, "rows": 10, "counts": {"words": 7}}
     assert by_kind[CommittedEvent] == CommittedEvent(**told, processing=2.0, committing=3.0)
     assert by_kind[SucceededEvent] == SucceededEvent(**told, processing=2.0, committing=3.0)
+
+
+def test_the_wait_for_those_before_it_is_told_apart_from_the_commit() -> None:
+    world = ObservedSplits().start(max_spout_pending=2)
+    world.retry_within_lease()
+    world.processed("2:0")
+    world.now += 3
+    world.processed("1:0")
+    world.committed("1:0")
+    world.now += 4
+    world.committed("2:0")
+    first, second = (each for each in world.events if isinstance(each, CommittedEvent))
+    assert (first.waiting, first.committing) == (0.0, 0.0)
+    assert (second.waiting, second.committing) == (3.0, 7.0)
+
+
+def test_what_a_spout_finds_out_by_emitting_is_told_once_it_is_known() -> None:
+    world = ObservedSplits(exact=False).start(max_spout_pending=2)
+    world.retry_within_lease()
+    world.retry_within_lease(OffsetsResolved(attempt("1:0"), "lines", [7], {"p": 7}))
+    world.retry_within_lease(Failed(attempt("1:0"), ValueError("boom")))
+    emitted, failed = (
+        {str(each.attempt): each.definition for each in world.events if isinstance(each, kind)}
+        for kind in (EmittedEvent, FailedEvent)
+    )
+    assert emitted == {"1:0": {"lines": [1, "first"]}, "2:0": {"lines": [2, "first"]}}
+    assert failed == {"1:0": {"lines": [7]}, "2:0": {"lines": [2, "first"]}}
 
 
 def test_a_success_that_an_earlier_leader_owed_comes_again_and_its_commit_does_not() -> None:
