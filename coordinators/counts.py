@@ -12,16 +12,24 @@ from coordinators.attempt import TransactionAttempt
 
 @frozen
 class Counts:
-    """How many rows were read, as far as anybody has counted, and what user functions have counted, by name."""
+    """How much there was, as far as anybody has counted.
+
+    Attributes:
+        rows: that were read.
+        by_name: what user functions have counted, by name.
+        written: rows that a commit adds or changes, by state or sink.
+    """
 
     rows: int = 0
     by_name: Mapping[str, int] = field(factory=dict)
+    written: Mapping[str, int] = field(factory=dict)
 
     def __add__(self, other: Counts) -> Counts:
-        by_name = dict(self.by_name)
-        for name, count in other.by_name.items():
-            by_name[name] = by_name.get(name, 0) + count
-        return Counts(self.rows + other.rows, by_name)
+        return Counts(self.rows + other.rows, _sum(self.by_name, other.by_name), _sum(self.written, other.written))
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {**one, **{name: one.get(name, 0) + count for name, count in other.items()}}
 
 
 CountsOf: TypeAlias = Callable[[TransactionAttempt], Counts]

@@ -58,6 +58,8 @@ class TransactionEvent(TopologyEvent):
         attempt: which one.
         counts: what user functions have counted in it so far.
         rows: how many rows it has read so far, as far as anybody has counted: not those of emitted DataFrames.
+        written: how many rows its commit adds to or changes in each state and sink that can tell, by name; of an
+            aggregation, these are keys.
         processing: seconds from its emission until it was processed; 0.0 before that.
         committing: seconds from then until it was committed, its wait for those before it included; 0.0 before that.
         waiting: how many of these it has waited for those before it; 0.0 before its commit began.
@@ -68,6 +70,7 @@ class TransactionEvent(TopologyEvent):
 
     attempt: TransactionAttempt
     rows: int = 0
+    written: Mapping[str, int] = field(factory=dict)
     processing: float = 0.0
     committing: float = 0.0
     waiting: float = 0.0

@@ -54,6 +54,7 @@ class _Known(TypedDict, total=False):
 
     rows: int
     counts: Mapping[str, int]
+    written: Mapping[str, int]
     processing: float
     committing: float
     waiting: float
@@ -198,6 +199,7 @@ class Publisher:
         return _Known(
             rows=counted.rows,
             counts=counted.by_name,
+            written=counted.written,
             processing=max(0.0, flight.processed - flight.emitted),
             waiting=max(0.0, flight.commit_begun - flight.processed),
             number=flight.status.number,

@@ -107,6 +107,7 @@ class TopologyStatus(Mapping[str, Any]):
         left_behind: after the end, the threads that had not returned, and where each of them was.
         error: what ended it; None: it runs, or was asked to stop.
         events_dropped: how many events listeners were too slow for.
+        history_error: why the history can't be written just now; empty: it can, or none is kept.
     """
 
     topology: str
@@ -134,6 +135,7 @@ class TopologyStatus(Mapping[str, Any]):
     left_behind: Sequence[str] = ()
     error: BaseException | None = None
     events_dropped: int = 0
+    history_error: str = ""
 
     @property
     def last_committed(self) -> int | None:

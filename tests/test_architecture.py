@@ -164,6 +164,7 @@ FLOORS = """
     topology
     runtime
     query coordination
+    history
     engine
     streams planner
     graph
@@ -365,8 +366,8 @@ def _number(node: ast.expr) -> Iterator[float]:
 # --- who tests what ---------------------------------------------------------------------------------------------------
 
 PURE = """
-    coordinators engine graph interfaces operations participants planner rows spouts spouts.files states streams windows
-    worker
+    coordinators engine graph history interfaces operations participants planner rows spouts spouts.files states streams
+    windows worker
 """
 """The folders in which each module has a test file of its own."""
 

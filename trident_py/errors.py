@@ -14,6 +14,7 @@
     ├── SinkError          a sink refused or lost a transaction
     ├── CounterError       a counter was used outside of a transaction
     ├── RequestError       a request could not be answered; the topology goes on
+    ├── HistoryError       the history of topologies can't be read or written; no topology depends on it
     └── PoisonBatchError   a batch failed as often as its retry policy allows
     FailedException        what user code raises to fail an attempt (Storm's name; not an error of ours)
     └── StoreBusyException the same because of a store: doesn't count against the batch
@@ -39,6 +40,7 @@ __all__ = [
     "CounterError",
     "FailedException",
     "FencedError",
+    "HistoryError",
     "MetadataError",
     "PoisonBatchError",
     "RequestError",
@@ -62,6 +64,10 @@ class CounterError(TridentError):
 
 class RequestError(TridentError):
     """A request of ``TridentQuery.execute`` could not be answered; the topology goes on."""
+
+
+class HistoryError(TridentError):
+    """The history of topologies can't be read or written; no topology depends on it."""
 
 
 class SinkError(TridentError):

@@ -192,6 +192,7 @@ class TridentQuery:
             is_leading=self.is_leading,
             leader=str(rival) if rival and status.epoch is None else None,
             events_dropped=self._listeners.dropped,
+            history_error=self._listeners.history_error(),
         )
 
     @property

@@ -20,6 +20,7 @@ from trident_py.graph.joining import Merge, join_all_of, join_of
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
+from trident_py.history.recorder import recorded
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
 from trident_py.interfaces.states import StateFactory
@@ -260,9 +261,8 @@ class TridentTopology:
         with located(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-            planned, told = plan(self._graph), listening(self.name, listeners)
-            config = config or TridentConfig()
-            config = config.placed(coordination.state_dir) if coordination else config
+            planned, config = plan(self._graph), (config or TridentConfig()).placed(coordination)
+            told = recorded(listening(self.name, listeners), config.history_place, topology=self.name, code=code)
             return start_topology(
                 self.name, planned, config, spark, told, code=code, coordination=coordination, standby=standby
             )

@@ -25,6 +25,8 @@ COMMANDS = {
     "run": "run a topology until it is interrupted",
     "demo": "count the words of Python's own standard library",
     "status": "where topologies are, and who leads them",
+    "tx": "what became of the transactions of a topology",
+    "watch": "stay with a topology that runs elsewhere, and show its transactions",
     "script": "play a protocol trace",
     "doctor": "check whether everything that is needed is here",
     "explain": "show the plan of a topology",
@@ -41,6 +43,7 @@ WISHES = ("pause", "resume", "drain", "rate")
 ANSWER_SECONDS = 30.0
 """Longer than it takes until a leader that was killed is replaced, with the settings as they are."""
 
+TARGET_WORDS = "module:topology or file.py:topology; without :topology where there is one only"
 STATUS_WORDS = (
     "The epoch counts the leaderships of a topology; whoever has an older one can write no more. Last attempts are "
     "those of transactions that were tried and are not committed: 5:2 is the third try of transaction 5, as tries "
@@ -138,24 +141,31 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(module=name)
         return command
 
-    target = "module:topology or file.py:topology; without :topology where there is one only"
-    run = add("run", where, pending, report)
-    _add_run_options(run, target)
+    history = _history()
+    _add_run_options(add("run", where, history, pending, report))
     _add_demo_options(add("demo", where, pending, report))
-    status = add("status", where, report)
-    status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
-    status.epilog = STATUS_WORDS
+    _add_status_options(add("status", where, report))
+    _add_tx_options(add("tx", where, history, report))
+    _add_watch_options(add("watch", where, history, report))
     script = add("script")
     script.add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", where, report)
-    add("explain").add_argument("target", metavar="TARGET", help=target)
+    add("explain").add_argument("target", metavar="TARGET", help=TARGET_WORDS)
     _add_compact_options(add("compact"))
     for name in WISHES:
         _add_wish_options(name, add(name, where, report))
-    reset = add("reset", where)
+    _add_reset_options(add("reset", where))
+    return parser
+
+
+def _add_status_options(status: argparse.ArgumentParser) -> None:
+    status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
+    status.epilog = STATUS_WORDS
+
+
+def _add_reset_options(reset: argparse.ArgumentParser) -> None:
     reset.add_argument("name", metavar="NAME", help="of the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask")
-    return parser
 
 
 def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
@@ -176,8 +186,8 @@ def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_run_options(run: argparse.ArgumentParser, target: str) -> None:
-    run.add_argument("target", metavar="TARGET", help=target)
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
     run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
     run.add_argument(
         "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
@@ -216,6 +226,42 @@ def _report() -> argparse.ArgumentParser:
     report = argparse.ArgumentParser(add_help=False)
     report.add_argument("--json", action="store_true", help="print JSON")
     return report
+
+
+def _add_tx_options(tx: argparse.ArgumentParser) -> None:
+    tx.add_argument("name", metavar="NAME", help="of the topology")
+    tx.add_argument("action", choices=("list", "show"), help="the last transactions, or all that is known of one")
+    tx.add_argument("txid", metavar="TXID", type=int, nargs="?", help="the one to show")
+    _add_last_option(tx)
+    tx.add_argument("--failed", action="store_true", help="list those only of which an attempt has failed")
+
+
+def _add_watch_options(watch: argparse.ArgumentParser) -> None:
+    watch.set_defaults(module="follow")
+    watch.add_argument("name", metavar="NAME", help="of the topology")
+    _add_last_option(watch)
+
+
+def _add_last_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--last", metavar="N", type=_positive, default=20, help="how many transactions (20)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
+    return number
+
+
+def _history() -> argparse.ArgumentParser:
+    history = argparse.ArgumentParser(add_help=False)
+    history.add_argument(
+        "--history",
+        metavar="FILE",
+        help="where the history is: a file (history.db, in the --state-dir), or in TRIDENT_HISTORY, where nobody else "
+        "sees the password, postgresql://user:password@host/database",
+    )
+    return history
 
 
 def _add_compact_options(compact: argparse.ArgumentParser) -> None:

@@ -30,8 +30,8 @@ def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Jso
                 "counted": failure.count if failure else 0,
                 "waits_for": source.spout if source else None,
                 "cause": trouble.cause,
-                "since": _moment(trouble.since).isoformat(),
-                "last": _moment(trouble.last).isoformat(),
+                "since": local_time(trouble.since).isoformat(),
+                "last": local_time(trouble.last).isoformat(),
                 "definition": dict(definition(txid)),
             }
         )
@@ -43,13 +43,13 @@ def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
     last = datetime.fromisoformat(entry["last"])
     if entry["waits_for"] is not None:
         since = datetime.fromisoformat(entry["since"])
-        return f"{'waiting' if is_led else 'waited'} for {entry['waits_for']} since {_clock(since, now)}"
-    return f"{'failing' if is_led else 'failed'} {_clock(last, now)}, {_ago((now - last).total_seconds())}"
+        return f"{'waiting' if is_led else 'waited'} for {entry['waits_for']} since {clock_text(since, now)}"
+    return f"{'failing' if is_led else 'failed'} {clock_text(last, now)}, {_ago((now - last).total_seconds())}"
 
 
 def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[str]:
     """Give which transaction, why, how often, what its batch is, and what to do."""
-    since, times = _clock(datetime.fromisoformat(entry["since"]), now), _times(entry["tries"])
+    since, times = clock_text(datetime.fromisoformat(entry["since"]), now), _times(entry["tries"])
     txid, spout = entry["txid"], entry["waits_for"]
     what = (
         f"tried {times} since {since}" if spout is None else f"waits for spout {spout!r}, tried {times} since {since}"
@@ -74,11 +74,13 @@ def _times(tries: int) -> str:
     return "once" if tries == 1 else f"{tries} times"
 
 
-def _moment(seconds: float) -> datetime:
+def local_time(seconds: float) -> datetime:
+    """Return a moment, given in seconds since 1970, as the time here."""
     return datetime.fromtimestamp(round(seconds)).astimezone()
 
 
-def _clock(moment: datetime, now: datetime) -> str:
+def clock_text(moment: datetime, now: datetime) -> str:
+    """Show a local time to people: without the date where that is today's."""
     is_today = moment.date() == now.astimezone(moment.tzinfo).date()
     return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 

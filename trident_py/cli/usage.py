@@ -12,6 +12,7 @@ from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import TridentConfig
 
 LOGIN, KEY_PASSWORD = "TRIDENT_ZOOKEEPER_AUTH", "TRIDENT_ZOOKEEPER_KEY_PASSWORD"
+HISTORY = "TRIDENT_HISTORY"
 """Environment variables: what is typed, everyone on the machine can see."""
 
 
@@ -41,6 +42,8 @@ def config_of(arguments: Namespace, **defaults: object) -> TridentConfig:
     try:
         if "zookeeper" in settings:
             settings["zookeeper_auth"] = os.environ.get(LOGIN) or None
+        if "history" not in settings and os.environ.get(HISTORY):
+            settings["history"] = os.environ[HISTORY]
         settings["zookeeper_tls"] = _tls_of(arguments)
         return TridentConfig(**settings)  # type: ignore[arg-type]  # converted and validated there
     except ConfigError as error:

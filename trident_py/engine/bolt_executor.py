@@ -8,6 +8,7 @@ from typing import Any
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.counts import Counts
 from trident_py.engine.stimuli import Emitted
 from trident_py.engine.work import BranchInput, Job, JobMember
 
@@ -46,6 +47,7 @@ class TridentBoltExecutor:
     _emitted: dict[str, Emitted] = field(factory=dict, init=False)
     _rows: dict[tuple[str, str], int] = field(factory=dict, init=False)
     _receipts: dict[int, Any] = field(factory=dict, init=False)
+    _written: dict[str, int] = field(factory=dict, init=False)
     _handed_over: dict[int, Any] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -69,10 +71,20 @@ class TridentBoltExecutor:
         """Count the rows that ``spout`` gave on the driver or in tasks; several branches may say so, some see none."""
         self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
 
+    def count_written(self, output: str, rows: int | None) -> None:
+        """Count the rows that the commit of ``output`` adds or changes, if it can tell."""
+        if rows is not None:
+            self._written[output] = rows
+
     @property
     def rows(self) -> int:
         """How many rows were read, where anybody counted: not those of emitted DataFrames."""
         return sum(self._rows.values())
+
+    @property
+    def counted(self) -> Counts:
+        """How many rows were read, and how many will be written."""
+        return Counts(self.rows, written=dict(self._written))
 
     @property
     def is_small(self) -> bool:

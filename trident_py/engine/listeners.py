@@ -1,4 +1,4 @@
-"""Listeners of users', each on a thread of its own: one that raises, or is slow, hurts nobody."""
+"""Whoever is told of events, each on a thread of its own: one that raises, or is slow, hurts nobody."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
@@ -18,32 +18,39 @@ from trident_py.rows.schema import shown
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 10_000
-"""Events that wait for one listener; of more, the oldest are dropped."""
+"""Events that wait for one receiver; of more, the oldest are dropped."""
 
 DELIVER_SECONDS = 5.0
 """For listeners to take what waits for them when a topology ends."""
 
 
 @define(eq=False)
-class ListenerThread:
-    """One listener, and the events that wait for it.
+class EventThread:
+    """Hands events over on a thread of its own, in order; whoever tells it never waits.
 
     Attributes:
+        receiver: whom to, for people.
+        receive: is called with them, and never raises.
+        waiting_max: how many may wait; of more, the oldest are dropped.
+        at_once_max: how many are handed over at once.
+        gather_seconds: how long the first of them waits for others, so that many are handed over at once.
         dropped: how many events it was too slow for.
     """
 
     topology: str
-    listener: TridentListener
-    waiting_max: int = WAITING_MAX
+    receiver: str
+    receive: Callable[[Sequence[TopologyEvent]], None]
+    waiting_max: int = field(default=WAITING_MAX, kw_only=True)
+    at_once_max: int = field(default=1, kw_only=True)
+    gather_seconds: float = field(default=0.0, kw_only=True)
     dropped: int = field(default=0, init=False)
     _waiting: deque[TopologyEvent] = field(factory=deque, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _is_closing: bool = field(default=False, init=False)
-    _logged: set[tuple[str, type[BaseException]]] = field(factory=set, init=False)
 
     def tell(self, event: TopologyEvent) -> None:
-        """Have the listener's thread hand over ``event``, after those before it; never waits."""
+        """Have the thread hand over ``event``, after those before it; never waits."""
         with self._changed:
             is_full = len(self._waiting) == self.waiting_max
             if is_full:
@@ -74,20 +81,35 @@ class ListenerThread:
 
     @property
     def _names(self) -> tuple[str, str]:
-        return self.topology, f"the listener {type(self.listener).__name__}"
+        return self.topology, self.receiver
 
     def _run(self) -> None:
-        while (event := self._next()) is not None:
+        while events := self._next():
+            self.receive(events)
+
+    def _next(self) -> list[TopologyEvent]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            if self.gather_seconds:
+                self._changed.wait_for(lambda: self._is_closing, self.gather_seconds)
+            return [self._waiting.popleft() for _ in range(min(self.at_once_max, len(self._waiting)))]
+
+
+@define(eq=False)
+class ListenerCalls:
+    """Calls one listener; what it raises is logged, once for each kind."""
+
+    topology: str
+    listener: TridentListener
+    _logged: set[tuple[str, type[BaseException]]] = field(factory=set, init=False)
+
+    def __call__(self, events: Sequence[TopologyEvent]) -> None:
+        """Call it for each event."""
+        for event in events:
             try:
                 told(self.listener, event)
             except BaseException as error:  # noqa: BLE001 - user code: the topology goes on, whatever it raises
                 self._log(event, error)
-
-    def _next(self) -> TopologyEvent | None:
-        with self._changed:
-            while not self._waiting and not self._is_closing:
-                self._changed.wait()
-            return self._waiting.popleft() if self._waiting else None
 
     def _log(self, event: TopologyEvent, error: BaseException) -> None:
         kind = (event.method, type(error))
@@ -96,7 +118,8 @@ class ListenerThread:
         self._logged.add(kind)
         log.error(
             "topology %s: %s raised in %s; the topology goes on, and more of this kind is not logged",
-            *self._names,
+            self.topology,
+            shown_listener(self.listener),
             event.method,
             exc_info=error,
         )
@@ -108,11 +131,13 @@ class Listeners:
 
     Attributes:
         progress: the first; it is told on the thread that tells.
-        others: users'; they are told on threads of their own.
+        others: users', and the history; they are told on threads of their own.
+        history_error: why the history can't be written just now; empty: it can, or none is kept.
     """
 
     progress: Progress = field(factory=Progress)
-    others: Sequence[ListenerThread] = ()
+    others: Sequence[EventThread] = ()
+    history_error: Callable[[], str] = str
 
     def tell(self, event: TopologyEvent) -> None:
         """Tell all; never waits."""
@@ -147,9 +172,18 @@ def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
             raise ConfigError(
                 f"topology {topology!r}: a listener is an instance of TridentListener, not {shown(other)}"
             )
-    others = [ListenerThread(topology, other) for other in listeners if not isinstance(other, Progress)]
+    others = [
+        EventThread(topology, shown_listener(other), ListenerCalls(topology, other))
+        for other in listeners
+        if not isinstance(other, Progress)
+    ]
     given = (other for other in listeners if isinstance(other, Progress))
     return Listeners(progress=next(given, None) or Progress(), others=others)
+
+
+def shown_listener(listener: TridentListener) -> str:
+    """Name it to people."""
+    return f"the listener {type(listener).__name__}"
 
 
 def told(listener: TridentListener, event: TopologyEvent) -> None:

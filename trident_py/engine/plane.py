@@ -120,7 +120,8 @@ class DataPlane:
     def counted(self, attempt: TransactionAttempt) -> Counts:
         """Return what a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
         executor = self._executors.get(attempt)
-        return Counts(executor.rows if executor else 0, self._counts.of(attempt))
+        counted = Counts(by_name=self._counts.of(attempt))
+        return executor.counted + counted if executor else counted
 
     @property
     def is_closed(self) -> bool:
@@ -293,6 +294,7 @@ class DataPlane:
                 yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
             return
         executor.prepare(branch, processed.receipt)
+        executor.count_written(self.shape.branches[branch].name, processed.written)
         self._counts.process(executor.attempt, processed.counts)
         for spout, rows in processed.rows.items():
             executor.count_rows(spout, "tasks", rows)

@@ -102,7 +102,9 @@ class RowJobs(Jobs):
             fingerprint = batches[spout].fingerprint()
             told += [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
         read = {spout: batch.known_rows - member.inputs[spout].batch.known_rows for spout, batch in batches.items()}
-        return Processed(made if branch.output else None, told, read)
+        if not branch.output:
+            return Processed(None, told, read)
+        return Processed(made, told, read, written=made.num_rows)
 
     def _ask(self, query: StateQuery, flow: RowFlow) -> RowFlow:
         target = query.output([flow.schema])

@@ -85,7 +85,12 @@ class SharedJobs:
             # What is called for no row is called for all of them: its counts go to the first.
             counts[members[0].attempt.txid if txid is None else txid][node] = counted
         return [
-            Processed(changes[attempt.txid], self._reports(attempt, branch.spout, each), counts=counts[attempt.txid])
+            Processed(
+                changes[attempt.txid],
+                self._reports(attempt, branch.spout, each),
+                counts=counts[attempt.txid],
+                written=changes[attempt.txid].num_rows,
+            )
             for attempt, each in given.items()
         ]
 

@@ -79,7 +79,8 @@ class MicroBatches:
                 told.append(Fingerprinted(attempt, spout, fingerprint))
         rows = {spout: reports.rows for spout, reports in heard.items()}
         counts = {node: counts for (_, node), counts in counting.heard().items()}
-        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows, counts)
+        written = participant.receipt_rows(receipt)
+        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows, counts, written)
 
     def _input(self, spout: str, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
         with building(f"reading of {spout}"):

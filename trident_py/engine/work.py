@@ -55,12 +55,14 @@ class Processed:
         reports: for the driver, once the receipt is kept.
         rows: how many rows its tasks read, by spout, where they count them.
         counts: what user functions have counted.
+        written: how many rows its commit adds or changes; None: the output can't tell.
     """
 
     receipt: Any
     reports: Sequence[Message] = ()
     rows: Mapping[str, int] = field(factory=dict)
     counts: CountsByNode = field(factory=dict)
+    written: int | None = None
 
 
 @frozen

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import Attribute, evolve, field, fields, frozen
 from attrs.converters import optional
 
+from coordinators.coordination import Coordination
 from coordinators.secret import Secret
 from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS, as_login
 from trident_py.errors import ConfigError
@@ -57,6 +58,17 @@ def _connection_string(_: object, attribute: Attribute[Any], value: object) -> N
         raise ConfigError(
             f"{attribute.name} must be 'host:port,…/chroot', or None for the embedded server, not {value!r}"
         )
+
+
+def _history(value: Any) -> Path | Secret | None:
+    if value is None or isinstance(value, Path | Secret):
+        return value
+    if isinstance(value, str) and re.match(r"postgres(ql)?://|\s*[a-z_]+\s*=", value):
+        return Secret(value)
+    if not isinstance(value, str) or value in ("", ".") or "://" in value:  # which may hold a password
+        shown = f"a URL with {value.partition('://')[0]}://" if "://" in str(value) else repr(value)
+        raise ConfigError(f"history must be the path of a file, the DSN of a PostgreSQL database, or None, not {shown}")
+    return Path(value)
 
 
 def _texts(value: Any) -> Any:
@@ -120,6 +132,9 @@ class TridentConfig:
         root: the znode under which every topology has its own.
         state_dir: where the embedded server and windows keep their data; with a `LocalCoordination` the default is a
             directory of its own.
+        history: where it is kept what became of each transaction, for ``trident tx`` and ``trident watch``: a SQLite
+            file, below ``state_dir`` unless its path is absolute; a PostgreSQL database, by a DSN as
+            ``postgresql://user:password@host/database``; or None: nowhere. A `LocalCoordination` keeps none by default.
     """
 
     max_spout_pending: int = field(default=4, validator=_whole(1))
@@ -135,11 +150,26 @@ class TridentConfig:
     zookeeper_tls: ZooKeeperTLS | None = field(default=None, validator=_of_servers)
     root: str = field(default="/trident", validator=_absolute_znode)
     state_dir: Path = field(default=Path(".trident"), converter=Path)
+    history: Path | Secret | None = field(default=Path("history.db"), converter=_history)
 
-    def placed(self, state_dir: Path | None) -> TridentConfig:
-        """Return the same with this ``state_dir``, where none was given here."""
-        is_default = self.state_dir == fields(TridentConfig).state_dir.default
-        return evolve(self, state_dir=state_dir) if state_dir is not None and is_default else self
+    def placed(self, coordination: Coordination | None) -> TridentConfig:
+        """Return the same for ``coordination``: what it wants to have elsewhere is there, where nothing was given here.
+
+        Its files are in its own directory, if it has one; one in memory keeps no history.
+        """
+        if coordination is None:
+            return self
+        defaults, placed = fields(TridentConfig), self
+        if coordination.state_dir is not None and self.state_dir == defaults.state_dir.default:
+            placed = evolve(placed, state_dir=coordination.state_dir)
+        if coordination.is_in_memory and self.history == defaults.history.default:
+            placed = evolve(placed, history=None)
+        return placed
+
+    @property
+    def history_place(self) -> Path | Secret | None:
+        """Where the history is: a SQLite file, the DSN of a PostgreSQL database, or nowhere."""
+        return self.state_dir / self.history if isinstance(self.history, Path) else self.history
 
     @property
     def embedded_dir(self) -> Path:

@@ -142,6 +142,13 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:
         """Give up an attempt, which will never commit; ``receipt`` is None where ``prepare`` did not return."""
 
+    def receipt_rows(self, receipt: R) -> int | None:
+        """Return how many rows ``commit`` will add, for whoever watches; None: that isn't known.
+
+        Called right after ``prepare``, on its thread; it should take no time.
+        """
+        return None
+
     def close(self) -> None:
         """Let go of connections and the like: the topology has stopped. Another ``recover`` may follow."""
         return

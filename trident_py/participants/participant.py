@@ -104,6 +104,10 @@ class Participant(ABC):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Do everything that can be done before the commit; returns the receipt."""
 
+    def receipt_rows(self, receipt: Any) -> int | None:
+        """Return how many rows what was prepared adds or changes; None: that isn't known."""
+        return None
+
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Make these visible, in this order and one atomic step; more than one only where it takes groups.
 
@@ -196,6 +200,10 @@ class SinkParticipant(Participant):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Have the sink stage the frame as it likes; returning is its report."""
         return self.sink.prepare(tx, frame)
+
+    def receipt_rows(self, receipt: Any) -> int | None:
+        """Ask the sink."""
+        return self.sink.receipt_rows(receipt)
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Have the sink make it visible."""

@@ -14,6 +14,7 @@ from trident_py.interfaces.states import StagingState
 from trident_py.participants.participant import Collect
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.row import column_values
+from trident_py.states.sql.staging import reported_rows
 
 
 @frozen
@@ -38,6 +39,10 @@ class StagedParticipant(AggregateParticipant):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Staged:
         """Run the job that stages the change."""
         return Staged(collect(self.state.stage(tx, frame)))
+
+    def receipt_rows(self, receipt: Any) -> int | None:
+        """Count what the tasks say that they have staged: a key twice where two tasks have it."""
+        return reported_rows(receipt.reports) if isinstance(receipt, Staged) else super().receipt_rows(receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Staged | pa.Table | None) -> None:
         """Remove what was staged, also by an attempt that didn't finish."""

@@ -140,6 +140,10 @@ class StateParticipant(Participant):
         """Run the job; the change stays in the driver's memory until it is committed or given up."""
         return collect(frame)
 
+    def receipt_rows(self, receipt: Any) -> int | None:
+        """Count the rows of the change; of an aggregation, that is the keys of the batch."""
+        return receipt.num_rows if isinstance(receipt, pa.Table) else None
+
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
         if not isinstance(self.state, GroupState):

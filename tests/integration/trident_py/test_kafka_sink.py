@@ -96,7 +96,7 @@ class Halves(StagedRows):
     """The rows of a transaction, in two batches."""
 
     def __init__(self, txid: int, between: Callable[[], object]) -> None:
-        super().__init__()
+        super().__init__(0)
         self._txid, self._between = txid, between
 
     def batches(self) -> Iterator[pa.RecordBatch]:

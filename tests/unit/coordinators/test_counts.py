@@ -17,5 +17,10 @@ def test_adding_changes_neither() -> None:
     assert first == Counts(1, {"words": 1})
 
 
+def test_what_is_written_adds_up_by_output() -> None:
+    both = Counts(written={"counts": 3}) + Counts(written={"counts": 4, "files": 1})
+    assert both == Counts(written={"counts": 7, "files": 1})
+
+
 def test_where_nobody_counts_there_is_nothing() -> None:
     assert no_counts(TransactionAttempt(1, 0)) == Counts()

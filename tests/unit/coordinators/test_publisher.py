@@ -123,7 +123,7 @@ def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
     world.retry_within_lease()
     world.now, world.wall = world.now + 2, world.wall + 2
     world.processed("1:0")
-    world.counted[attempt("1:0")] = Counts(10, {"words": 7})  # a state has counted more
+    world.counted[attempt("1:0")] = Counts(10, {"words": 7}, {"counts": 4})  # a state has counted more
     world.now, world.wall = world.now + 3, world.wall + 3
     world.committed("1:0")
     world.delivered(1)
@@ -134,7 +134,7 @@ def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
     first = attempt("1:0")
     told: dict[str, Any] = {"topology": "test", "attempt": first, "number": 1, "definition": {"lines": [1, "first"]}}
     assert by_kind[ProcessedEvent] == ProcessedEvent(**told, at=1002.0, rows=10, counts={"words": 1}, processing=2.0)
-    told |= {"at": 1005.0, "rows": 10, "counts": {"words": 7}}
+    told |= {"at": 1005.0, "rows": 10, "counts": {"words": 7}, "written": {"counts": 4}}
     assert by_kind[CommittedEvent] == CommittedEvent(**told, processing=2.0, committing=3.0)
     assert by_kind[SucceededEvent] == SucceededEvent(**told, processing=2.0, committing=3.0)
 

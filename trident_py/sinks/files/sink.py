@@ -91,6 +91,11 @@ class FileSink(TransactionalSink[Path]):
         token = FileToken.of(tx, rows, self._layout, frame.schema)
         return self._directory.stage(tx, written(draft, tasks) if rows else [], token)
 
+    def receipt_rows(self, receipt: Path) -> int | None:
+        """Look into the token."""
+        token = FileToken.read(receipt)
+        return token.rows if token else None
+
     def commit(self, tx: SinkTransaction, receipt: Path) -> None:
         """Rename the staged directory to ``path/txid=<n>``; one that is there already stays."""
         self._directory.commit(tx, receipt)

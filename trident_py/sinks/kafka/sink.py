@@ -87,6 +87,10 @@ class KafkaSink(TransactionalSink[StagedRows]):
         check_rows(rows, self._topic)
         return StagedRows.of(rows)
 
+    def receipt_rows(self, receipt: StagedRows) -> int:
+        """Count the rows."""
+        return receipt.count
+
     def commit(self, tx: SinkTransaction, receipt: StagedRows) -> None:
         """Send them with the token, in one transaction; one that is there already stays."""
         self._transactions.commit(tx, receipt)

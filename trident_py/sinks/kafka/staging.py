@@ -19,8 +19,12 @@ class StagedRows:
     """The rows of one attempt.
 
     The file has no name, so that it is gone with this process, however that ends.
+
+    Attributes:
+        count: how many they are.
     """
 
+    count: int
     _rows: pa.Table | None = field(default=None, repr=False)
     _file: IO[bytes] | None = field(default=None, repr=False)
 
@@ -28,7 +32,7 @@ class StagedRows:
     def of(cls, rows: pa.Table, bytes_max: int = IN_MEMORY_BYTES_MAX) -> Self:
         """Keep ``rows``, which nobody else should then hold."""
         if rows.nbytes <= bytes_max:
-            return cls(rows)
+            return cls(rows.num_rows, rows)
         file = tempfile.TemporaryFile(prefix="trident-kafka-")  # noqa: SIM115 - it lives on; discard() closes it
         try:
             with pa.ipc.new_stream(file, rows.schema) as writer:
@@ -36,7 +40,7 @@ class StagedRows:
         except BaseException:
             file.close()
             raise
-        return cls(None, file)
+        return cls(rows.num_rows, None, file)
 
     @property
     def is_in_file(self) -> bool:

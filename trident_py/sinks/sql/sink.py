@@ -13,6 +13,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.rows.schema import names_of
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.fenced_table import TableSink
+from trident_py.states.sql.staging import reported_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,6 +103,10 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
         """Stage the rows where readers don't look."""
         with _as_sink():
             return self._writer.prepare(tx, frame, self._table_for(frame.schema))
+
+    def receipt_rows(self, receipt: Prepared) -> int:
+        """Count the rows, or what tasks say that they have staged."""
+        return reported_rows(receipt.rows) if receipt.staged else receipt.rows.num_rows
 
     def commit(self, tx: SinkTransaction, receipt: Prepared) -> None:
         """Add the rows and the token in one transaction; rows that are there already stay."""

@@ -30,6 +30,10 @@ class FormatSink(TransactionalSink["list[StagedFile]"]):
         """Have Spark's tasks write the rows as files that the table doesn't know."""
         return self._transactions.stage(tx, frame)
 
+    def receipt_rows(self, receipt: list[StagedFile]) -> int:
+        """Count the rows of the files."""
+        return sum(file.content.rows for file in receipt)
+
     def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
         """Add the files to the table, with the token, in one commit."""
         self._transactions.commit(tx, receipt)

@@ -32,6 +32,12 @@ _ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("checksum", pa.
 _links: dict[tuple[int, object], Link] = {}
 
 
+def reported_rows(reports: pa.Table) -> int:
+    """Return how many rows the tasks have stored by their reports; a task that Spark ran twice counts once."""
+    tasks, rows = (column_values(reports.column(name)) for name in ("task", "rows"))
+    return sum(dict(zip(tasks, rows, strict=True)).values())
+
+
 class StagingSQLMapState(SQLMapState, StagingState[Any]):
     """Beside what a SQL state does: a table for each attempt, which tasks fill and one statement merges.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.counts import Counts
 from trident_py.engine.bolt_executor import TridentBoltExecutor
 from trident_py.engine.stimuli import Emitted
 from trident_py.engine.work import BranchInput
@@ -27,6 +28,9 @@ def test_rows_count_once_however_many_branches_read_them() -> None:
     made.count_rows("lines", "tasks", 100)
     made.count_rows("lines", "tasks", 0)  # a sink's own job, whose tasks don't report
     assert made.rows == 107
+    made.count_written("counts", 5)
+    made.count_written("custom", None)  # it can't tell
+    assert made.counted == Counts(107, written={"counts": 5})
 
 
 def test_a_branch_is_ready_when_every_spout_that_it_reads_has_emitted() -> None:

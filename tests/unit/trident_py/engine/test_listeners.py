@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from threading import Event, current_thread, main_thread
 
 import pytest
@@ -10,7 +11,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import CommittedEvent, EmittedEvent, EndedEvent, TopologyEvent, TridentListener
-from trident_py.engine.listeners import Listeners, ListenerThread, listening
+from trident_py.engine.listeners import EventThread, ListenerCalls, Listeners, listening
 from trident_py.errors import ConfigError
 
 PATIENCE_SECONDS = 60
@@ -82,7 +83,7 @@ def test_one_that_raises_goes_on_and_hurts_nobody_and_is_logged_once_for_each_ki
 
 def test_of_more_than_may_wait_the_oldest_are_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     hearing = Hearing()
-    slow = ListenerThread("wc", hearing, waiting_max=2)
+    slow = EventThread("wc", "the listener Hearing", ListenerCalls("wc", hearing), waiting_max=2)
     listeners = Listeners(others=[slow])
     listeners.tell(committed(1))
     assert hearing.begun.wait(PATIENCE_SECONDS)
@@ -118,3 +119,16 @@ def test_one_that_heard_nothing_has_no_thread_to_wait_for() -> None:
 def test_a_class_is_no_listener() -> None:
     with pytest.raises(ConfigError, match="'wc': a listener is an instance of TridentListener, not"):
         listening("wc", [Hearing])  # type: ignore[list-item]
+
+
+def test_one_that_takes_many_at_once_is_given_them_together() -> None:
+    taken: list[list[TopologyEvent]] = []
+    gathering = EventThread(
+        "wc", "the history", lambda events: taken.append(list(events)), at_once_max=3, gather_seconds=PATIENCE_SECONDS
+    )
+    events = [*map(committed, range(1, 5)), ENDED]
+    for event in events:
+        gathering.tell(event)
+    gathering.close()  # ends the wait for more
+    gathering.join(time.monotonic() + PATIENCE_SECONDS)
+    assert taken == [events[:3], events[3:]]

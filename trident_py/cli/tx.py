@@ -1,0 +1,234 @@
+"""``trident tx NAME list|show TXID``: what became of the transactions of a topology, as its history has it."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from attrs import evolve, frozen
+from rich.console import Console
+from rich.table import Column, Table
+
+from coordinators.errors import TridentError
+from trident_py.cli.coordination import existing
+from trident_py.cli.failing import clock_text, local_time
+from trident_py.cli.usage import UsageError, config_of
+from trident_py.errors import HistoryError
+from trident_py.history.database import HistoryDatabase
+from trident_py.history.databases import history_at
+from trident_py.history.entries import LeadershipEntry, Life
+from trident_py.history.transactions import AttemptHistory, TransactionHistory, transactions
+from trident_py.interfaces.config import TridentConfig
+from trident_py.query import counted
+
+TXID_MAX = (1 << 63) - 1
+ERRORS_MAX = 3
+STYLES = {"committed": "green", "failed": "red", "abandoned": "red", "processed": "yellow", "processing": "cyan"}
+
+
+def run(arguments: Namespace) -> int:
+    """List the last transactions, or show one; returns 1 if the history doesn't know that one."""
+    if (arguments.action == "show") != (arguments.txid is not None):
+        raise UsageError("trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones")
+    with closing(TopologyHistory.of(arguments.name, config_of(arguments))) as history:
+        if arguments.action == "list":
+            listed = history.last(arguments.last, failed=arguments.failed)
+            _print_list(history, listed, as_json=arguments.json)
+            return 0
+        transaction = history.transaction(arguments.txid)
+    if arguments.json:
+        print(json.dumps(transaction.facts(), indent=2))
+    else:
+        _print_one(transaction)
+    return 0
+
+
+@frozen
+class TopologyHistory:
+    """What the history has of one topology.
+
+    Attributes:
+        leaderships: those of its last life, oldest first; there is at least one.
+    """
+
+    database: HistoryDatabase
+    leaderships: tuple[LeadershipEntry, ...]
+
+    @classmethod
+    def of(cls, topology: str, config: TridentConfig) -> TopologyHistory:
+        """Find it where ``config`` says.
+
+        Raises:
+            HistoryError: there is none, or it can't be read; says where the topology keeps it, if that is known.
+        """
+        place = config.history_place
+        if place is None:
+            raise HistoryError("history=None: nothing is kept")
+        if isinstance(place, Path) and not place.is_file():
+            raise HistoryError(f"there is no history in {place}{_elsewhere(topology, config)}")
+        database = history_at(place, reads=True)
+        leaderships = _last_life(database.leaderships(topology))
+        if not leaderships:
+            known = ", ".join(database.topologies()) or "none"
+            database.close()
+            raise HistoryError(
+                f"the history in {database.shown} has no topology {topology!r}, it knows {known}"
+                f"{_elsewhere(topology, config)}"
+            )
+        return cls(database, leaderships)
+
+    @property
+    def life(self) -> Life:
+        """The topology's last life."""
+        return self.leaderships[-1].life
+
+    def last(self, transactions_max: int, *, failed: bool = False) -> list[TransactionHistory]:
+        """Return the last transactions, lowest first; with ``failed`` those only of which an attempt has failed."""
+        txids = self.database.last_txids(self.life, transactions_max, failed=failed)
+        found = self.since(txids[-1]) if txids else []
+        return [each for each in found if each.txid in txids]
+
+    def since(self, txid: int) -> list[TransactionHistory]:
+        """Return transaction ``txid`` and those behind it, lowest first."""
+        return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX))
+
+    def transaction(self, txid: int) -> TransactionHistory:
+        """Return one.
+
+        Raises:
+            HistoryError: nothing is known of it.
+        """
+        found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
+        if not found:
+            raise HistoryError(
+                f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
+                f"{self.life.topology!r}: it was never tried, or has been forgotten; `trident tx "
+                f"{self.life.topology} list` shows the last ones"
+            )
+        return found[0]
+
+    def refreshed(self) -> TopologyHistory:
+        """Return the same, with the leaderships that there are now."""
+        return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.topology)) or self.leaderships)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def _last_life(leaderships: Sequence[LeadershipEntry]) -> tuple[LeadershipEntry, ...]:
+    return tuple(each for each in leaderships if each.life == leaderships[-1].life)
+
+
+def _elsewhere(topology: str, config: TridentConfig) -> str:
+    """Say where else it may be."""
+    try:
+        with existing(config) as coordination:
+            leader = coordination.describe(topology).leader
+    except TridentError:
+        leader = None
+    where = f"; pid {leader.pid} on {leader.host} leads the topology, and keeps it there" if leader else ""
+    return f"{where}; name the place with --state-dir, or with --history, as the topology's config does"
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def _print_list(history: TopologyHistory, listed: Sequence[TransactionHistory], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([each.facts() for each in listed], indent=2))
+        return
+    topology = history.life.topology
+    if not listed:
+        print(f"no such transaction of {topology} is known")
+        return
+    Console().print(table(listed))
+    failed = [each.own_failure for each in listed if each.own_failure]
+    for attempt in failed[-ERRORS_MAX:]:
+        print(f"\n{attempt.entry.attempt}: {attempt.entry.error.splitlines()[0]}")
+    if failed:
+        print(f"\n`trident tx {topology} show TXID` says more")
+
+
+def table(listed: Sequence[TransactionHistory]) -> Table:
+    """Return transactions as a table, a row for each; the widths are those of a terminal."""
+    numbers = ("tries", "read", "written", "processing", "waiting", "committing")
+    counts = [Column(name, justify="right") for name in numbers]
+    made = Table(Column("tx", justify="right"), "state", *counts, "when", box=None, pad_edge=False)
+    for each in listed:
+        entry, outcome = each.last.entry, each.last.outcome
+        made.add_row(
+            str(each.txid),
+            f"[{STYLES[outcome]}]{outcome}[/]",
+            str(len(each.attempts)),
+            f"{entry.rows:,}",
+            f"{sum(entry.written.values()):,}" if entry.written else "",
+            *_durations(each.last),
+            clock_text(local_time(entry.ended or entry.emitted), datetime.now(UTC)),
+        )
+    return made
+
+
+def _durations(attempt: AttemptHistory) -> tuple[str, str, str]:
+    entry = attempt.entry
+    processing = entry.processing
+    if attempt.outcome == "processing":
+        processing = time.time() - entry.emitted
+    return seconds_text(processing), seconds_text(entry.waiting), seconds_text(entry.committing - entry.waiting)
+
+
+def seconds_text(seconds: float) -> str:
+    """Show a duration to people."""
+    if seconds <= 0:
+        return ""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _print_one(transaction: TransactionHistory) -> None:
+    for line in lines(transaction):
+        print(line)
+
+
+def lines(transaction: TransactionHistory) -> Iterator[str]:
+    """Give all that is known of a transaction, a line for each fact."""
+    last, life = transaction.last, transaction.last.entry.life
+    number = "empty, spouts don't know it" if last.entry.number is None else f"batch {last.entry.number} of its spouts"
+    facts = {
+        "transaction": f"{transaction.txid} of {life.topology}, {last.outcome}; {number}",
+        "read": counted(last.entry.rows, "row"),
+        "written": ", ".join(f"{name} {count:,}" for name, count in last.entry.written.items()),
+        "counted": ", ".join(f"{name} {count:,}" for name, count in last.entry.counts.items()),
+    }
+    for title, text in facts.items():
+        if text:
+            yield f"{title + ':':<14}{text}"
+    for spout, definition in last.entry.definition.items():
+        yield f"{'spout:':<14}{spout} {json.dumps(definition, ensure_ascii=False)}"
+    for attempt in transaction.attempts:
+        yield from ("", *_lines_of(attempt))
+
+
+def _lines_of(attempt: AttemptHistory) -> Iterator[str]:
+    entry, now = attempt.entry, datetime.now(UTC)
+    took = zip(("processing", "waiting", "committing"), _durations(attempt), strict=True)
+    said = [f"{name} {text}" for name, text in took if text]
+    if entry.ended:
+        said.append(f"{attempt.outcome} {clock_text(local_time(entry.ended), now)}")
+    if attempt.outcome == "committed":
+        told = clock_text(local_time(entry.succeeded), now) if entry.succeeded else "not yet, as far as is known"
+        said.append(f"spouts told {told}")
+    yield f"attempt {entry.attempt}: {attempt.outcome}"
+    yield f"  emitted {clock_text(local_time(entry.emitted), now)}{''.join(f', {each}' for each in said)}"
+    if attempt.leadership:
+        program = attempt.leadership.program
+        code = f", code {program.code}" if program.code else ""
+        yield f"  epoch {entry.epoch}, pid {program.pid} on {program.host}, trident_py {program.version}{code}"
+    if entry.failed and entry.failed != str(entry.attempt):
+        yield f"  given up with {entry.failed}, which had failed"
+    for line in entry.error.splitlines():
+        yield f"  {line}"

@@ -1,0 +1,214 @@
+"""A database with the history of topologies: two tables, which any SQL client reads, and the few statements on them."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.listener import SucceededEvent
+from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Life, Program
+
+ATTEMPTS_MAX = 10_000
+ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
+"""Of one topology: beyond either, the oldest attempts are forgotten."""
+
+LEADERSHIPS_MAX = 1_000
+"""Of one topology, likewise."""
+
+_LEADERSHIPS = """
+    uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
+    pid BIGINT NOT NULL, version TEXT NOT NULL, code TEXT NOT NULL, current_txid BIGINT NOT NULL,
+    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL"""
+_ATTEMPTS = """
+    uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
+    epoch BIGINT NOT NULL, topology TEXT NOT NULL, number BIGINT, phase TEXT NOT NULL,
+    emitted DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, succeeded DOUBLE PRECISION,
+    processing DOUBLE PRECISION NOT NULL, waiting DOUBLE PRECISION NOT NULL, committing DOUBLE PRECISION NOT NULL,
+    rows BIGINT NOT NULL, written TEXT NOT NULL, counts TEXT NOT NULL, definition TEXT NOT NULL, error TEXT NOT NULL,
+    failed TEXT NOT NULL, bytes BIGINT NOT NULL"""
+TABLES = (
+    f"CREATE TABLE IF NOT EXISTS trident_leaderships ({_LEADERSHIPS}, PRIMARY KEY (uuid, incarnation, epoch))",
+    f"CREATE TABLE IF NOT EXISTS trident_attempts ({_ATTEMPTS}, PRIMARY KEY (uuid, incarnation, txid, attempt_id))",
+    "CREATE INDEX IF NOT EXISTS trident_attempts_by_time ON trident_attempts (topology, emitted)",
+)
+
+
+def _names(columns: str) -> list[str]:
+    return [column.split()[0] for column in columns.split(",")]
+
+
+def _upsert(table: str, columns: str, keys: int) -> str:
+    names = _names(columns)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 - our names
+        f"ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
+    )
+
+
+_WRITE_LEADERSHIP = _upsert("trident_leaderships", _LEADERSHIPS, 3)
+_WRITE_ATTEMPT = _upsert("trident_attempts", _ATTEMPTS, 4)
+_SUCCEED = """
+    UPDATE trident_attempts SET phase = 'committed', succeeded = ?
+    WHERE uuid = ? AND incarnation = ? AND txid = ? AND attempt_id = ?"""
+_PRUNE_ATTEMPTS = """
+    DELETE FROM trident_attempts WHERE topology = ? AND emitted <= (
+        SELECT max(emitted) FROM (
+            SELECT emitted, row_number() OVER newest AS place, sum(bytes) OVER newest AS total
+            FROM trident_attempts WHERE topology = ? WINDOW newest AS (ORDER BY emitted DESC, txid DESC)
+        ) AS counted WHERE place > ? OR total > ?)"""
+_PRUNE_LEADERSHIPS = """
+    DELETE FROM trident_leaderships WHERE topology = ? AND since <= (
+        SELECT since FROM trident_leaderships WHERE topology = ? ORDER BY since DESC LIMIT 1 OFFSET ?)"""
+_READ_LEADERSHIPS = f"""
+    SELECT {", ".join(_names(_LEADERSHIPS))} FROM trident_leaderships WHERE topology = ?
+    ORDER BY since, epoch"""  # noqa: S608 - our names
+_READ_ATTEMPTS = f"""
+    SELECT {", ".join(_names(_ATTEMPTS))} FROM trident_attempts
+    WHERE uuid = ? AND incarnation = ? AND txid BETWEEN ? AND ?"""  # noqa: S608 - our names
+_LAST_TXIDS = """
+    SELECT DISTINCT txid FROM trident_attempts WHERE uuid = ? AND incarnation = ? AND (? OR phase = 'failed')
+    ORDER BY txid DESC LIMIT ?"""
+_TOPOLOGIES = "SELECT DISTINCT topology FROM trident_leaderships ORDER BY topology"
+
+
+class Cursor(Protocol):
+    """What both databases' cursors can do."""
+
+    def execute(self, sql: Any, parameters: Any = ..., /) -> Any:
+        """Carry a statement out."""
+
+    def executemany(self, sql: Any, rows: Any, /) -> Any:
+        """Carry it out for each row of parameters."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows of the last statement."""
+
+
+class HistoryDatabase(ABC):
+    """The history of topologies, by one connection. Used by one thread.
+
+    Every method raises `HistoryError`, which names the place and the cause, where the database can't do it.
+    """
+
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """Where it is, for people."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Cursor]:
+        """Return a cursor within a transaction, which the end of the block commits."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection; the next use makes another."""
+
+    @abstractmethod
+    def sql(self, statement: str) -> str:
+        """Return a statement with the marks of parameters that the database wants."""
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, change: Change) -> None:
+        """Store ``change``: all of it, or nothing."""
+        if change.life is None:
+            return
+        succeeded = [_succeeded(change.life, event) for event in change.succeeded]
+        with self.transaction() as cursor:
+            if change.leadership is not None:
+                cursor.execute(self.sql(_WRITE_LEADERSHIP), _row_of_leadership(change.leadership))
+            cursor.executemany(self.sql(_WRITE_ATTEMPT), [_row_of_attempt(each) for each in change.attempts])
+            cursor.executemany(self.sql(_SUCCEED), succeeded)
+
+    def prune(self, topology: str) -> None:
+        """Forget the oldest of ``topology``, beyond what is kept of one."""
+        with self.transaction() as cursor:
+            limits = (topology, topology, ATTEMPTS_MAX, ATTEMPTS_BYTES_MAX)
+            cursor.execute(self.sql(_PRUNE_ATTEMPTS), limits)
+            cursor.execute(self.sql(_PRUNE_LEADERSHIPS), (topology, topology, LEADERSHIPS_MAX))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def topologies(self) -> list[str]:
+        """Return the names of those that it knows, sorted."""
+        return [name for (name,) in self._read(_TOPOLOGIES, ())]
+
+    def leaderships(self, topology: str) -> list[LeadershipEntry]:
+        """Return those of all lives of ``topology``, oldest first."""
+        return [_leadership_of(row) for row in self._read(_READ_LEADERSHIPS, (topology,))]
+
+    def last_txids(self, life: Life, txids_max: int, *, failed: bool = False) -> list[int]:
+        """Return the last transactions, highest first; with ``failed`` those only of which an attempt has failed."""
+        return [txid for (txid,) in self._read(_LAST_TXIDS, (life.uuid, life.incarnation, not failed, txids_max))]
+
+    def attempts(self, life: Life, first: int, last: int) -> list[AttemptEntry]:
+        """Return the attempts of transactions ``first`` to ``last``, in no order."""
+        return [_attempt_of(row) for row in self._read(_READ_ATTEMPTS, (life.uuid, life.incarnation, first, last))]
+
+    def _read(self, statement: str, parameters: Sequence[object]) -> list[Any]:
+        with self.transaction() as cursor:
+            cursor.execute(self.sql(statement), parameters)
+            return cursor.fetchall()
+
+
+def _succeeded(life: Life, event: SucceededEvent) -> tuple[object, ...]:
+    return event.at, life.uuid, life.incarnation, event.attempt.txid, event.attempt.attempt_id
+
+
+def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
+    life, program = entry.life, entry.program
+    who = (life.uuid, life.incarnation, entry.epoch, life.topology)
+    what = (program.host, program.pid, program.version, program.code)
+    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error)
+
+
+def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
+    uuid, incarnation, epoch, topology, host, pid, version, code, current_txid, since, ended, error = row
+    return LeadershipEntry(
+        life=Life(topology=topology, uuid=uuid, incarnation=incarnation),
+        epoch=epoch,
+        program=Program(host=host, pid=pid, version=version, code=code),
+        current_txid=current_txid,
+        since=since,
+        ended=ended,
+        error=error,
+    )
+
+
+def _row_of_attempt(entry: AttemptEntry) -> tuple[object, ...]:
+    life, attempt = entry.life, entry.attempt
+    texts = [json.dumps(each) for each in (dict(entry.written), dict(entry.counts), dict(entry.definition))]
+    who = (life.uuid, life.incarnation, attempt.txid, attempt.attempt_id, entry.epoch, life.topology)
+    when = (entry.number, entry.phase, entry.emitted, entry.ended, entry.succeeded)
+    took = (entry.processing, entry.waiting, entry.committing, entry.rows)
+    said = (*texts, entry.error, entry.failed)
+    return (*who, *when, *took, *said, sum(map(len, said)))
+
+
+def _attempt_of(row: Sequence[Any]) -> AttemptEntry:
+    uuid, incarnation, txid, attempt_id, epoch, topology, number, phase, emitted, ended, succeeded, *rest = row
+    processing, waiting, committing, rows, written, counts, definition, error, failed, _ = rest
+    return AttemptEntry(
+        life=Life(topology=topology, uuid=uuid, incarnation=incarnation),
+        epoch=epoch,
+        attempt=TransactionAttempt(txid, attempt_id),
+        number=number,
+        phase=phase,
+        emitted=emitted,
+        ended=ended,
+        succeeded=succeeded,
+        processing=processing,
+        waiting=waiting,
+        committing=committing,
+        rows=rows,
+        written=json.loads(written),
+        counts=json.loads(counts),
+        definition=json.loads(definition),
+        error=error,
+        failed=failed,
+    )

@@ -1,0 +1,28 @@
+"""Which database a place of a history is."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from coordinators.secret import Secret
+from trident_py.errors import ConfigError
+from trident_py.history.database import HistoryDatabase
+from trident_py.history.sqlite import SQLiteHistory
+
+
+def history_at(place: Path | Secret, *, reads: bool = False) -> HistoryDatabase:
+    """Return the history at ``place``: a file, or a PostgreSQL database by its DSN. Nothing is opened yet.
+
+    Raises:
+        ConfigError: psycopg isn't installed, or can't be loaded.
+    """
+    if isinstance(place, Path):
+        return SQLiteHistory(place, reads=reads)
+    if find_spec("psycopg") is None:
+        raise ConfigError(
+            "a history in PostgreSQL needs psycopg, which isn't installed; `pip install 'trident-py[postgres]'`"
+        )
+    from trident_py.history.postgres import PostgresHistory  # who keeps it in a file has no psycopg
+
+    return PostgresHistory(place, reads=reads)

@@ -1,0 +1,201 @@
+"""What a history keeps: an entry for each leadership and each attempt, made of what listeners are told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from attrs import define, evolve, field, frozen
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
+from coordinators.listener import (
+    CommittedEvent,
+    EndedEvent,
+    FailedEvent,
+    LeadingEvent,
+    ProcessedEvent,
+    SucceededEvent,
+    TopologyEvent,
+    TransactionEvent,
+)
+from trident_py.worker.failures import TaskFailed
+
+ERROR_CHARS_MAX = 8_000
+"""Of an error's text: its beginning says what was raised, where, and at which row."""
+
+LIVE_MAX = 10_000
+"""Entries that more may come of; of more, the oldest are taken to be finished, as what finished them was dropped."""
+
+
+@frozen(kw_only=True)
+class Life:
+    """One life of a topology: ``trident reset`` begins the next; its txids are unique."""
+
+    topology: str
+    uuid: str
+    incarnation: int
+
+
+@frozen(kw_only=True)
+class Program:
+    """Who runs a topology.
+
+    Attributes:
+        host, pid: which process.
+        version: of trident_py.
+        code: names the user's code: other code, another name (`code_version`).
+    """
+
+    host: str
+    pid: int
+    version: str
+    code: str
+
+
+@frozen(kw_only=True)
+class LeadershipEntry:
+    """A leadership.
+
+    Attributes:
+        current_txid: the transaction that it went on with; all before it were committed.
+        since, ended: in seconds since 1970; None: nobody has seen it end.
+        error: what ended it; empty: it was asked to stop, or hasn't ended.
+    """
+
+    life: Life
+    epoch: int
+    program: Program
+    current_txid: int
+    since: float
+    ended: float | None = None
+    error: str = ""
+
+
+# large: one field for each thing that is known of an attempt, stored as a row
+@frozen(kw_only=True)
+class AttemptEntry:
+    """An attempt of a transaction; moments are in seconds since 1970, durations in seconds.
+
+    Attributes:
+        epoch: of the leadership that has made it.
+        number: by which spouts know the transaction; None: it is empty.
+        phase: how far it has come: ``processing``, ``processed``, ``committed`` or ``failed``.
+        emitted: when it was announced; where that was dropped, when it was heard of first.
+        ended: when it was committed or given up; None: not yet.
+        succeeded: when each spout had heard of the commit; None: not yet.
+        processing, waiting, committing: as `TransactionEvent` has them.
+        rows, written, counts, definition: likewise.
+        error: what was raised; empty: nothing was.
+        failed: the attempt that had failed by it: this one, or an earlier one; empty: none.
+    """
+
+    life: Life
+    epoch: int
+    attempt: TransactionAttempt
+    emitted: float
+    number: int | None = None
+    phase: str = "processing"
+    ended: float | None = None
+    succeeded: float | None = None
+    processing: float = 0.0
+    waiting: float = 0.0
+    committing: float = 0.0
+    rows: int = 0
+    written: Mapping[str, int] = field(factory=dict)
+    counts: Mapping[str, int] = field(factory=dict)
+    definition: Mapping[str, Json] = field(factory=dict)
+    error: str = ""
+    failed: str = ""
+
+    @property
+    def txid(self) -> int:
+        """The transaction."""
+        return self.attempt.txid
+
+
+@frozen
+class Change:
+    """What is to be stored.
+
+    Attributes:
+        life: whose it is; None: that isn't known, and there is nothing else.
+        leadership: the entry of this one, if it is new or not what it was.
+        attempts: the entries of attempts that are new or not what they were.
+        succeeded: attempts that an earlier leadership has committed, and when their success was delivered.
+    """
+
+    life: Life | None = None
+    leadership: LeadershipEntry | None = None
+    attempts: tuple[AttemptEntry, ...] = ()
+    succeeded: tuple[SucceededEvent, ...] = ()
+
+
+@define
+class Entries:
+    """Makes entries of the events of one start of a topology.
+
+    Events may be missing, where there were too many of them: an entry has what was told.
+    """
+
+    program: Program
+    _leadership: LeadershipEntry | None = field(default=None, init=False)
+    _live: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
+
+    def take(self, events: Iterable[TopologyEvent]) -> Change:
+        """Take what has happened; returns what it has changed, as it is now."""
+        before, changed, succeeded = self._leadership, dict[TransactionAttempt, AttemptEntry](), []
+        for event in events:
+            if not isinstance(event, TransactionEvent):
+                self._lead(event)
+            elif isinstance(event, SucceededEvent) and event.attempt not in self._live:
+                succeeded.append(event)
+            elif self._leadership is not None:  # else the event that would have told whose it is was dropped
+                changed[event.attempt] = self._taken(event, self._leadership)
+        after = self._leadership
+        if after is None:
+            return Change()
+        return Change(after.life, None if after == before else after, tuple(changed.values()), tuple(succeeded))
+
+    def _lead(self, event: TopologyEvent) -> None:
+        match event:
+            case LeadingEvent():
+                self._leadership = LeadershipEntry(
+                    life=Life(topology=event.topology, uuid=event.uuid, incarnation=event.incarnation),
+                    epoch=event.epoch,
+                    program=self.program,
+                    current_txid=event.current_txid,
+                    since=event.at,
+                )
+            case EndedEvent() if self._leadership is not None:
+                self._leadership = evolve(self._leadership, ended=event.at, error=text_of(event.error))
+
+    def _taken(self, event: TransactionEvent, leadership: LeadershipEntry) -> AttemptEntry:
+        new = AttemptEntry(life=leadership.life, epoch=leadership.epoch, attempt=event.attempt, emitted=event.at)
+        entry = evolve(self._live.pop(event.attempt, new), **{name: getattr(event, name) for name in _TOLD})
+        match event:
+            case ProcessedEvent():
+                entry = evolve(entry, phase="processed")
+            case CommittedEvent():
+                entry = evolve(entry, phase="committed", ended=event.at)
+            case SucceededEvent():
+                return evolve(entry, succeeded=event.at)
+            case FailedEvent():
+                error, failed = text_of(event.error), str(event.failed)
+                return evolve(entry, phase="failed", ended=event.at, error=error, failed=failed)
+        if len(self._live) == LIVE_MAX:
+            self._live.pop(next(iter(self._live)))
+        self._live[event.attempt] = entry
+        return entry
+
+
+_TOLD = ("number", "processing", "waiting", "committing", "rows", "written", "counts", "definition")
+
+
+def text_of(error: BaseException | None) -> str:
+    """Return what was raised, with its notes, as any database can hold it; empty: nothing was."""
+    if error is None:
+        return ""
+    said = str(error) if isinstance(error, TaskFailed) else f"{type(error).__name__}: {error}"
+    text = "\n".join([said, *getattr(error, "__notes__", ())]).replace("\0", "\ufffd")
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= ERROR_CHARS_MAX else f"{text[:ERROR_CHARS_MAX]}…"

@@ -1,0 +1,75 @@
+"""A history in a PostgreSQL database, where all machines find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import define, field
+
+from coordinators.secret import Secret
+from trident_py.errors import FailedException, HistoryError, StateError
+from trident_py.history.database import TABLES, HistoryDatabase
+from trident_py.states.sql.postgres_client import Connection, Target, explained
+
+
+def _target(dsn: Secret) -> Target:
+    try:
+        return Target(dsn, "trident_py history")
+    except StateError:
+        raise HistoryError("the DSN of the history is not one that libpq reads") from None
+
+
+@define(eq=False)
+class PostgresHistory(HistoryDatabase):
+    """Connects at its first use.
+
+    Attributes:
+        reads: whether it is only read, so that no tables are made.
+    """
+
+    target: Target = field(converter=_target)
+    reads: bool = field(default=False, kw_only=True)
+    _connection: Connection | None = field(default=None, init=False)
+
+    @property
+    def shown(self) -> str:
+        return self.target.shown
+
+    def sql(self, statement: str) -> str:
+        return statement.replace("?", "%s")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        try:
+            with explained(f"the history in {self.shown}", self.target):
+                if self._connection is None:
+                    self._connection = self._opened()
+                with self._connection.transaction(), self._connection.cursor() as cursor:
+                    yield cursor
+        except (FailedException, StateError) as error:
+            self.close()
+            raise HistoryError(str(error)) from error
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _opened(self) -> Connection:
+        session = self.target.connect()
+        connection = session.connection
+        try:
+            if session.schema is not None:
+                schema = '"' + session.schema.replace('"', '""') + '"'
+                connection.execute("SELECT set_config('search_path', %s, false)", [schema])
+            if not self.reads:
+                with connection.transaction():  # two processes may begin at once: a table that is made twice is refused
+                    connection.execute("SELECT pg_advisory_xact_lock(hashtext('trident_py history'))")
+                    for statement in TABLES:
+                        connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection

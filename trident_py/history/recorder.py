@@ -1,0 +1,121 @@
+"""Writes the history of one start of a topology, as events come in; no transaction waits for it, or needs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from attrs import define, evolve, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.listener import EndedEvent, SucceededEvent, TopologyEvent
+from coordinators.secret import Secret
+from trident_py.engine.listeners import EventThread, Listeners
+from trident_py.errors import HistoryError
+from trident_py.history.code_version import Code, code_version
+from trident_py.history.database import HistoryDatabase
+from trident_py.history.databases import history_at
+from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry, Program
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.5
+"""Between two writes, so that many transactions are one."""
+
+AGAIN_SECONDS = 5.0
+"""After which a database that couldn't be written is tried again."""
+
+UNWRITTEN_MAX = 10_000
+"""Attempts that wait for a database that can't be written; of more, the oldest are left out."""
+
+PRUNE_EVERY = 1_000
+"""Attempts written, after which the oldest are forgotten."""
+
+
+@define(eq=False)
+class Recorder:
+    """Turns events into entries, and stores them.
+
+    Attributes:
+        trouble: why the history can't be written just now; empty: it can. Any thread may ask.
+    """
+
+    topology: str
+    database: HistoryDatabase
+    entries: Entries
+    trouble: str = field(default="", init=False)
+    _leadership: LeadershipEntry | None = field(default=None, init=False)  # this and what follows isn't written yet
+    _attempts: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
+    _succeeded: list[SucceededEvent] = field(factory=list, init=False)
+    _again_at: float = field(default=0.0, init=False)
+    _until_prune: int = field(default=0, init=False)
+
+    def receive(self, events: Sequence[TopologyEvent]) -> None:
+        """Store what has happened; never raises. Called on one thread."""
+        try:
+            change = self.entries.take(events)
+            self._keep(change)
+            is_ending = any(isinstance(event, EndedEvent) for event in events)
+            if change.life is not None and (is_ending or time.monotonic() >= self._again_at):
+                self._write(change)
+            if is_ending:
+                self.database.close()
+        except Exception:
+            log.exception("topology %s: a part of its history is lost; the topology goes on", self.topology)
+
+    def _keep(self, change: Change) -> None:
+        self._leadership = change.leadership or self._leadership
+        self._attempts |= {each.attempt: each for each in change.attempts}
+        self._succeeded += change.succeeded
+        for attempt in list(self._attempts)[:-UNWRITTEN_MAX]:
+            del self._attempts[attempt]
+        del self._succeeded[:-UNWRITTEN_MAX]
+
+    def _write(self, change: Change) -> None:
+        unwritten = Change(change.life, self._leadership, tuple(self._attempts.values()), tuple(self._succeeded))
+        try:
+            self.database.write(unwritten)
+            self._until_prune -= len(unwritten.attempts)
+            if self._until_prune < 0:
+                self.database.prune(self.topology)
+                self._until_prune = PRUNE_EVERY
+        except HistoryError as error:
+            if not self.trouble:
+                log.warning("topology %s: %s; it goes on, and its history is written later", self.topology, error)
+            self.trouble, self._again_at = str(error), time.monotonic() + AGAIN_SECONDS
+            return
+        if self.trouble:
+            log.warning("topology %s: its history is written again", self.topology)
+        self.trouble, self._leadership = "", None
+        self._attempts.clear()
+        self._succeeded.clear()
+
+
+def recorded(listeners: Listeners, place: Path | Secret | None, *, topology: str, code: Code) -> Listeners:
+    """Return ``listeners``, and one that keeps the history at ``place``.
+
+    Args:
+        listeners: who is told besides.
+        place: as ``TridentConfig.history_place`` has it; None: no history is kept.
+        topology: whose history.
+        code: as ``TridentTopology.start`` takes it; part of what names the version of the code.
+
+    Raises:
+        ConfigError: what the database needs isn't installed.
+        HistoryError: the DSN is none.
+    """
+    if place is None:
+        return listeners
+    program = Program(
+        host=socket.gethostname(), pid=os.getpid(), version=version("trident-py"), code=code_version(code)
+    )
+    recorder = Recorder(topology, history_at(place), Entries(program))
+    thread = EventThread(
+        topology, "the history", recorder.receive, at_once_max=UNWRITTEN_MAX, gather_seconds=GATHER_SECONDS
+    )
+    return evolve(listeners, others=[*listeners.others, thread], history_error=lambda: recorder.trouble)

@@ -1,0 +1,70 @@
+"""A history in a SQLite file, which only its owner may read: definitions and errors have what users' rows have."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from trident_py.errors import HistoryError
+from trident_py.history.database import TABLES, HistoryDatabase
+
+BUSY_SECONDS = 5.0
+"""For another process that writes into the file; it never takes long."""
+
+
+@define(eq=False)
+class SQLiteHistory(HistoryDatabase):
+    """Opens the file at its first use.
+
+    Attributes:
+        reads: whether it is only read, and has to be there.
+    """
+
+    path: Path
+    reads: bool = field(default=False, kw_only=True)
+    _connection: sqlite3.Connection | None = field(default=None, init=False)
+
+    @property
+    def shown(self) -> str:
+        return str(self.path)
+
+    def sql(self, statement: str) -> str:
+        return statement
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Cursor]:
+        try:
+            if self._connection is None:
+                self._connection = self._opened()
+            with self._connection:
+                yield self._connection.cursor()
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise HistoryError(f"the history in {self.path}: {error}") from error
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self.reads:
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite's other files get the same mode
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the last second
+            with connection:
+                for statement in TABLES:
+                    connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
