@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from time import sleep
 
 from attrs import define, field
 from rich.console import Console, Group, RenderableType
@@ -27,7 +27,7 @@ ENDED = ("committed", "failed", "abandoned")
 
 
 def run(arguments: Namespace) -> int:
-    """Show them until Ctrl-C: as a table on a terminal, else a line for each that ends; JSON has one for each change."""
+    """Show them until Ctrl-C: a table on a terminal, else a line for each that ends; in JSON one for each change."""
     with closing(TopologyHistory.of(arguments.name, config_of(arguments))) as history:
         try:
             if arguments.json:
@@ -72,7 +72,7 @@ def _follow(history: TopologyHistory, transactions_max: int, changes: Changes) -
     found = history.last(transactions_max)
     while True:
         first = changes.take(found) if found else 1
-        time.sleep(LOOK_AGAIN_SECONDS)
+        sleep(LOOK_AGAIN_SECONDS)
         life, history = history.life, history.refreshed()
         found = history.since(first if history.life == life else 1)
 
@@ -80,7 +80,7 @@ def _follow(history: TopologyHistory, transactions_max: int, changes: Changes) -
 def _show(history: TopologyHistory, transactions_max: int) -> None:
     with Live(_screen(history, transactions_max), auto_refresh=False) as live:
         while True:
-            time.sleep(LOOK_AGAIN_SECONDS)
+            sleep(LOOK_AGAIN_SECONDS)
             history = history.refreshed()
             live.update(_screen(history, transactions_max), refresh=True)
 

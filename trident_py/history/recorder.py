@@ -66,6 +66,7 @@ class Recorder:
             if is_ending:
                 self.database.close()
         except Exception:
+            self._forget()
             log.exception("topology %s: a part of its history is lost; the topology goes on", self.topology)
 
     def _keep(self, change: Change) -> None:
@@ -91,7 +92,11 @@ class Recorder:
             return
         if self.trouble:
             log.warning("topology %s: its history is written again", self.topology)
-        self.trouble, self._leadership = "", None
+        self.trouble = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._leadership = None
         self._attempts.clear()
         self._succeeded.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,20 @@ from pyspark.sql import SparkSession
 from coordinators.local import LocalCoordination
 from trident_py import (
     CommittedEvent,
+    DeltaSink,
     EmittedEvent,
     EndedEvent,
     FailedEvent,
     FeederBatchSpout,
+    FileSink,
+    ForeachBatchSink,
     LeadingEvent,
     MemoryMapState,
     PoisonBatchError,
     ProcessedEvent,
     Row,
+    SQLiteState,
+    SQLSink,
     SucceededEvent,
     Sum,
     TopologyEvent,
@@ -126,3 +132,26 @@ def test_a_standby_tells_that_it_leads_when_it_does(spark: SparkSession) -> None
     assert second.heard == ["leading", "emitted 1:0", "processed 1:0", "committed 1:0", "succeeded 1:0", "ended"]
     epochs = [each.epoch for each in (*first.events, *second.events) if isinstance(each, LeadingEvent)]
     assert epochs == [1, 2]
+
+
+def test_a_commit_tells_how_many_rows_it_writes_into_each_state_and_sink_that_can_tell(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spout, hearing = FeederBatchSpout("word string, n bigint"), Hearing()
+    topology = TridentTopology("written")
+    rows = topology.new_stream("rows", spout).shuffle()
+    rows.filter("n > 0").name("files").write_to(FileSink(tmp_path / "files"))
+    rows.name("table").write_to(SQLSink(f"sqlite:///{tmp_path / 'rows.db'}", "rows"))
+    rows.name("delta").write_to(DeltaSink(str(tmp_path / "delta")))
+    rows.name("each").write_to(ForeachBatchSink(lambda frame, tx: frame.count()))  # nobody knows how many
+    rows.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "s.db", table="sums"), Sum("n"), "sum")
+    with topology.start(spark=spark, coordination=LocalCoordination(), listeners=[hearing]) as query:
+        spout.feed([("a", 0), ("b", 1), ("a", 2)])
+        query.process_all_available(PATIENCE_SECONDS)
+        spout.feed([("a", 0)])
+        query.process_all_available(PATIENCE_SECONDS)
+    committed = [each for each in hearing.events if isinstance(each, CommittedEvent)]
+    assert [(each.rows, each.written) for each in committed] == [
+        (3, {"files": 2, "table": 3, "delta": 3, "sums": 2}),
+        (1, {"files": 0, "table": 1, "delta": 1, "sums": 1}),
+    ]

@@ -1,4 +1,4 @@
-"""No password comes to light: not in a log at DEBUG, a znode, an error, a repr, or anything that a query tells."""
+"""No password comes to light: not in a log at DEBUG, a znode, an error, a repr, the history, nor what a query tells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
+from attrs import evolve
 from kazoo.client import KazooClient
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
@@ -54,12 +56,19 @@ def znodes(hosts: str, auth: str) -> Iterator[tuple[str, Any, Any]]:
     client.close()
 
 
+def history(dsn: str) -> Iterator[tuple[Any, ...]]:
+    """Every row of the history."""
+    with psycopg.connect(dsn) as connection:
+        for table in ("trident_leaderships", "trident_attempts"):
+            yield from connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - our names
+
+
 def test_passwords_are_in_no_log_znode_error_or_repr(
     spark: SparkSession, zookeeper: str, postgres: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     auth = f"wordcount:{CANARY}"
-    config = TridentConfig(zookeeper=f"{zookeeper}/guarded", zookeeper_auth=auth, session_timeout=5)
+    config = TridentConfig(zookeeper=f"{zookeeper}/guarded", zookeeper_auth=auth, session_timeout=5, history=postgres)
     told = list(told_by_a_run(word_count(postgres), config, spark))
     assert any("'txid': 3" in str(each) for each in told)
     nowhere = make_conninfo(postgres, port=1, connect_timeout=2)
@@ -67,8 +76,11 @@ def test_passwords_are_in_no_log_znode_error_or_repr(
     stranger = make_conninfo(postgres, password=CANARY)
     told += told_by_a_run(word_count(stranger), config, spark)
     assert sum("StateError" in str(each) for each in told) == 2
-    kept = list(znodes(f"{zookeeper}/guarded", auth))
-    assert any(path.endswith("/record") for path, _, _ in kept)
+    unwritten = evolve(config, history=make_conninfo(postgres, password=CANARY))
+    told += told_by_a_run(word_count(postgres), unwritten, spark)
+    assert "the history in" in caplog.text
+    kept = [*znodes(f"{zookeeper}/guarded", auth), *history(postgres)]
+    assert any(str(each[0]).endswith("/record") for each in kept)
     for secret in (CANARY, PASSWORD):
         assert secret not in caplog.text
         assert not [each for each in [*told, *kept] if secret in str(each) or secret in repr(each)]

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
+from coordinators.local import LocalCoordination
+from coordinators.secret import Secret
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
@@ -187,3 +189,30 @@ def test_a_login_and_tls_are_for_the_servers_that_are_named() -> None:
 def test_tls_is_more_than_the_name_of_a_file() -> None:
     with pytest.raises(ConfigError, match=r"zookeeper_tls must be a ZooKeeperTLS, not 'ca\.pem'"):
         TridentConfig(zookeeper="a:1", zookeeper_tls="ca.pem")  # type: ignore[arg-type]
+
+
+def test_a_history_is_a_file_of_the_state_dir_or_elsewhere_a_database_or_nowhere() -> None:
+    assert TridentConfig(state_dir="s").history_place == Path("s/history.db")
+    assert TridentConfig(state_dir="s", history="past/h.db").history_place == Path("s/past/h.db")
+    assert TridentConfig(state_dir="s", history=Path("/past/h.db")).history_place == Path("/past/h.db")
+    assert TridentConfig(history=None).history_place is None
+    for dsn in ("postgresql://me:canary@db/past", "host=db password=canary"):
+        config = TridentConfig(history=dsn)
+        assert config.history_place == Secret(dsn)
+        assert "canary" not in repr(config)
+
+
+@pytest.mark.parametrize("history", ["", ".", "mysql://me:canary@db/past", 7, True])
+def test_what_is_no_place_for_a_history_is_refused_without_its_password(history: object) -> None:
+    with pytest.raises(ConfigError, match="history must be the path of a file") as caught:
+        TridentConfig(history=history)
+    assert "canary" not in str(caught.value)
+
+
+def test_a_coordination_in_memory_has_files_of_its_own_and_keeps_no_history_unless_one_is_asked_for() -> None:
+    coordination = LocalCoordination()
+    placed = TridentConfig().placed(coordination)
+    assert (placed.state_dir, placed.history_place) == (coordination.state_dir, None)
+    assert TridentConfig(history="h.db").placed(coordination).history_place == coordination.state_dir / "h.db"
+    assert TridentConfig(state_dir="s").placed(coordination).state_dir == Path("s")
+    assert TridentConfig().placed(None) == TridentConfig()

@@ -1,0 +1,117 @@
+"""What both databases keep of a history, alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from coordinators.secret import Secret
+from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, attempt, ended, leading, succeeded
+from trident_py.history.database import HistoryDatabase
+from trident_py.history.databases import history_at
+from trident_py.history.entries import AttemptEntry, Change, Entries, Life
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Secret:
+    if request.param == "sqlite":
+        return tmp_path / "deep" / "history.db"
+    return Secret(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def database(place: Path | Secret) -> Iterator[HistoryDatabase]:
+    with closing(history_at(place)) as made:
+        yield made
+
+
+def entry(txid: int, text: str = "", life: Life = LIFE) -> AttemptEntry:
+    which = attempt(f"{txid}:0")
+    return AttemptEntry(life=life, epoch=1, attempt=which, emitted=float(txid), phase="committed", error=text)
+
+
+def txids(database: HistoryDatabase, life: Life = LIFE) -> list[int]:
+    return sorted(each.txid for each in database.attempts(life, 1, 1 << 40))
+
+
+def test_what_is_written_is_read_again(database: HistoryDatabase, place: Path | Secret) -> None:
+    entries = Entries(PROGRAM)
+    change = entries.take(ALL_GOOD)
+    database.write(change)
+    database.write(entries.take([ended(ValueError("boom"))]))
+    with closing(history_at(place, reads=True)) as reader:
+        assert reader.topologies() == ["wc"]
+        (leadership,) = reader.leaderships("wc")
+        assert leadership == evolve(change.leadership, ended=105.0, error="ValueError: boom")  # type: ignore[misc]
+        assert tuple(reader.attempts(LIFE, 1, 1)) == change.attempts
+        assert reader.leaderships("other") == []
+        assert reader.attempts(LIFE, 2, 9) == []
+
+
+def test_an_attempt_that_is_written_again_has_its_last_entry(database: HistoryDatabase) -> None:
+    for text in ("", "odd ' text – ü日本\n💥"):
+        database.write(Change(LIFE, attempts=(entry(1, text),)))
+    assert [each.error for each in database.attempts(LIFE, 1, 1)] == ["odd ' text – ü日本\n💥"]
+
+
+def test_a_success_of_an_earlier_leaderships_changes_its_entry_and_makes_none(database: HistoryDatabase) -> None:
+    database.write(Change(LIFE, attempts=(evolve(entry(1), phase="processed", rows=5),)))
+    database.write(Change(LIFE, succeeded=(succeeded("1:0"), succeeded("2:0"))))
+    (found,) = database.attempts(LIFE, 1, 9)
+    assert (found.phase, found.succeeded, found.rows) == ("committed", 104.0, 5)
+
+
+def test_the_last_transactions_come_first_and_those_that_have_failed_if_only_they_are_wanted(
+    database: HistoryDatabase,
+) -> None:
+    failed = [evolve(entry(txid), phase="failed") for txid in (2, 4)]
+    database.write(Change(LIFE, attempts=(entry(1), entry(3), entry(5), *failed)))
+    assert database.last_txids(LIFE, 3) == [5, 4, 3]
+    assert database.last_txids(LIFE, 3, failed=True) == [4, 2]
+
+
+def test_lives_are_kept_apart(database: HistoryDatabase) -> None:
+    second = evolve(LIFE, incarnation=2)
+    database.write(Change(LIFE, attempts=(entry(1), entry(2))))
+    database.write(Change(second, attempts=(entry(1, life=second),)))
+    assert (txids(database), txids(database, second)) == ([1, 2], [1])
+
+
+def test_of_too_many_attempts_the_oldest_are_forgotten_of_this_topology_alone(
+    database: HistoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.history.database.ATTEMPTS_MAX", 3)
+    other = evolve(LIFE, topology="other", uuid="o")
+    database.write(Change(LIFE, attempts=tuple(map(entry, range(1, 11)))))
+    database.write(Change(other, attempts=(entry(1, life=other),)))
+    database.prune("wc")
+    assert (txids(database), txids(database, other)) == ([8, 9, 10], [1])
+
+
+def test_of_too_many_bytes_the_oldest_are_forgotten(database: HistoryDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trident_py.history.database.ATTEMPTS_BYTES_MAX", 2500)
+    database.write(Change(LIFE, attempts=tuple(entry(txid, "x" * 1000) for txid in range(1, 6))))
+    database.prune("wc")
+    assert txids(database) == [4, 5]
+    database.prune("wc")
+    assert txids(database) == [4, 5]
+
+
+def test_of_too_many_leaderships_the_oldest_are_forgotten(
+    database: HistoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.history.database.LEADERSHIPS_MAX", 2)
+    for epoch in range(1, 6):
+        database.write(Entries(PROGRAM).take([leading(epoch, at=100.0 + epoch)]))
+    database.prune("wc")
+    assert [each.epoch for each in database.leaderships("wc")] == [4, 5]
+
+
+def test_nothing_is_written_of_what_is_nobodys(database: HistoryDatabase) -> None:
+    database.write(Change())
+    database.write(Change(LIFE))
+    assert database.topologies() == []
