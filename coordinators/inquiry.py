@@ -98,6 +98,11 @@ class Inquiries:
         inquiries = [self.by_spout[spout] for spout in unanswered]
         return min((each.ask_again_at for each in inquiries if each.asked is None), default=None)
 
+    @property
+    def unready(self) -> tuple[str, ...]:
+        """The spouts that have answered at this frontier that they have nothing."""
+        return tuple(spout for spout, inquiry in self.by_spout.items() if inquiry.refused)
+
     def refused_since(self, ask: int) -> bool:
         """Tell whether every spout, asked after ``ask``, was not ready."""
         return all(inquiry.refused > ask for inquiry in self.by_spout.values())

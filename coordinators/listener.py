@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.status import Wait
 
 
 @frozen(kw_only=True)
@@ -125,6 +126,19 @@ class FailedEvent(TransactionEvent):
 
 
 @frozen(kw_only=True)
+class StandstillEvent(TopologyEvent):
+    """No transaction has got on for some seconds, or what is waited for is no longer the same.
+
+    Attributes:
+        waits_for: what is waited for; empty: the standstill is over.
+    """
+
+    method: ClassVar[str] = "on_standstill"
+
+    waits_for: tuple[Wait, ...] = ()
+
+
+@frozen(kw_only=True)
 class EndedEvent(TopologyEvent):
     """The topology has ended in this process, and leads no more.
 
@@ -167,6 +181,13 @@ class TridentListener:
 
     def on_failed(self, event: FailedEvent) -> None:
         """Hear that an attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
+
+    def on_standstill(self, event: StandstillEvent) -> None:
+        """Hear that no transaction gets on, and what is waited for.
+
+        Comes when none has for five seconds, also where there is no input; again when something else is waited for; and
+        with nothing when it is over.
+        """
 
     def on_ended(self, event: EndedEvent) -> None:
         """Hear that the topology has ended here: comes once, last."""

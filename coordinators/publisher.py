@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypedDict
 
@@ -62,6 +63,7 @@ class _Known(TypedDict, total=False):
     definition: Mapping[str, Json]
 
 
+# large: one field for each thing that is asked, and for each that has to be told once
 @define(kw_only=True)
 class Publisher:
     """Publishes for one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day.
@@ -81,6 +83,7 @@ class Publisher:
     status: TopologyStatus = field(init=False)
     _identity: TopologyIdentity = field(init=False)
     _admission: Admission = field(init=False)  # is only looked at, with all that it knows
+    _moved: float = field(default=0.0, init=False)
     _committed: int = field(default=0, init=False)
     _totals: Counts = field(factory=Counts, init=False)
     _flights: dict[int, _Flight] = field(factory=dict, init=False)
@@ -95,7 +98,8 @@ class Publisher:
 
     def leads(self, wall: float) -> None:
         """Tell that the leadership has begun."""
-        self.status = evolve(self.status, at=wall, leads_since=wall)
+        self._moved = wall
+        self.status = evolve(self.status, at=wall, leads_since=wall, moved=wall)
         self.tell(
             LeadingEvent(
                 topology=self.status.topology,
@@ -120,6 +124,7 @@ class Publisher:
         """Tell what follows from ``event``, which the machine has taken."""
         match event:
             case PhaseAcked(attempt):
+                self._move(attempt, wall)
                 self._look_at(attempt, now, wall)
                 for command in commands:
                     if isinstance(command, EmitCommit):
@@ -133,8 +138,10 @@ class Publisher:
         for command in commands:
             match command:
                 case EmitBatch(attempt):
+                    self._move(attempt, wall)
                     self._emitted(attempt, now, wall)
                 case EmitSuccess(attempt):
+                    self._moved = wall
                     self._close(attempt, now, wall)
                 case CancelAttempt(attempt):
                     self._give_up(attempt, wall)
@@ -144,6 +151,10 @@ class Publisher:
         """Tell that every spout has heard of the success of ``attempt``."""
         committed = self._untold.pop(attempt.txid, {})  # an earlier leader's is not known
         self.tell(SucceededEvent(topology=self.status.topology, attempt=attempt, at=wall, **committed))
+
+    def _move(self, attempt: TransactionAttempt, wall: float) -> None:
+        if attempt.attempt_id == 0:  # what is only tried again doesn't get on
+            self._moved = wall
 
     def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         status = TransactionStatus(
@@ -228,4 +239,12 @@ class Publisher:
             seconds_ahead=times.ahead / MILLIS,
             seconds_ahead_of_zookeeper=times.clock.ahead_of_zookeeper(now, wall) / MILLIS,
             late=self.late(),
+            moved=self._moved,
+            held_until=self._held_until(now, wall),
+            unready=self._admission.definitions.inquiries.unready,
         )
+
+    def _held_until(self, now: float, wall: float) -> float | None:
+        held_until = self._admission.failures.held_until(self._admission.machine.current_txid)
+        is_held = not self._admission.machine.active and now < held_until < math.inf
+        return wall + held_until - now if is_held else None

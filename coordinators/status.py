@@ -68,6 +68,23 @@ class SourceStatus:
         return f"waiting for spout {self.spout!r}: {self.cause} ({times}, {max(0.0, now - self.since):.0f} s)"
 
 
+@frozen
+class Wait:
+    """Something that a topology waits for.
+
+    Attributes:
+        what: in a few words, as "spout 'lines' emits 7:0".
+        since: in seconds since 1970; None: that isn't known.
+    """
+
+    what: str
+    since: float | None = None
+
+    def message(self, now: float) -> str:
+        """Return it with how long it has been so by ``now``."""
+        return self.what if self.since is None else f"{self.what}, for {max(0.0, now - self.since):,.0f} s"
+
+
 # large: one field for each thing that can be asked, published as one value
 @frozen(kw_only=True, repr=False)
 class TopologyStatus(Mapping[str, Any]):
@@ -103,6 +120,11 @@ class TopologyStatus(Mapping[str, Any]):
         seconds_ahead_of_zookeeper: by how much this machine's clock is ahead of ZooKeeper's, where that is too much for
             it to be believed; 0.0: it is believed.
         late: what commits have been waiting for, for too long; empty: nothing.
+        moved: when a transaction last got on, in seconds since 1970; one that is only tried again doesn't, until it is
+            committed.
+        held_until: when the lowest transaction is tried again, likewise; None: it doesn't wait for that.
+        unready: the spouts that have nothing for the next transaction, as their coordinators say.
+        waits_for: where nothing has happened for some seconds, what is waited for; empty: something has.
         held_by: why leadership is kept although the end was asked for; empty: it isn't.
         left_behind: after the end, the threads that had not returned, and where each of them was.
         error: what ended it; None: it runs, or was asked to stop.
@@ -131,6 +153,10 @@ class TopologyStatus(Mapping[str, Any]):
     seconds_ahead: float = 0.0
     seconds_ahead_of_zookeeper: float = 0.0
     late: str = ""
+    moved: float = 0.0
+    held_until: float | None = None
+    unready: tuple[str, ...] = ()
+    waits_for: tuple[Wait, ...] = ()
     held_by: str = ""
     left_behind: Sequence[str] = ()
     error: BaseException | None = None

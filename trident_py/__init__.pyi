@@ -6,6 +6,7 @@ from coordinators.listener import EndedEvent as EndedEvent
 from coordinators.listener import FailedEvent as FailedEvent
 from coordinators.listener import LeadingEvent as LeadingEvent
 from coordinators.listener import ProcessedEvent as ProcessedEvent
+from coordinators.listener import StandstillEvent as StandstillEvent
 from coordinators.listener import SucceededEvent as SucceededEvent
 from coordinators.listener import TopologyEvent as TopologyEvent
 from coordinators.listener import TransactionEvent as TransactionEvent

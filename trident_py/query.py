@@ -193,6 +193,7 @@ class TridentQuery:
             leader=str(rival) if rival and status.epoch is None else None,
             events_dropped=self._listeners.dropped,
             history_error=self._listeners.history_error(),
+            waits_for=self._listeners.standstill.waits_for,
         )
 
     @property

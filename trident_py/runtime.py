@@ -250,7 +250,9 @@ class _Assembly:
         publisher = Publisher(
             tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
         )
-        return self._driver(record, streams, participants, publisher)
+        driver = self._driver(record, streams, participants, publisher)
+        self.listeners.standstill.follow(lambda: publisher.status, streams.workers.works, self.engine.stages)
+        return driver
 
     def _record(
         self,

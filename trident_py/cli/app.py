@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     history = _history()
     _add_run_options(add("run", where, history, pending, report))
     _add_demo_options(add("demo", where, pending, report))
-    _add_status_options(add("status", where, report))
+    _add_status_options(add("status", where, history, report))
     _add_tx_options(add("tx", where, history, report))
     _add_watch_options(add("watch", where, history, report))
     script = add("script")

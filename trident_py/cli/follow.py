@@ -100,7 +100,8 @@ def heading(leadership: LeadershipEntry, found: Sequence[TransactionHistory]) ->
     moments = [moment for each in found for one in each.attempts for moment in (one.entry.emitted, one.entry.ended)]
     if moments:
         said += f"; last change {clock_text(local_time(max(filter(None, moments))), now)}"
-    return f"{said}\n{leadership.error}".strip()
+    waits = [f"waits for: {each.message(now.timestamp())}" for each in leadership.waits_for]
+    return "\n".join(filter(None, [said, leadership.error, *waits]))
 
 
 def _json_line(attempt: AttemptHistory) -> str:

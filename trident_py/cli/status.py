@@ -6,6 +6,7 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,8 +23,11 @@ from coordinators.wishes import Hold
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
+from trident_py.cli.tx import TopologyHistory
 from trident_py.cli.usage import config_of
 from trident_py.cli.wish import limits
+from trident_py.errors import HistoryError
+from trident_py.interfaces.config import TridentConfig
 from trident_py.query import counted
 
 
@@ -32,7 +36,8 @@ def run(arguments: Namespace) -> int:
     config = config_of(arguments)
     with existing(config) as coordination:
         if arguments.name is not None:
-            one = Readable(coordination.describe(arguments.name))
+            description = coordination.describe(arguments.name)
+            one = Readable(description, standstill_of(description, config))
             print(json.dumps(one.facts(), indent=2) if arguments.json else one.text())
             return 0
         shown = [_read(name, coordination) for name in coordination.topologies()]
@@ -66,10 +71,12 @@ class Readable:
 
     Attributes:
         description: what is stored.
+        waits_for: what its leader waits for, where nothing has happened lately, a sentence each.
         status: where the topology is by that.
     """
 
     description: TopologyDescription
+    waits_for: tuple[str, ...] = ()
     status: TopologyStatus = field(init=False)
 
     @status.default
@@ -117,6 +124,7 @@ class Readable:
             "states": dict(self._record.states),
             "spouts": self._spouts,
             "failing": self._failing,
+            "waits_for": list(self.waits_for),
             "standing": status.standing.to_json(),
             "wishes": self._wishes,
             "seconds_ahead": status.seconds_ahead,
@@ -153,7 +161,9 @@ class Readable:
             lines["operators"] = held
         if status.seconds_ahead >= 1:
             lines["time"] = f"of transactions is {status.seconds_ahead:,.0f} s ahead of this machine's clock"
-        return "\n".join([*(f"{title + ':':<15}{text}" for title, text in lines.items()), *self.failures.splitlines()])
+        said = [f"{title + ':':<15}{text}" for title, text in lines.items()]
+        said += [f"{'waits for:' if text is self.waits_for[0] else '':<15}{text}" for text in self.waits_for]
+        return "\n".join([*said, *self.failures.splitlines()])
 
     @property
     def state(self) -> str:
@@ -184,6 +194,21 @@ class Readable:
     def _leader(self) -> str:
         leader = self.description.leader
         return f"pid {leader.pid} on {leader.host}" if leader else "not running"
+
+
+def standstill_of(description: TopologyDescription, config: TridentConfig) -> tuple[str, ...]:
+    """Return what the leader waits for by the topology's history, a sentence each; or why that isn't known."""
+    if description.leader is None:
+        return ()
+    try:
+        with closing(TopologyHistory.of(description.identity.name, config)) as history:
+            leadership = history.leaderships[-1]
+    except HistoryError as error:
+        return (f"not known here: {error}",)
+    if (leadership.life.uuid, leadership.epoch) != (description.identity.uuid, description.epoch):
+        return ("not known yet",)
+    now = time.time()
+    return tuple(each.message(now) for each in leadership.waits_for)
 
 
 def _read(name: str, coordination: Coordination) -> Readable | Unreadable:

@@ -98,6 +98,10 @@ class BatchEngine(ABC):
         """Return what jobs within the commits of a leadership run in; None: there are none."""
         return None
 
+    def stages(self) -> Sequence[str]:
+        """Return what it is working on besides our threads, a sentence each."""
+        return ()
+
     @abstractmethod
     def life(self) -> Life:
         """Tell whether it can still run anything."""

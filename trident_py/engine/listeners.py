@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from coordinators.listener import TopologyEvent, TridentListener
+from coordinators.listener import EndedEvent, TopologyEvent, TridentListener
 from trident_py.engine.progress import Progress
+from trident_py.engine.standstill import StandstillWatch
 from trident_py.errors import ConfigError
 from trident_py.rows.schema import shown
 
@@ -58,11 +59,11 @@ class EventThread:
                 self.dropped += 1
             self._waiting.append(event)
             self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-listener", daemon=True)
+                self._thread.start()
         if is_full and self.dropped == 1:
             log.warning("topology %s: %s is too slow for its events; the oldest are dropped", *self._names)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-listener", daemon=True)
-            self._thread.start()
 
     def close(self) -> None:
         """Close: nothing follows, and the thread ends when everything was taken."""
@@ -132,15 +133,24 @@ class Listeners:
     Attributes:
         progress: the first; it is told on the thread that tells.
         others: users', and the history; they are told on threads of their own.
+        standstill: finds out what is waited for where nothing happens.
         history_error: why the history can't be written just now; empty: it can, or none is kept.
     """
 
+    topology: str = ""
     progress: Progress = field(factory=Progress)
     others: Sequence[EventThread] = ()
     history_error: Callable[[], str] = str
 
+    standstill: StandstillWatch = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.standstill = StandstillWatch(self.topology, self.tell)
+
     def tell(self, event: TopologyEvent) -> None:
         """Tell all; never waits."""
+        if isinstance(event, EndedEvent):
+            self.standstill.close()  # it is the last event
         told(self.progress, event)
         for other in self.others:
             other.tell(event)
@@ -178,7 +188,7 @@ def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
         if not isinstance(other, Progress)
     ]
     given = (other for other in listeners if isinstance(other, Progress))
-    return Listeners(progress=next(given, None) or Progress(), others=others)
+    return Listeners(topology, next(given, None) or Progress(), others)
 
 
 def shown_listener(listener: TridentListener) -> str:

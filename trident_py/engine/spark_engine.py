@@ -21,6 +21,7 @@ from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Plan
 from trident_py.spark.asking import Life, life_of
+from trident_py.spark.jobs import stages
 from trident_py.spark.session import watched
 
 
@@ -55,6 +56,9 @@ class SparkEngine(BatchEngine):
     def commit_spark(self, epoch: int) -> CommitSpark:
         """Return the session, on the commit thread."""
         return CommitSession(self.session, f"trident:{self.plan.graph.topology}:{epoch}:commits")
+
+    def stages(self) -> Sequence[str]:
+        return stages(self.session)
 
     def life(self) -> Life:
         return life_of(self.session)

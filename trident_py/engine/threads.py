@@ -15,9 +15,28 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from types import FrameType
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 STANDARD_LIBRARY = os.path.dirname(threading.__file__)
+OURS = ("trident_py", "coordinators")
+SPARKS = ("pyspark", "py4j")
+
+
+@frozen(kw_only=True)
+class ThreadWork:
+    """What a thread is in the middle of.
+
+    Attributes:
+        thread: its name.
+        doing: what it was asked to do.
+        since: when it began, in seconds since 1970.
+        place: where in the code it is, as "in split, words.py, line 7"; empty: that isn't known.
+    """
+
+    thread: str
+    doing: str
+    since: float
+    place: str
 
 
 @define(eq=False)
@@ -31,18 +50,21 @@ class Threads:
 
     name: str
     count: int = 1
-    _calls: SimpleQueue[Callable[[], object] | None] = field(factory=SimpleQueue, init=False)
+    _calls: SimpleQueue[tuple[str, Callable[[], object]] | None] = field(factory=SimpleQueue, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
-    _calling: set[threading.Thread] = field(factory=set, init=False)
+    _calling: dict[threading.Thread, tuple[str, float]] = field(factory=dict, init=False)
     _idle: int = field(default=0, init=False)
     _is_open: bool = field(default=True, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def submit(self, call: Callable[[], object]) -> bool:
-        """Have a thread make ``call``, which raises nothing; False if no thread takes calls any more."""
+    def submit(self, call: Callable[[], object], doing: str = "") -> bool:
+        """Have a thread make ``call``, which raises nothing; False if no thread takes calls any more.
+
+        ``doing`` tells people what that is.
+        """
         with self._lock:
             if self._is_open:
-                self._calls.put(call)
+                self._calls.put((doing, call))
                 self._start_one_if_needed()
             return self._is_open
 
@@ -62,7 +84,16 @@ class Threads:
 
     def busy(self) -> list[str]:
         """Return the threads that are in the middle of a call, each with the place in the code where it is."""
-        return [f"{thread.name!r}{_place(thread)}" for thread in self._living() if thread in self._calling]
+        return [f"{each.thread!r} {each.place}".rstrip() for each in self.works()]
+
+    def works(self) -> list[ThreadWork]:
+        """Return what the threads are in the middle of. Any thread may ask."""
+        calling = dict(self._calling)
+        return [
+            ThreadWork(thread=thread.name, doing=calling[thread][0], since=calling[thread][1], place=place_of(thread))
+            for thread in self._living()
+            if thread in calling
+        ]
 
     def _start_one_if_needed(self) -> None:
         if self._idle:
@@ -74,11 +105,12 @@ class Threads:
             thread.start()
 
     def _run(self) -> None:
-        while call := self._calls.get():
-            self._calling.add(threading.current_thread())
+        while taken := self._calls.get():
+            doing, call = taken
+            self._calling[threading.current_thread()] = (doing, time.time())
             call()
-            self._calling.remove(threading.current_thread())
-            del call  # and with it the batch it is about
+            self._calling.pop(threading.current_thread())
+            del taken, call  # and with it the batch it is about
             with self._lock:
                 self._idle += 1
 
@@ -86,11 +118,39 @@ class Threads:
         return [thread for thread in self._threads if thread.is_alive()]
 
 
-def _place(thread: threading.Thread) -> str:
-    """Return where ``thread`` is, without what it called of the standard library."""
+def place_of(thread: threading.Thread) -> str:
+    """Return where ``thread`` is: in the user's code, if it is called from there; else in what isn't Python's own."""
+    frames = [each for each in _stack_of(thread) if not _is_pythons(each[0])]
+    users = [each for each in frames if not _is_installed(each[0])]
+    if not frames:
+        return ""
+    frame, line = [*users, *frames][0]
+    if not users and any(_package_of(each) in SPARKS for each, _ in frames):
+        return "in Spark"
+    return f"in {frame.f_code.co_name}, {frame.f_code.co_filename}, line {line}"
+
+
+def _stack_of(thread: threading.Thread) -> list[tuple[FrameType, int]]:
+    """Return its frames, innermost first, and the line of each."""
     frame = _frame_of(thread)
-    frames = [each for each in traceback.extract_stack(frame) if not each.filename.startswith(STANDARD_LIBRARY)]
-    return f" in {frames[-1].name}, {frames[-1].filename}, line {frames[-1].lineno}" if frame and frames else ""
+    return list(traceback.walk_stack(frame)) if frame else []
+
+
+def _is_pythons(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith((STANDARD_LIBRARY, "<frozen ")) and not _is_of_a_package(file)
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return _package_of(frame) in OURS or _is_of_a_package(frame.f_code.co_filename)
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_of_a_package(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _frame_of(thread: threading.Thread) -> FrameType | None:

@@ -37,7 +37,7 @@ from trident_py.engine.instructions import (
 from trident_py.engine.reads import Read, StateReads
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.stimuli import Broke, JobDone, JobFailed, ReadDone, SpoutClosed, SpoutSucceeded, Stimulus
-from trident_py.engine.threads import Threads
+from trident_py.engine.threads import Threads, ThreadWork
 from trident_py.engine.work import Half, Job, JobMember
 from trident_py.errors import SinkError, SpoutError, StateError
 from trident_py.spark.failures import Diagnose, Place
@@ -99,7 +99,7 @@ class Workers:
                 post(message)
 
         threads = self._spout(spout)
-        self._submit(threads.coordinating, answer)
+        self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
 
     def do(self, instruction: Instruction) -> None:
         """Have a thread carry out ``instruction``."""
@@ -108,7 +108,8 @@ class Workers:
                 self._emit(instruction)
             case RunJob(job, members):
                 running = self._running[job] = Running()
-                self._submit(self._threads, partial(self._run, job, members, running))
+                doing = f"{self._output(job.branch)} is prepared for {_shown(job.attempts)}"
+                self._submit(self._threads, doing, partial(self._run, job, members, running))
             case CancelEmit() | CancelJob():
                 self._cancel(instruction)
             case DeliverSuccess(attempt, number, spout):
@@ -118,7 +119,7 @@ class Workers:
             case CloseSpouts():
                 self._close_spouts()
             case _:
-                self._submit(self.committing, partial(self._use_states, instruction))
+                self._submit(self.committing, self._doing(instruction), partial(self._use_states, instruction))
 
     def abandon(self) -> None:
         """Have nothing more written by threads that don't return, and tell whoever waits for reads."""
@@ -129,14 +130,21 @@ class Workers:
 
     def leave(self, until: float) -> list[str]:
         """Take no more work; names the threads that are still busy at this monotonic moment, and where they are."""
-        pools = [*(pool for each in self.spouts for pool in (each.coordinating, each.emitting))]
-        pools += [self._threads, self.committing]
-        for pool in pools:
+        for pool in self._pools:
             pool.close()
-        for pool in pools:
+        for pool in self._pools:
             pool.wait(until)
         self.reads.close()
-        return [busy for pool in pools for busy in pool.busy()]
+        return [busy for pool in self._pools for busy in pool.busy()]
+
+    def works(self) -> list[ThreadWork]:
+        """Return what all threads are in the middle of. Any thread may ask."""
+        return [work for pool in self._pools for work in pool.works()]
+
+    @property
+    def _pools(self) -> list[Threads]:
+        spouts = [pool for each in self.spouts for pool in (each.coordinating, each.emitting)]
+        return [*spouts, self._threads, self.committing]
 
     def _emit(self, emit: Emit) -> None:
         threads = self._spout(emit.spout)
@@ -153,7 +161,8 @@ class Workers:
             emission.run(self._report)
             return
         self._running[emit.attempt, emit.spout] = emission.running
-        self._submit(threads.emitting, partial(self._run_emission, emission))
+        doing = f"spout {emit.spout!r} emits {emit.attempt}"
+        self._submit(threads.emitting, doing, partial(self._run_emission, emission))
 
     def _cancel(self, what: CancelEmit | CancelJob) -> None:
         match what:
@@ -164,14 +173,17 @@ class Workers:
             case CancelJob(job):
                 running, cancel = self._running.get(job), partial(self.jobs.cancel_job, job)
         if running is not None and running.cancel():  # else it has just ended, or will end without Spark
-            self._submit(self._threads, partial(self._cancel_until_ended, running, cancel))
+            self._submit(self._threads, "a Spark job is cancelled", partial(self._cancel_until_ended, running, cancel))
 
     def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
         for half, pool, success in (
             (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
             (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
         ):
-            self._submit(pool, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success))
+            doing = f"spout {threads.tx_id!r} hears of the success of {attempt}"
+            self._submit(
+                pool, doing, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success)
+            )
 
     def _close_spouts(self) -> None:
         for threads in self.spouts:
@@ -179,13 +191,28 @@ class Workers:
                 (Half.EMITTER, threads.emitting, threads.executor.emitter.close),
                 (Half.COORDINATOR, threads.coordinating, threads.coordinator.coordinator.close),
             ):
-                self._submit(pool, partial(self._close_half, SpoutClosed(threads.tx_id, half), close))
+                doing = f"spout {threads.tx_id!r} is closed"
+                self._submit(pool, doing, partial(self._close_half, SpoutClosed(threads.tx_id, half), close))
+
+    def _output(self, branch: int) -> str:
+        return self.commits.participants[branch].name
+
+    def _doing(self, instruction: Instruction) -> str:
+        match instruction:
+            case CommitStep():
+                outputs = " and ".join(map(self._output, instruction.branches)) or f"spout {instruction.spout!r}"
+                return f"{outputs} commits {_shown([member.attempt for member in instruction.members])}"
+            case Abort():
+                return f"{self._output(instruction.branch)} gives up {instruction.attempt}"
+            case Answer():
+                return "a request or a query asks the states, and commits wait for it"
+        return "states and sinks are closed"
 
     def _spout(self, name: str) -> SpoutThreads:
         return next(threads for threads in self.spouts if threads.tx_id == name)
 
-    def _submit(self, pool: Threads, call: Callable[[], object]) -> None:
-        pool.submit(partial(self._guarded, call))  # too late: then it has ended, and nobody wants it
+    def _submit(self, pool: Threads, doing: str, call: Callable[[], object]) -> None:
+        pool.submit(partial(self._guarded, call), doing)  # too late: then it has ended, and nobody wants it
 
     # --- on the threads -----------------------------------------------------------------------------------------------
 
@@ -260,3 +287,7 @@ class Workers:
         where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
         log.debug("%s failed", where, exc_info=error)
         return self.diagnose(error, place, where)
+
+
+def _shown(attempts: Sequence[TransactionAttempt]) -> str:
+    return str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import SucceededEvent
+from coordinators.status import Wait
 from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Life, Program
 
 ATTEMPTS_MAX = 10_000
@@ -22,7 +23,7 @@ LEADERSHIPS_MAX = 1_000
 _LEADERSHIPS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
     pid BIGINT NOT NULL, version TEXT NOT NULL, code TEXT NOT NULL, current_txid BIGINT NOT NULL,
-    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL"""
+    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL, waits_for TEXT NOT NULL"""
 _ATTEMPTS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
     epoch BIGINT NOT NULL, topology TEXT NOT NULL, number BIGINT, phase TEXT NOT NULL,
@@ -164,11 +165,12 @@ def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
     life, program = entry.life, entry.program
     who = (life.uuid, life.incarnation, entry.epoch, life.topology)
     what = (program.host, program.pid, program.version, program.code)
-    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error)
+    waits_for = json.dumps([[each.what, each.since] for each in entry.waits_for])
+    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error, waits_for)
 
 
 def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
-    uuid, incarnation, epoch, topology, host, pid, version, code, current_txid, since, ended, error = row
+    uuid, incarnation, epoch, topology, host, pid, version, code, current_txid, since, ended, error, waits_for = row
     return LeadershipEntry(
         life=Life(topology=topology, uuid=uuid, incarnation=incarnation),
         epoch=epoch,
@@ -177,6 +179,7 @@ def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
         since=since,
         ended=ended,
         error=error,
+        waits_for=tuple(Wait(what, begun) for what, begun in json.loads(waits_for)),
     )
 
 

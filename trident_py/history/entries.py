@@ -14,10 +14,12 @@ from coordinators.listener import (
     FailedEvent,
     LeadingEvent,
     ProcessedEvent,
+    StandstillEvent,
     SucceededEvent,
     TopologyEvent,
     TransactionEvent,
 )
+from coordinators.status import Wait
 from trident_py.worker.failures import TaskFailed
 
 ERROR_CHARS_MAX = 8_000
@@ -60,6 +62,7 @@ class LeadershipEntry:
         current_txid: the transaction that it went on with; all before it were committed.
         since, ended: in seconds since 1970; None: nobody has seen it end.
         error: what ended it; empty: it was asked to stop, or hasn't ended.
+        waits_for: what is waited for, where nothing has happened for some seconds.
     """
 
     life: Life
@@ -69,6 +72,7 @@ class LeadershipEntry:
     since: float
     ended: float | None = None
     error: str = ""
+    waits_for: tuple[Wait, ...] = ()
 
 
 # large: one field for each thing that is known of an attempt, stored as a row
@@ -166,8 +170,11 @@ class Entries:
                     current_txid=event.current_txid,
                     since=event.at,
                 )
+            case StandstillEvent() if self._leadership is not None:
+                self._leadership = evolve(self._leadership, waits_for=event.waits_for)
             case EndedEvent() if self._leadership is not None:
-                self._leadership = evolve(self._leadership, ended=event.at, error=text_of(event.error))
+                error = text_of(event.error)
+                self._leadership = evolve(self._leadership, ended=event.at, error=error, waits_for=())
 
     def _taken(self, event: TransactionEvent, leadership: LeadershipEntry) -> AttemptEntry:
         new = AttemptEntry(life=leadership.life, epoch=leadership.epoch, attempt=event.attempt, emitted=event.at)

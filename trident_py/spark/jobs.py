@@ -46,6 +46,23 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
             target.removeJobTag(tag)
 
 
+def stages(session: SparkSession) -> list[str]:
+    """Return what Spark is working on in this application, a sentence for each stage; none over Spark Connect."""
+    context = spark_context(session)
+    if context is None:
+        return []
+    tracker = context.statusTracker()
+    hosts = sorted({each.host for each in tracker.getExecutorInfos() if each.numRunningTasks})
+    where = f" on {', '.join(hosts)}" if hosts else ""
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return [
+        f"Spark stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks done, "
+        f"{each.numActiveTasks} running{where if each.numActiveTasks else ''}"
+        for each in found
+        if each is not None
+    ]
+
+
 def cancel(session: SparkSession, tag: str) -> None:
     """Cancel the running jobs with ``tag``. Their Python workers may go on for seconds: no fence, only thrift."""
     context = spark_context(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
@@ -279,3 +280,39 @@ def test_attempts_that_fall_silent_together_fail_once_each() -> None:
     for _ in range(4):
         world.after(5)
     assert world.heard == ["failed 1:0", "failed 2:0", "failed 3:0", "emitted 1:1", "emitted 2:1", "emitted 3:1"]
+
+
+def test_a_transaction_gets_on_when_it_is_first_tried_processed_and_committed_not_when_it_is_tried_again() -> None:
+    world = ObservedSplits(spouts={"lines": Numbers(upto=2)}, wall=100.0).start()
+    assert world.status.moved == 100.0
+    moved = []
+
+    def at(wall: float) -> None:
+        world.wall = wall
+        moved.append(world.status.moved)
+
+    world.retry_within_lease()
+    at(101.0)
+    world.processed("1:0")
+    at(102.0)
+    world.committed("1:0")
+    at(103.0)
+    world.retry_within_lease(Failed(attempt("2:0"), ValueError("boom")))
+    assert world.status.held_until == pytest.approx(103.1)
+    at(104.0)
+    world.after(0.2)
+    world.processed("2:1")
+    at(105.0)
+    assert world.status.held_until is None
+    world.committed("2:1")
+    at(106.0)
+    assert moved == [100.0, 101.0, 102.0, 102.0, 102.0, 105.0]
+
+
+def test_spouts_that_have_nothing_are_told() -> None:
+    world = ObservedSplits(spouts={"lines": Numbers(upto=1)}).start()
+    world.retry_within_lease()
+    assert world.status.unready == ("lines",)
+    world.spouts["lines"].upto = 2
+    world.after(0.1)
+    assert world.driver.publisher.status.unready == ()
