@@ -251,7 +251,8 @@ class _Assembly:
             tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
         )
         driver = self._driver(record, streams, participants, publisher)
-        self.listeners.standstill.follow(lambda: publisher.status, streams.workers.works, self.engine.stages)
+        workers, standstill = streams.workers, self.listeners.standstill
+        standstill.follow(lambda: publisher.status, workers.works, self.engine.stages, workers.lock_holders)
         return driver
 
     def _record(

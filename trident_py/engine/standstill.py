@@ -76,7 +76,7 @@ class StandstillWatch:
     waits_for: tuple[Wait, ...] = field(default=(), init=False)
     _status: Callable[[], TopologyStatus] = field(init=False)
     _works: Callable[[], Sequence[ThreadWork]] = field(init=False)
-    _stages: Callable[[], Sequence[str]] = field(init=False)
+    _beyond: Sequence[Callable[[], Sequence[str]]] = field(init=False)
     _closed: threading.Event = field(factory=threading.Event, init=False)
     _telling: threading.Lock = field(factory=threading.Lock, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -86,10 +86,10 @@ class StandstillWatch:
         self,
         status: Callable[[], TopologyStatus],
         works: Callable[[], Sequence[ThreadWork]],
-        stages: Callable[[], Sequence[str]],
+        *beyond: Callable[[], Sequence[str]],
     ) -> None:
-        """Look there from now on: at what the driver publishes, at the threads, and at Spark's stages."""
-        self._status, self._works, self._stages = status, works, stages
+        """Look there from now on: at what the driver publishes, at the threads, and at what is beyond this process."""
+        self._status, self._works, self._beyond = status, works, beyond
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-standstill", daemon=True)
             self._thread.start()
@@ -125,7 +125,8 @@ class StandstillWatch:
         works = self._works()
         driver = next((each for each in threading.enumerate() if each.name == f"trident-{self.topology}-driver"), None)
         found = [*waits(status, works, place_of(driver) if driver else "", now)]
-        return (*found, *(map(Wait, self._stages()) if status.transactions else ()))
+        beyond = [Wait(text) for ask in self._beyond for text in ask()] if status.transactions else []
+        return (*found, *beyond)
 
     def _log(self, found: Sequence[Wait], quiet_seconds: float, now: float) -> None:
         if found and quiet_seconds >= LOG_SECONDS and not self._is_logged:

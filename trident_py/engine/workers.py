@@ -141,6 +141,13 @@ class Workers:
         """Return what all threads are in the middle of. Any thread may ask."""
         return [work for pool in self._pools for work in pool.works()]
 
+    def lock_holders(self) -> list[str]:
+        """Return who holds the locks that a commit waits for now, as databases tell. Any thread may ask."""
+        if not self.committing.works():
+            return []
+        found = {text: output.name for output in self.commits.participants for text in output.lock_holders()}
+        return [f"{name} waits for a lock: {text}" for text, name in found.items()]
+
     @property
     def _pools(self) -> list[Threads]:
         spouts = [pool for each in self.spouts for pool in (each.coordinating, each.emitting)]

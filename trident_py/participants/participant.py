@@ -118,6 +118,10 @@ class Participant(ABC):
         """Prepare and commit what comes of another one's new values, within its commit."""
         raise AssertionError(f"{self.name} takes no new values")
 
+    def lock_holders(self) -> Sequence[str]:
+        """Return who holds the locks that its commit waits for, as far as its database says. Any thread may ask."""
+        return self.table.lock_holders() if self.table else ()
+
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """Give up the attempt, which will never commit."""
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 
 from coordinators.local import LocalCoordination
+from tests.servers.postgresql import PASSWORD
 from trident_py import (
     Count,
     FailedException,
@@ -24,7 +28,9 @@ from trident_py import (
     IBatchSpout,
     MapGet,
     MemoryMapState,
+    MySQLState,
     PostgresState,
+    SQLiteState,
     StandstillEvent,
     TridentConfig,
     TridentListener,
@@ -32,6 +38,7 @@ from trident_py import (
     TridentTopology,
 )
 from trident_py.cli import main
+from trident_py.interfaces.states import StateFactory
 
 PATIENCE_SECONDS = 60
 
@@ -175,22 +182,72 @@ def test_a_worker_that_is_stopped_is_named_by_its_stage_and_host(spark: SparkSes
         query.process_all_available(PATIENCE_SECONDS)
 
 
-@pytest.mark.postgres
-def test_a_table_that_is_locked_is_named_by_the_state_that_commits(postgres: str) -> None:
-    spout = FeederBatchSpout("word string")
-    topology = TridentTopology("locked")
+@contextmanager
+def held_up(state: StateFactory, lock: Callable[[], object]) -> Iterator[TridentQuery]:
+    """A topology whose state ``counts`` has committed one transaction, and finds the lock taken at the second."""
+    spout, topology = FeederBatchSpout("word string"), TridentTopology("locked")
     words = topology.new_stream("words", spout)
-    words.group_by("word").persistent_aggregate(PostgresState(postgres, table="counts"), Count(), "count")
-    with start(topology) as query, psycopg.connect(postgres) as other:
+    words.group_by("word").persistent_aggregate(state, Count(), "count")
+    with start(topology) as query:
         spout.feed([("a",)])
         query.process_all_available(PATIENCE_SECONDS)
-        other.execute("LOCK TABLE counts IN ACCESS EXCLUSIVE MODE")
-        feeding = threading.Thread(target=spout.feed, args=([("b",)],), daemon=True)  # returns when it is taken
+        lock()
+        feeding = threading.Thread(target=spout.feed, args=([("a",)],), daemon=True)  # returns when it is taken
         feeding.start()
-        text = said(query, "counts commits 2:0")
-        assert "transaction 2:0 is committing" in text
-        other.rollback()
+        assert "transaction 2:" in said(query, "counts commits 2:")
+        yield query
         query.process_all_available(PATIENCE_SECONDS)
+
+
+@pytest.mark.postgres
+def test_who_locks_a_table_in_postgresql_is_named(postgres: str) -> None:
+    with psycopg.connect(postgres, application_name="some report") as other:
+        state = PostgresState(postgres, table="counts")
+        with held_up(state, lambda: other.execute("LOCK TABLE counts IN ACCESS EXCLUSIVE MODE")) as query:
+            text = said(query, "counts waits for a lock: ")
+            assert f"process {other.info.backend_pid} of 127.0.0.1/" in text
+            assert " has it, postgres from 127.0.0.1 by some report, idle in transaction since " in text
+            assert PASSWORD not in text
+            other.rollback()
+
+
+@pytest.mark.mysql
+def test_who_locks_a_row_in_mysql_is_named(mysql: str) -> None:
+    with closing(MySQLState(mysql, table="counts").database.link()) as link:
+        state, taken = MySQLState(mysql, table="counts"), []
+
+        def lock() -> None:
+            taken.append(link.begin().execute("SELECT * FROM _trident FOR UPDATE").fetchall())
+
+        with held_up(state, lock) as query:
+            text = said(query, "counts waits for a lock: ")
+            assert "counts waits for a lock: connection " in text
+            assert " has it, " in text
+            link.rollback()
+
+
+def test_who_has_the_write_lock_of_a_sqlite_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "counts.db"
+    program = f"""
+import sqlite3
+connection = sqlite3.connect({str(path)!r}, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+input()
+"""
+    others: list[subprocess.Popen[str]] = []
+
+    def lock() -> None:
+        command = [sys.executable, "-c", program]
+        others.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert others[0].stdout is not None
+        assert others[0].stdout.readline() == "locked\n"
+
+    with held_up(SQLiteState(path, table="counts"), lock) as query:
+        text = said(query, "counts waits for a lock: ")
+        assert f"process {others[0].pid} (" in text
+        assert f") has the write lock of {path}" in text
+        others[0].communicate("\n")
 
 
 @pytest.mark.zookeeper

@@ -104,6 +104,13 @@ class Link(ABC):
     def close(self) -> None:
         """Close the connection; what it had begun is given up."""
 
+    def lock_holders(self) -> Sequence[str]:
+        """Return who holds the locks that this connection waits for, as its server says. Any thread may ask.
+
+        It asks by another connection, and takes as long as the server does.
+        """
+        return ()
+
 
 # large: one field for each thing that a database says in its own way
 @frozen(kw_only=True)

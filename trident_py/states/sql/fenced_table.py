@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import uuid4
 
@@ -76,6 +76,10 @@ class FencedTable:
     def shown(self) -> str:
         """How errors name it."""
         return self._name
+
+    def lock_holders(self) -> Sequence[str]:
+        """Return who holds the locks that its commit waits for; see `Link.lock_holders`."""
+        return self.commit_link.lock_holders()
 
     @property
     def place(self) -> tuple[str, str]:

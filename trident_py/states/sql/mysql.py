@@ -124,6 +124,10 @@ class MySQLDatabase(SessionDatabase):
     errors = ERRORS
     schemes = ("mysql", "mariadb")
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
+    holders = (
+        "SELECT DISTINCT p.id, p.user, p.host FROM sys.innodb_lock_waits w "
+        "JOIN information_schema.processlist p ON p.id = w.blocking_pid WHERE w.waiting_pid = %s"
+    )
     identified = "SHOW VARIABLES WHERE variable_name IN ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir')"
 
     def library(self) -> Any:

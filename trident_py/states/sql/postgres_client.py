@@ -6,7 +6,7 @@ Nothing here shows a DSN: errors name host and database, and the password is tak
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -58,6 +58,9 @@ _DURABLE = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
 
+_HOLDERS = """
+    SELECT pid, usename, application_name, host(client_addr), state, state_change
+    FROM pg_stat_activity WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid"""
 _BACKEND = "SELECT pg_backend_pid()"
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
 
@@ -315,6 +318,23 @@ class Link(AnyLink):
         super().standing_for([self, *others])
         program, topology, _, epoch = self.target.application.split()
         return Link(evolve(self.target, application=f"{program} {topology} {SHARED} {epoch}"))
+
+    def lock_holders(self) -> Sequence[str]:
+        """Ask by a connection of its own."""
+        session = self.session
+        if session is None:
+            return ()
+        try:
+            asking = self.target.connect()
+            with closing(asking.connection):
+                found = asking.connection.execute(_HOLDERS, [session.backend]).fetchall()
+        except psycopg.Error as error:
+            return [f"who holds its lock, {self.target.shown} doesn't say: {self.target.redacted(error)}"]
+        return [
+            f"process {pid} of {self.target.shown} has it, {user} from {host or 'the same machine'}"
+            f"{f' by {program}' if program else ''}, {state} since {since:%Y-%m-%d %H:%M:%S} UTC"
+            for pid, user, program, host, state, since in found
+        ]
 
     def serve(self, database: Database) -> None:
         """Go on under the name of ``database``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 from attrs import evolve, frozen
@@ -120,6 +120,19 @@ class SessionLink(Link):
             with suppress(self._database.library().Error):
                 session.client.close()
 
+    def lock_holders(self) -> Sequence[str]:
+        """Ask by a connection of its own; the server may not let its user ask."""
+        session, database = self.session, self._database
+        if session is None or not database.holders:
+            return ()
+        try:
+            asking = database.connect()
+            with closing(asking.client):
+                found = asking.execute(database.holders, (session.client.thread_id(),)).fetchall()
+        except database.library().Error as error:
+            return [f"who holds its lock, {database.shown} doesn't say: {error}"]
+        return [f"connection {number} of {database.shown} has it, {user} from {host}" for number, user, host in found]
+
 
 @frozen
 class SessionDatabase(Database):
@@ -136,6 +149,10 @@ class SessionDatabase(Database):
 
     waiting: ClassVar[str]
     """The statement that says how long to wait for locks, in seconds."""
+
+    holders: ClassVar[str] = ""
+    """The query for number, user and host of those that a connection waits for, which is given by its number; empty:
+    there is none."""
 
     identified: ClassVar[str]
     """The statement that tells a server from all others."""

@@ -68,6 +68,10 @@ class SharedLink(Link):
         """Close the connection."""
         self._link.close()
 
+    def lock_holders(self) -> Sequence[str]:
+        """Ask for the connection of all."""
+        return self._link.lock_holders()
+
 
 class SharedTransaction:
     """Has the tables of several states and sinks change together: a reader sees all of a transaction, or none of it.

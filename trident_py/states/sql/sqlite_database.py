@@ -27,7 +27,7 @@ from pyspark.sql import types as t
 from trident_py.errors import FailedException, StateError
 from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
-from trident_py.states.sql.sqlite_errors import ensure_usable, explained
+from trident_py.states.sql.sqlite_errors import ensure_usable, explained, writers_of
 from trident_py.states.sql.table import Headers
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -178,6 +178,14 @@ class SQLiteLink(Link):
         if self.session is not None:
             self.session.close()
         self.session = None
+
+    def lock_holders(self) -> Sequence[str]:
+        """Look which other processes have SQLite's write lock, as Linux tells."""
+        return [
+            f"process {pid}{f' ({program})' if program else ''} has the write lock of {self._path}"
+            for pid, program in writers_of(self._path)
+            if pid != os.getpid()
+        ]
 
     def _opened(self) -> sqlite3.Connection:
         if self._is_reader:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from trident_py.errors import StateError, StoreBusyException
 
+WRITE_LOCK_BYTE = 120
+"""Which of the wal-index stands for the right to write."""
+
 _PRIMARY = 0xFF  # the low byte of an extended error code
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _WRITABLE = "make the file and its directory writable"
@@ -23,6 +26,39 @@ _WAYS_OUT = {
     sqlite3.SQLITE_IOERR: "see to the disk and start again",
     sqlite3.SQLITE_CONSTRAINT: "a value is beyond 64 bits, or not of its field's type",
 }
+
+
+def writers_of(path: Path) -> list[tuple[int, str]]:
+    """Return the processes that have the write lock of a database in WAL mode, and their programs, where Linux tells.
+
+    The lock is on a byte of the file beside it: https://www.sqlite.org/walformat.html#wal_index_locking.
+    """
+    try:
+        shared = os.stat(f"{path}-shm")
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    file = f"{os.major(shared.st_dev):02x}:{os.minor(shared.st_dev):02x}:{shared.st_ino}"
+    pids = {int(pid) for pid, of, first, last in _written(lines) if of == file and _has(first, last)}
+    return [(pid, _program(pid)) for pid in sorted(pids)]
+
+
+def _written(lines: list[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Give process, file, first and last byte of each lock for writing that is held, of lines of ``/proc/locks``."""
+    for line in lines:
+        match line.split():
+            case [_, "POSIX" | "OFDLCK", _, "WRITE", pid, file, first, last]:  # one that is waited for has an arrow
+                yield pid, file, first, last
+
+
+def _has(first: str, last: str) -> bool:
+    return int(first) <= WRITE_LOCK_BYTE and (last == "EOF" or int(last) >= WRITE_LOCK_BYTE)
+
+
+def _program(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    return ""
 
 
 def ensure_usable(path: Path, where: str) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from trident_py.errors import FailedException, StateError
-from trident_py.states.sql.sqlite_errors import explained
+from trident_py.states.sql.sqlite_errors import explained, writers_of
 
 
 def raised(code: int) -> sqlite3.Error:
@@ -47,3 +50,16 @@ def test_values_that_cannot_be_bound_are_explained() -> None:
     with pytest.raises(StateError, match=r"counts.db: .*nothing was committed"), explained("counts.db"):
         connection.execute("SELECT ?", (object(),))
     connection.close()
+
+
+def test_who_has_the_write_lock_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "counts.db"
+    assert writers_of(path) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN")
+        assert writers_of(path) == []
+        connection.execute("CREATE TABLE counts (n)")
+        assert [pid for pid, _ in writers_of(path)] == [os.getpid()]
+        connection.execute("COMMIT")
+        assert writers_of(path) == []
