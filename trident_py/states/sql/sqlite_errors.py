@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trident_py.errors import StateError, StoreBusyException
 
-WRITE_LOCK_BYTE = 120
-"""Which of the wal-index stands for the right to write."""
+WRITE_LOCK = 120
+"""The byte of the wal-index that stands for the right to write."""
 
 _PRIMARY = 0xFF  # the low byte of an extended error code
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -52,7 +52,7 @@ def _written(lines: list[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _has(first: str, last: str) -> bool:
-    return int(first) <= WRITE_LOCK_BYTE and (last == "EOF" or int(last) >= WRITE_LOCK_BYTE)
+    return int(first) <= WRITE_LOCK and (last == "EOF" or int(last) >= WRITE_LOCK)
 
 
 def _program(pid: int) -> str:
