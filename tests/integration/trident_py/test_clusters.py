@@ -73,7 +73,7 @@ def connect(tmp_path: Path) -> Iterator[SparkConnectServer]:
 
 def run(job: Path, zookeeper: str, *place: str) -> Counter[str]:
     """Run it until its input is counted, and the process has ended; what is in the table then."""
-    given = ["run", str(job), "--once", "--json", "--zookeeper", zookeeper]
+    given = ["run", str(job), "--once", "--json", "--zookeeper", zookeeper, "--state-dir", str(job.parent)]
     given += ["--py-files", str(job.with_name("helper.py"))]
     done = subprocess.run([*TRIDENT, *given, *place], cwd=job.parent / "lines", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
