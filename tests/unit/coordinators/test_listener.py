@@ -14,7 +14,7 @@ def test_each_method_of_a_listener_is_for_one_kind_of_event() -> None:
     kinds = [each for each in vars(listener).values() if isinstance(each, type) and issubclass(each, TopologyEvent)]
     methods = sorted(each.method for each in kinds if hasattr(each, "method"))
     assert methods == sorted(name for name in vars(TridentListener) if name.startswith("on_"))
-    assert len(methods) == 7
+    assert len(methods) == 8
 
 
 def test_an_event_is_frozen_and_a_listener_need_not_listen() -> None:
