@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from attrs import define, evolve, field, frozen
 
@@ -147,18 +148,19 @@ class Entries:
 
     def take(self, events: Iterable[TopologyEvent]) -> Change:
         """Take what has happened; returns what it has changed, as it is now."""
-        before, changed, succeeded = self._leadership, dict[TransactionAttempt, AttemptEntry](), []
+        before, told, succeeded = self._leadership, dict[TransactionAttempt, dict[str, Any]](), []
         for event in events:
             if not isinstance(event, TransactionEvent):
                 self._lead(event)
-            elif isinstance(event, SucceededEvent) and event.attempt not in self._live:
+            elif isinstance(event, SucceededEvent) and not (event.attempt in told or event.attempt in self._live):
                 succeeded.append(event)
             elif self._leadership is not None:  # else the event that would have told whose it is was dropped
-                changed[event.attempt] = self._taken(event, self._leadership)
+                told.setdefault(event.attempt, {"emitted": event.at}).update(_told(event))
         after = self._leadership
         if after is None:
             return Change()
-        return Change(after.life, None if after == before else after, tuple(changed.values()), tuple(succeeded))
+        changed = tuple(self._changed(attempt, what, after) for attempt, what in told.items())
+        return Change(after.life, None if after == before else after, changed, tuple(succeeded))
 
     def _lead(self, event: TopologyEvent) -> None:
         match event:
@@ -176,26 +178,37 @@ class Entries:
                 error = text_of(event.error)
                 self._leadership = evolve(self._leadership, ended=event.at, error=error, waits_for=())
 
-    def _taken(self, event: TransactionEvent, leadership: LeadershipEntry) -> AttemptEntry:
-        new = AttemptEntry(life=leadership.life, epoch=leadership.epoch, attempt=event.attempt, emitted=event.at)
-        entry = evolve(self._live.pop(event.attempt, new), **{name: getattr(event, name) for name in _TOLD})
-        match event:
-            case ProcessedEvent():
-                entry = evolve(entry, phase="processed")
-            case CommittedEvent():
-                entry = evolve(entry, phase="committed", ended=event.at)
-            case SucceededEvent():
-                return evolve(entry, succeeded=event.at)
-            case FailedEvent():
-                error, failed = text_of(event.error), str(event.failed)
-                return evolve(entry, phase="failed", ended=event.at, error=error, failed=failed)
+    def _changed(self, attempt: TransactionAttempt, told: dict[str, Any], leadership: LeadershipEntry) -> AttemptEntry:
+        known = self._live.pop(attempt, None)
+        if known is None:
+            entry = AttemptEntry(life=leadership.life, epoch=leadership.epoch, attempt=attempt, **told)
+        else:
+            entry = evolve(known, **{**told, "emitted": known.emitted})
+        if entry.phase == "failed" or entry.succeeded is not None:
+            return entry
         if len(self._live) == LIVE_MAX:
             self._live.pop(next(iter(self._live)))
-        self._live[event.attempt] = entry
+        self._live[attempt] = entry
         return entry
 
 
 _TOLD = ("number", "processing", "waiting", "committing", "rows", "written", "counts", "definition")
+
+
+def _told(event: TransactionEvent) -> dict[str, Any]:
+    """Return what an event says of its attempt, by the names of the entry."""
+    told = {name: getattr(event, name) for name in _TOLD}
+    match event:
+        case ProcessedEvent():
+            told["phase"] = "processed"
+        case CommittedEvent():
+            told |= {"phase": "committed", "ended": event.at}
+        case SucceededEvent():
+            told["succeeded"] = event.at
+        case FailedEvent():
+            error = text_of(event.error)
+            told |= {"phase": "failed", "ended": event.at, "error": error, "failed": str(event.failed)}
+    return told
 
 
 def text_of(error: BaseException | None) -> str:
