@@ -58,7 +58,8 @@ class EventThread:
                 self._waiting.popleft()
                 self.dropped += 1
             self._waiting.append(event)
-            self._changed.notify()
+            if len(self._waiting) == 1:  # with more, the thread is awake, or gathers them
+                self._changed.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-listener", daemon=True)
                 self._thread.start()
