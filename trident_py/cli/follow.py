@@ -93,7 +93,7 @@ def _screen(history: TopologyHistory, transactions_max: int) -> RenderableType:
 def heading(leadership: LeadershipEntry, found: Sequence[TransactionHistory]) -> str:
     """Say who leads, or led last, and when the history was written last."""
     now, program = datetime.now(UTC), leadership.program
-    said = f"{leadership.life.topology}: epoch {leadership.epoch}, pid {program.pid} on {program.host}, leads since "
+    said = f"{leadership.life.name}: epoch {leadership.epoch}, pid {program.pid} on {program.host}, leads since "
     said += clock_text(local_time(leadership.since), now)
     if leadership.ended is not None:
         said = said.replace("leads", "led") + f" until {clock_text(local_time(leadership.ended), now)}"

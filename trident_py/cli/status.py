@@ -205,7 +205,7 @@ def standstill_of(description: TopologyDescription, config: TridentConfig) -> tu
             leadership = history.leaderships[-1]
     except HistoryError as error:
         return (f"not known here: {error}",)
-    if (leadership.life.uuid, leadership.epoch) != (description.identity.uuid, description.epoch):
+    if (leadership.life, leadership.epoch) != (description.identity, description.epoch):
         return ("not known yet",)
     now = time.time()
     return tuple(each.message(now) for each in leadership.waits_for)

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from coordinators.errors import TridentError
+from coordinators.store import TopologyIdentity
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.databases import history_at
-from trident_py.history.entries import LeadershipEntry, Life
+from trident_py.history.entries import LeadershipEntry
 from trident_py.history.transactions import AttemptHistory, TransactionHistory, transactions
 from trident_py.interfaces.config import TridentConfig
 from trident_py.query import counted
@@ -83,7 +84,7 @@ class TopologyHistory:
         return cls(database, leaderships)
 
     @property
-    def life(self) -> Life:
+    def life(self) -> TopologyIdentity:
         """The topology's last life."""
         return self.leaderships[-1].life
 
@@ -107,14 +108,14 @@ class TopologyHistory:
         if not found:
             raise HistoryError(
                 f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
-                f"{self.life.topology!r}: it was never tried, or has been forgotten; `trident tx "
-                f"{self.life.topology} list` shows the last ones"
+                f"{self.life.name!r}: it was never tried, or has been forgotten; `trident tx "
+                f"{self.life.name} list` shows the last ones"
             )
         return found[0]
 
     def refreshed(self) -> TopologyHistory:
         """Return the same, with the leaderships that there are now."""
-        return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.topology)) or self.leaderships)
+        return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.name)) or self.leaderships)
 
     def close(self) -> None:
         """Close the database."""
@@ -143,7 +144,7 @@ def _print_list(history: TopologyHistory, listed: Sequence[TransactionHistory], 
     if as_json:
         print(json.dumps([each.facts() for each in listed], indent=2))
         return
-    topology = history.life.topology
+    topology = history.life.name
     if not listed:
         print(f"no such transaction of {topology} is known")
         return
@@ -199,7 +200,7 @@ def lines(transaction: TransactionHistory) -> Iterator[str]:
     last, life = transaction.last, transaction.last.entry.life
     number = "empty, spouts don't know it" if last.entry.number is None else f"batch {last.entry.number} of its spouts"
     facts = {
-        "transaction": f"{transaction.txid} of {life.topology}, {last.outcome}; {number}",
+        "transaction": f"{transaction.txid} of {life.name}, {last.outcome}; {number}",
         "read": counted(last.entry.rows, "row"),
         "written": ", ".join(f"{name} {count:,}" for name, count in last.entry.written.items()),
         "counted": ", ".join(f"{name} {count:,}" for name, count in last.entry.counts.items()),

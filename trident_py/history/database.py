@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import SucceededEvent
 from coordinators.status import Wait
-from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Life, Program
+from coordinators.store import TopologyIdentity
+from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program
 
 ATTEMPTS_MAX = 10_000
 ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
@@ -143,11 +144,11 @@ class HistoryDatabase(ABC):
         """Return those of all lives of ``topology``, oldest first."""
         return [_leadership_of(row) for row in self._read(_READ_LEADERSHIPS, (topology,))]
 
-    def last_txids(self, life: Life, txids_max: int, *, failed: bool = False) -> list[int]:
+    def last_txids(self, life: TopologyIdentity, txids_max: int, *, failed: bool = False) -> list[int]:
         """Return the last transactions, highest first; with ``failed`` those only of which an attempt has failed."""
         return [txid for (txid,) in self._read(_LAST_TXIDS, (life.uuid, life.incarnation, not failed, txids_max))]
 
-    def attempts(self, life: Life, first: int, last: int) -> list[AttemptEntry]:
+    def attempts(self, life: TopologyIdentity, first: int, last: int) -> list[AttemptEntry]:
         """Return the attempts of transactions ``first`` to ``last``, in no order."""
         return [_attempt_of(row) for row in self._read(_READ_ATTEMPTS, (life.uuid, life.incarnation, first, last))]
 
@@ -157,13 +158,13 @@ class HistoryDatabase(ABC):
             return cursor.fetchall()
 
 
-def _succeeded(life: Life, event: SucceededEvent) -> tuple[object, ...]:
+def _succeeded(life: TopologyIdentity, event: SucceededEvent) -> tuple[object, ...]:
     return event.at, life.uuid, life.incarnation, event.attempt.txid, event.attempt.attempt_id
 
 
 def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
     life, program = entry.life, entry.program
-    who = (life.uuid, life.incarnation, entry.epoch, life.topology)
+    who = (life.uuid, life.incarnation, entry.epoch, life.name)
     what = (program.host, program.pid, program.version, program.code)
     waits_for = json.dumps([[each.what, each.since] for each in entry.waits_for])
     return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error, waits_for)
@@ -172,7 +173,7 @@ def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
 def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
     uuid, incarnation, epoch, topology, host, pid, version, code, current_txid, since, ended, error, waits_for = row
     return LeadershipEntry(
-        life=Life(topology=topology, uuid=uuid, incarnation=incarnation),
+        life=TopologyIdentity(name=topology, uuid=uuid, incarnation=incarnation),
         epoch=epoch,
         program=Program(host=host, pid=pid, version=version, code=code),
         current_txid=current_txid,
@@ -186,7 +187,7 @@ def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
 def _row_of_attempt(entry: AttemptEntry) -> tuple[object, ...]:
     life, attempt = entry.life, entry.attempt
     texts = [json.dumps(each) for each in (dict(entry.written), dict(entry.counts), dict(entry.definition))]
-    who = (life.uuid, life.incarnation, attempt.txid, attempt.attempt_id, entry.epoch, life.topology)
+    who = (life.uuid, life.incarnation, attempt.txid, attempt.attempt_id, entry.epoch, life.name)
     when = (entry.number, entry.phase, entry.emitted, entry.ended, entry.succeeded)
     took = (entry.processing, entry.waiting, entry.committing, entry.rows)
     said = (*texts, entry.error, entry.failed)
@@ -197,7 +198,7 @@ def _attempt_of(row: Sequence[Any]) -> AttemptEntry:
     uuid, incarnation, txid, attempt_id, epoch, topology, number, phase, emitted, ended, succeeded, *rest = row
     processing, waiting, committing, rows, written, counts, definition, error, failed, _ = rest
     return AttemptEntry(
-        life=Life(topology=topology, uuid=uuid, incarnation=incarnation),
+        life=TopologyIdentity(name=topology, uuid=uuid, incarnation=incarnation),
         epoch=epoch,
         attempt=TransactionAttempt(txid, attempt_id),
         number=number,

@@ -21,6 +21,7 @@ from coordinators.listener import (
     TransactionEvent,
 )
 from coordinators.status import Wait
+from coordinators.store import TopologyIdentity
 from trident_py.worker.failures import TaskFailed
 
 ERROR_CHARS_MAX = 8_000
@@ -28,15 +29,6 @@ ERROR_CHARS_MAX = 8_000
 
 LIVE_MAX = 10_000
 """Entries that more may come of; of more, the oldest are taken to be finished, as what finished them was dropped."""
-
-
-@frozen(kw_only=True)
-class Life:
-    """One life of a topology: ``trident reset`` begins the next; its txids are unique."""
-
-    topology: str
-    uuid: str
-    incarnation: int
 
 
 @frozen(kw_only=True)
@@ -66,7 +58,7 @@ class LeadershipEntry:
         waits_for: what is waited for, where nothing has happened for some seconds.
     """
 
-    life: Life
+    life: TopologyIdentity
     epoch: int
     program: Program
     current_txid: int
@@ -94,7 +86,7 @@ class AttemptEntry:
         failed: the attempt that had failed by it: this one, or an earlier one; empty: none.
     """
 
-    life: Life
+    life: TopologyIdentity
     epoch: int
     attempt: TransactionAttempt
     emitted: float
@@ -129,7 +121,7 @@ class Change:
         succeeded: attempts that an earlier leadership has committed, and when their success was delivered.
     """
 
-    life: Life | None = None
+    life: TopologyIdentity | None = None
     leadership: LeadershipEntry | None = None
     attempts: tuple[AttemptEntry, ...] = ()
     succeeded: tuple[SucceededEvent, ...] = ()
@@ -166,7 +158,7 @@ class Entries:
         match event:
             case LeadingEvent():
                 self._leadership = LeadershipEntry(
-                    life=Life(topology=event.topology, uuid=event.uuid, incarnation=event.incarnation),
+                    life=TopologyIdentity(name=event.topology, uuid=event.uuid, incarnation=event.incarnation),
                     epoch=event.epoch,
                     program=self.program,
                     current_txid=event.current_txid,

@@ -10,10 +10,11 @@ import pytest
 from attrs import evolve
 
 from coordinators.secret import Secret
+from coordinators.store import TopologyIdentity
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, attempt, ended, leading, succeeded
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.databases import history_at
-from trident_py.history.entries import AttemptEntry, Change, Entries, Life
+from trident_py.history.entries import AttemptEntry, Change, Entries
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -29,12 +30,12 @@ def database(place: Path | Secret) -> Iterator[HistoryDatabase]:
         yield made
 
 
-def entry(txid: int, text: str = "", life: Life = LIFE) -> AttemptEntry:
+def entry(txid: int, text: str = "", life: TopologyIdentity = LIFE) -> AttemptEntry:
     which = attempt(f"{txid}:0")
     return AttemptEntry(life=life, epoch=1, attempt=which, emitted=float(txid), phase="committed", error=text)
 
 
-def txids(database: HistoryDatabase, life: Life = LIFE) -> list[int]:
+def txids(database: HistoryDatabase, life: TopologyIdentity = LIFE) -> list[int]:
     return sorted(each.txid for each in database.attempts(life, 1, 1 << 40))
 
 
@@ -85,7 +86,7 @@ def test_of_too_many_attempts_the_oldest_are_forgotten_of_this_topology_alone(
     database: HistoryDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trident_py.history.database.ATTEMPTS_MAX", 3)
-    other = evolve(LIFE, topology="other", uuid="o")
+    other = evolve(LIFE, name="other", uuid="o")
     database.write(Change(LIFE, attempts=tuple(map(entry, range(1, 11)))))
     database.write(Change(other, attempts=(entry(1, life=other),)))
     database.prune("wc")

@@ -15,9 +15,10 @@ from coordinators.listener import (
     SucceededEvent,
     TopologyEvent,
 )
-from trident_py.history.entries import Life, Program
+from coordinators.store import TopologyIdentity
+from trident_py.history.entries import Program
 
-LIFE = Life(topology="wc", uuid="u", incarnation=1)
+LIFE = TopologyIdentity(name="wc", uuid="u", incarnation=1)
 PROGRAM = Program(host="vm", pid=42, version="0.1.0", code="c0de")
 
 
