@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from attrs import define, field
+
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import SucceededEvent
 from coordinators.status import Wait
@@ -91,11 +93,18 @@ class Cursor(Protocol):
         """Return the rows of the last statement."""
 
 
+@define(eq=False)
 class HistoryDatabase(ABC):
-    """The history of topologies, by one connection. Used by one thread.
+    """The history of topologies, by one connection, which is made at its first use. Used by one thread.
 
     Every method raises `HistoryError`, which names the place and the cause, where the database can't do it.
+
+    Attributes:
+        reads: whether it is only read: it has to be there, and no tables are made.
     """
+
+    reads: bool = field(default=False, kw_only=True)
+    _open: Any = field(default=None, init=False)
 
     @property
     @abstractmethod
@@ -107,8 +116,21 @@ class HistoryDatabase(ABC):
         """Return a cursor within a transaction, which the end of the block commits."""
 
     @abstractmethod
+    def connect(self) -> Any:
+        """Make a connection, and the tables where they may be missing."""
+
+    @property
+    def connection(self) -> Any:
+        """The connection; made where there is none."""
+        if self._open is None:
+            self._open = self.connect()
+        return self._open
+
     def close(self) -> None:
         """Close the connection; the next use makes another."""
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
 
     @abstractmethod
     def sql(self, statement: str) -> str:

@@ -23,15 +23,9 @@ def _target(dsn: Secret) -> Target:
 
 @define(eq=False)
 class PostgresHistory(HistoryDatabase):
-    """Connects at its first use.
-
-    Attributes:
-        reads: whether it is only read, so that no tables are made.
-    """
+    """Its tables are in the schema that the role has for its own."""
 
     target: Target = field(converter=_target)
-    reads: bool = field(default=False, kw_only=True)
-    _connection: Connection | None = field(default=None, init=False)
 
     @property
     def shown(self) -> str:
@@ -43,21 +37,14 @@ class PostgresHistory(HistoryDatabase):
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         try:
-            with explained(f"the history in {self.shown}", self.target):
-                if self._connection is None:
-                    self._connection = self._opened()
-                with self._connection.transaction(), self._connection.cursor() as cursor:
-                    yield cursor
+            where = f"the history in {self.shown}"
+            with explained(where, self.target), self.connection.transaction(), self.connection.cursor() as cursor:
+                yield cursor
         except (FailedException, StateError) as error:
             self.close()
             raise HistoryError(str(error)) from error
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _opened(self) -> Connection:
+    def connect(self) -> Connection:
         session = self.target.connect()
         connection = session.connection
         try:

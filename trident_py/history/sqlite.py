@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define
 
 from trident_py.errors import HistoryError
 from trident_py.history.database import TABLES, HistoryDatabase
@@ -19,15 +19,9 @@ BUSY_SECONDS = 5.0
 
 @define(eq=False)
 class SQLiteHistory(HistoryDatabase):
-    """Opens the file at its first use.
-
-    Attributes:
-        reads: whether it is only read, and has to be there.
-    """
+    """It is made with its directory, where it may be written."""
 
     path: Path
-    reads: bool = field(default=False, kw_only=True)
-    _connection: sqlite3.Connection | None = field(default=None, init=False)
 
     @property
     def shown(self) -> str:
@@ -39,20 +33,13 @@ class SQLiteHistory(HistoryDatabase):
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Cursor]:
         try:
-            if self._connection is None:
-                self._connection = self._opened()
-            with self._connection:
-                yield self._connection.cursor()
+            with self.connection:
+                yield self.connection.cursor()
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise HistoryError(f"the history in {self.path}: {error}") from error
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _opened(self) -> sqlite3.Connection:
+    def connect(self) -> sqlite3.Connection:
         if self.reads:
             return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
         self.path.parent.mkdir(parents=True, exist_ok=True)
