@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from attrs import field, frozen
@@ -81,9 +82,15 @@ class TransactionEvent(TopologyEvent):
 
 @frozen(kw_only=True)
 class EmittedEvent(TransactionEvent):
-    """An attempt was announced, and its spouts emit it."""
+    """An attempt was announced, and its spouts emit it.
+
+    Attributes:
+        lag: by spout and part of its source, how many records wait there that no batch has yet, as far as is known.
+    """
 
     method: ClassVar[str] = "on_emitted"
+
+    lag: Mapping[str, Mapping[str, int]] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -125,6 +132,42 @@ class FailedEvent(TransactionEvent):
     failed: TransactionAttempt
 
 
+class Work(Enum):
+    """What threads do for transactions.
+
+    Attributes:
+        EMIT: a spout emits its part of a batch.
+        JOB: a job, of Spark or on rows, prepares what an output commits.
+        COMMIT: outputs that commit in one step do so; or a committer spout does.
+    """
+
+    EMIT = "emit"
+    JOB = "job"
+    COMMIT = "commit"
+
+
+@frozen(kw_only=True)
+class WorkEvent(TopologyEvent):
+    """A thread has ended a piece of work for one or more attempts.
+
+    Attributes:
+        attempt: None, as there may be several.
+        work: what kind of.
+        parts: the spout, or the states and sinks, that it was done for or by, by name.
+        attempts: what it was done for, lowest first: those that shared a job, or were committed in one step.
+        seconds: how long it took, behind whatever it had to wait for before it began.
+        has_failed: whether it raised, or was cancelled.
+    """
+
+    method: ClassVar[str] = "on_work"
+
+    work: Work
+    parts: tuple[str, ...]
+    attempts: tuple[TransactionAttempt, ...]
+    seconds: float
+    has_failed: bool = False
+
+
 @frozen(kw_only=True)
 class StandstillEvent(TopologyEvent):
     """No transaction has got on for some seconds, or what is waited for is no longer the same.
@@ -158,6 +201,10 @@ class TridentListener:
     logged and changes nothing.
     """
 
+    def on_event(self, event: TopologyEvent) -> None:
+        """Hear anything: calls the method that is for such an event. Override it to hear all in one place."""
+        getattr(self, event.method)(event)
+
     def on_leading(self, event: LeadingEvent) -> None:
         """Hear that this process leads: comes once at most, and later than the start where another one still leads."""
 
@@ -181,6 +228,13 @@ class TridentListener:
 
     def on_failed(self, event: FailedEvent) -> None:
         """Hear that an attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
+
+    def on_work(self, event: WorkEvent) -> None:
+        """Hear that a thread has ended a piece of work.
+
+        Comes for each emission, job and commit of an output; that of a commit before the `on_committed` of its
+        transactions.
+        """
 
     def on_standstill(self, event: StandstillEvent) -> None:
         """Hear that no transaction gets on, and what is waited for.

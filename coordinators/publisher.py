@@ -165,7 +165,8 @@ class Publisher:
             failures=self._admission.failures.retries.failures(attempt.txid),
         )
         flight = self._flights[attempt.txid] = _Flight(status, now, self._admission.metadata(attempt.txid))
-        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall, **self._known(flight)))
+        known = self._known(flight)
+        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall, lag=self.lag(), **known))
 
     def _look_at(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         entry, flight = self._admission.machine.active.get(attempt.txid), self._flights.get(attempt.txid)

@@ -71,15 +71,26 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         servers.stop()
 
 
+def installed(name: str) -> str:
+    """Return the path of a program; where it isn't installed the test is left out, and fails in CI."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if found is None and IS_CI:
+        pytest.fail(f"there is no {name}; .ci/install has it")
+    if found is None:
+        pytest.skip(f"there is no {name}")
+    return found
+
+
 @pytest.fixture(scope="session")
 def logrotate() -> str:
     """The path of logrotate."""
-    found = shutil.which("logrotate", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-    if found is None and IS_CI:
-        pytest.fail("there is no logrotate; .ci/install has it")
-    if found is None:
-        pytest.skip("there is no logrotate")
-    return found
+    return installed("logrotate")
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """The path of Prometheus's promtool."""
+    return installed("promtool")
 
 
 S = TypeVar("S", bound=Server)

@@ -33,6 +33,8 @@ ONE_DOOR = {
         "trident_py.spouts.kafka",
     },
     "redis": {"trident_py.states.redis"},
+    "opentelemetry": {"trident_py.telemetry.opentelemetry"},
+    "prometheus_client": {"trident_py.telemetry.prometheus"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
         "trident_py.sinks.delta.staging",
@@ -164,7 +166,7 @@ FLOORS = """
     topology
     runtime
     query coordination
-    history
+    history telemetry
     engine
     streams planner
     graph
@@ -367,7 +369,7 @@ def _number(node: ast.expr) -> Iterator[float]:
 
 PURE = """
     coordinators engine graph history interfaces operations participants planner rows spouts spouts.files states streams
-    windows worker
+    telemetry windows worker
 """
 """The folders in which each module has a test file of its own."""
 

@@ -11,6 +11,8 @@ from coordinators.listener import SucceededEvent as SucceededEvent
 from coordinators.listener import TopologyEvent as TopologyEvent
 from coordinators.listener import TransactionEvent as TransactionEvent
 from coordinators.listener import TridentListener as TridentListener
+from coordinators.listener import Work as Work
+from coordinators.listener import WorkEvent as WorkEvent
 from coordinators.secret import Secret as Secret
 from coordinators.status import SourceStatus as SourceStatus
 from coordinators.status import TopologyStatus as TopologyStatus

@@ -322,9 +322,8 @@ class _Assembly:
         defining = emitting if spout.coordinator_needs_spark else context
         coordinator = spout.get_coordinator(tx_id, self.config, defining)
         emitter = spout.get_emitter(tx_id, self.config, emitting)
-        exact = spout.replay is Replay.EXACT
         return (
-            TridentSpoutCoordinator(self.name, tx_id, coordinator, exact),
+            TridentSpoutCoordinator(self.name, tx_id, coordinator, spout.replay is Replay.EXACT),
             TridentSpoutExecutor(self.name, tx_id, plan.schema, emitter, self.metrics),
         )
 
@@ -343,6 +342,7 @@ class _Assembly:
             jobs=jobs,
             diagnose=self._diagnosed,
             draw_edge=draw_edge,
+            tell=self.listeners.tell,
             # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
             job_threads=(2 * len(branches) + 1) * self.config.max_spout_pending,
         )

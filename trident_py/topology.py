@@ -32,6 +32,7 @@ from trident_py.runtime import start_topology
 from trident_py.spouts.adapting import SPOUTS, AnySpout
 from trident_py.streams.row_stream import described
 from trident_py.streams.stream import GroupedStream, Stream, TridentState
+from trident_py.telemetry.installed import installed_listeners
 
 _NAME = re.compile(r"[a-z0-9-]+")
 
@@ -262,7 +263,8 @@ class TridentTopology:
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
             planned, config = plan(self._graph), (config or TridentConfig()).placed(coordination)
-            told = recorded(listening(self.name, listeners), config.history_place, topology=self.name, code=code)
+            all_listeners = [*listeners, *installed_listeners(self.name)]
+            told = recorded(listening(self.name, all_listeners), config.history_place, topology=self.name, code=code)
             return start_topology(
                 self.name, planned, config, spark, told, code=code, coordination=coordination, standby=standby
             )

@@ -109,7 +109,7 @@ class ListenerCalls:
         """Call it for each event."""
         for event in events:
             try:
-                told(self.listener, event)
+                self.listener.on_event(event)
             except BaseException as error:  # noqa: BLE001 - user code: the topology goes on, whatever it raises
                 self._log(event, error)
 
@@ -152,7 +152,7 @@ class Listeners:
         """Tell all; never waits."""
         if isinstance(event, EndedEvent):
             self.standstill.close()  # it is the last event
-        told(self.progress, event)
+        self.progress.on_event(event)
         for other in self.others:
             other.tell(event)
 
@@ -195,8 +195,3 @@ def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
 def shown_listener(listener: TridentListener) -> str:
     """Name it to people."""
     return f"the listener {type(listener).__name__}"
-
-
-def told(listener: TridentListener, event: TopologyEvent) -> None:
-    """Call the method of ``listener`` that is for such an event."""
-    getattr(listener, event.method)(event)

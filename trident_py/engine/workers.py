@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.listener import Tell, Work, WorkEvent
 from coordinators.messages import Diagnosis, FailureKind, Message
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.batch_engine import Jobs
@@ -36,7 +38,18 @@ from trident_py.engine.instructions import (
 )
 from trident_py.engine.reads import Read, StateReads
 from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.engine.stimuli import Broke, JobDone, JobFailed, ReadDone, SpoutClosed, SpoutSucceeded, Stimulus
+from trident_py.engine.stimuli import (
+    Broke,
+    EmitFailed,
+    Emitted,
+    JobDone,
+    JobFailed,
+    ReadDone,
+    SpoutClosed,
+    SpoutSucceeded,
+    StepFailed,
+    Stimulus,
+)
 from trident_py.engine.threads import Threads, ThreadWork
 from trident_py.engine.work import Half, Job, JobMember
 from trident_py.errors import SinkError, SpoutError, StateError
@@ -60,6 +73,7 @@ class Workers:
         jobs: what is done on job threads; on an emitter's to checkpoint a batch, where it might be another one when it
             is read again, and where only reading it tells what it consists of.
         diagnose: what an exception means.
+        tell: hears of each piece of work that has ended, on the thread that has done it.
         job_threads: how many jobs may run side by side, those included that are being cancelled.
         given_up: threads that are still busy are waited for no longer.
     """
@@ -73,6 +87,7 @@ class Workers:
     jobs: Jobs
     diagnose: Diagnose
     draw_edge: Callable[[], int]
+    tell: Tell
     job_threads: int
     committing: Threads = field(init=False)
     given_up: threading.Event = field(factory=threading.Event, init=False)
@@ -230,10 +245,18 @@ class Workers:
             self._report(Broke(error))
 
     def _run_emission(self, emission: SpoutEmission) -> None:
-        emission.run(self._report)
+        begun = time.monotonic()
+
+        def report(stimulus: Stimulus) -> None:
+            if isinstance(stimulus, Emitted | EmitFailed):
+                self._tell_of(Work.EMIT, [emission.emit.spout], [emission.emit.attempt], begun, stimulus)
+            self._report(stimulus)
+
+        emission.run(report)
         self._running.pop((emission.emit.attempt, emission.emit.spout), None)
 
     def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
+        begun = time.monotonic()
         try:
             running.enter_spark()
             report: Stimulus = JobDone(job, self.jobs.process(job, members))
@@ -247,6 +270,7 @@ class Workers:
             report = JobFailed(job, why)
         self._running.pop(job, None)
         running.ended.set()
+        self._tell_of(Work.JOB, [self._output(job.branch)], job.attempts, begun, report)
         self._report(report)
 
     def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
@@ -258,7 +282,7 @@ class Workers:
     def _use_states(self, instruction: Instruction) -> None:
         match instruction:
             case CommitStep():
-                self._report(self.commits.commit(instruction))
+                self._commit(instruction)
             case Abort():
                 self._report(self.commits.abort(instruction))
             case Answer(Read() as read):
@@ -268,6 +292,29 @@ class Workers:
                 self._report(self.commits.close(self.reads.close_states))
             case _:
                 raise TypeError(f"no instruction for threads: {instruction!r}")
+
+    def _commit(self, step: CommitStep) -> None:
+        begun = time.monotonic()
+        done = self.commits.commit(step)
+        parts = [step.spout] if step.spout else [*map(self._output, step.branches)]
+        self._tell_of(Work.COMMIT, parts, [member.attempt for member in step.members], begun, done)
+        self._report(done)
+
+    def _tell_of(
+        self, work: Work, parts: Sequence[str], attempts: Sequence[TransactionAttempt], begun: float, end: Stimulus
+    ) -> None:
+        """Tell listeners of a piece of work, before the driver hears of its end."""
+        self.tell(
+            WorkEvent(
+                topology=self.topology,
+                at=time.time(),
+                work=work,
+                parts=tuple(parts),
+                attempts=tuple(attempts),
+                seconds=time.monotonic() - begun,
+                has_failed=isinstance(end, EmitFailed | JobFailed | StepFailed),
+            )
+        )
 
     def _succeed(self, succeeded: SpoutSucceeded, success: Callable[[], object]) -> None:
         try:

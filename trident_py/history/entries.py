@@ -22,10 +22,7 @@ from coordinators.listener import (
 )
 from coordinators.status import Wait
 from coordinators.store import TopologyIdentity
-from trident_py.worker.failures import TaskFailed
-
-ERROR_CHARS_MAX = 8_000
-"""Of an error's text: its beginning says what was raised, where, and at which row."""
+from trident_py.worker.failures import text_of
 
 LIVE_MAX = 10_000
 """Entries that more may come of; of more, the oldest are taken to be finished, as what finished them was dropped."""
@@ -201,13 +198,3 @@ def _told(event: TransactionEvent) -> dict[str, Any]:
             error = text_of(event.error)
             told |= {"phase": "failed", "ended": event.at, "error": error, "failed": str(event.failed)}
     return told
-
-
-def text_of(error: BaseException | None) -> str:
-    """Return what was raised, with its notes, as any database can hold it; empty: nothing was."""
-    if error is None:
-        return ""
-    said = str(error) if isinstance(error, TaskFailed) else f"{type(error).__name__}: {error}"
-    text = "\n".join([said, *getattr(error, "__notes__", ())]).replace("\0", "\ufffd")
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= ERROR_CHARS_MAX else f"{text[:ERROR_CHARS_MAX]}…"

@@ -28,6 +28,9 @@ from trident_py.errors import FailedException, MetadataError, SpoutError, StoreB
 TEXT_CHARS_MAX = 16 * 1024
 """Characters of a failure's text that are kept."""
 
+ERROR_CHARS_MAX = 8_000
+"""Of an error's text for people: its beginning says what was raised, where, and at which row."""
+
 Classify: TypeAlias = Callable[[BaseException], FailureKind]
 """What an exception means at the place where it was caught. Travels to tasks."""
 
@@ -239,3 +242,13 @@ def classified(batches: Iterator[pa.RecordBatch], classify: Classify) -> Iterato
         except BaseException as error:
             raise TaskFailed(TaskFailure.of(error, classify)) from error
         yield batch
+
+
+def text_of(error: BaseException | None) -> str:
+    """Return what was raised, with its notes, for people, as any database can hold it; empty: nothing was."""
+    if error is None:
+        return ""
+    said = str(error) if isinstance(error, TaskFailed) else f"{type(error).__name__}: {error}"
+    text = "\n".join([said, *getattr(error, "__notes__", ())]).replace("\0", "\ufffd")
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= ERROR_CHARS_MAX else f"{text[:ERROR_CHARS_MAX]}…"

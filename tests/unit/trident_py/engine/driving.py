@@ -13,6 +13,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.listener import Tell, tell_nobody
 from coordinators.messages import Acked, Diagnosis, Message, Reported
 from coordinators.protocol import StreamId
 from coordinators.shutdown import Shutdown
@@ -163,6 +164,7 @@ def driven(
     states: States | None = None,
     thread: CommitThread | None = None,
     shutdown: Shutdown | None = None,
+    tell: Tell = tell_nobody,
 ) -> Iterator[Driven]:
     """Each participant is the output of a branch that reads all spouts."""
     reads = StateReads("t", states or {}, thread or CommitThread())
@@ -193,6 +195,7 @@ def driven(
         jobs=Making(process),
         diagnose=diagnose,
         draw_edge=lambda: 1,
+        tell=tell,
         job_threads=2,
     )
     streams = TopologyStreams(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.listener import TopologyEvent, Work, WorkEvent
 from coordinators.messages import Acked, Broken, Failed, FailureKind
 from coordinators.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
@@ -66,3 +68,26 @@ def test_a_success_that_raises_ends_the_topology_and_names_spout_and_transaction
     assert isinstance(broken.cause, SpoutError)
     assert "success(4) of spout 's' raised ValueError: no" in str(broken.cause)
     assert (broken.cause.topology, broken.cause.txid, broken.cause.spout) == ("t", 4, "s")
+
+
+def test_each_piece_of_work_is_told_before_its_end_is_acted_upon(steps: Steps) -> None:
+    told: list[TopologyEvent] = []
+    steps.breaks = 2
+    with driven([spout_of(Numbers(), "n bigint")], [steps], tell=told.append) as world:
+        steps.world = world
+        first, second = world.emit(1, {"s": 1}), world.emit(2, {"s": 2})
+        world.acked(StreamId.BATCH, 4)
+        world.commit(first)
+        world.next()
+        world.commit(second)
+        world.next()
+    works = [event for event in told if isinstance(event, WorkEvent)]
+    assert Counter((each.work, each.parts, each.attempts, each.has_failed) for each in works) == Counter(
+        [
+            *((Work.EMIT, ("s",), (each,), False) for each in (first, second)),
+            *((Work.JOB, ("steps",), (each,), False) for each in (first, second)),
+            (Work.COMMIT, ("steps",), (first,), False),
+            (Work.COMMIT, ("steps",), (second,), True),
+        ]
+    )
+    assert all(each.seconds >= 0 and each.topology == "t" for each in works)

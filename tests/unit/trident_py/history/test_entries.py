@@ -17,7 +17,8 @@ from tests.unit.trident_py.history.told import (
     processed,
     succeeded,
 )
-from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry, text_of
+from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry
+from trident_py.worker.failures import text_of
 
 
 def test_a_transaction_is_one_entry_with_all_that_was_told_of_it() -> None:

@@ -1,0 +1,266 @@
+"""What is measured of a topology: which instruments there are, and what each event adds to them. Pure.
+
+Named as OpenTelemetry does: dots, the unit apart, no plural totals. No measurement has a transaction's number as an
+attribute: each would be a series of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+
+from attrs import define, field, frozen
+
+from coordinators.listener import (
+    CommittedEvent,
+    EmittedEvent,
+    EndedEvent,
+    FailedEvent,
+    LeadingEvent,
+    StandstillEvent,
+    TopologyEvent,
+    Work,
+    WorkEvent,
+)
+
+
+class Kind(Enum):
+    """How measurements of an instrument are put together: added up, the last one, or how many of each size."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+
+@frozen(kw_only=True)
+class Instrument:
+    """One thing that is measured.
+
+    Attributes:
+        name: as OpenTelemetry has it.
+        kind: how measurements are put together.
+        unit: in UCUM, as OpenTelemetry wants it: ``s``, or in braces what is counted.
+        description: one sentence.
+        attributes: the names of what tells its series apart, beside the topology.
+        bounds: of a histogram's buckets.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    attributes: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+TOPOLOGY = "trident.topology.name"
+SPOUT, PART, STATE = "trident.spout.name", "trident.source.part", "trident.state.name"
+PHASE, OUTCOME, COUNTER = "trident.phase", "trident.outcome", "trident.counter.name"
+
+LEADER = Instrument(
+    name="trident.leader",
+    kind=Kind.GAUGE,
+    unit="{leader}",
+    description="1 while this process leads the topology, or else 0.",
+)
+STANDSTILL = Instrument(
+    name="trident.standstill",
+    kind=Kind.GAUGE,
+    unit="{standstill}",
+    description="1 while no transaction has got on for some seconds, also for want of input, or else 0.",
+)
+TRANSACTIONS = Instrument(
+    name="trident.transactions",
+    kind=Kind.COUNTER,
+    unit="{transaction}",
+    description="Attempts that have ended: committed, failed, or replayed as an earlier one has failed.",
+    attributes=(OUTCOME,),
+)
+ACTIVE = Instrument(
+    name="trident.transactions.active",
+    kind=Kind.GAUGE,
+    unit="{transaction}",
+    description="Transactions that are emitted and not committed.",
+)
+TXID_COMMITTED = Instrument(
+    name="trident.txid.committed",
+    kind=Kind.GAUGE,
+    unit="{transaction}",
+    description="The transaction that was committed last.",
+)
+DURATION = Instrument(
+    name="trident.transaction.duration",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    description="Of committed transactions, by phase: process, from emission on; wait, for those before; commit.",
+    attributes=(PHASE,),
+    bounds=SECONDS,
+)
+ROWS = Instrument(
+    name="trident.rows",
+    kind=Kind.COUNTER,
+    unit="{row}",
+    description="Rows that committed transactions have read, where anybody counts them.",
+)
+WRITTEN = Instrument(
+    name="trident.rows.written",
+    kind=Kind.COUNTER,
+    unit="{row}",
+    description="Rows that commits have added or changed, of states and sinks that can tell.",
+    attributes=(STATE,),
+)
+COUNTS = Instrument(
+    name="trident.counted",
+    kind=Kind.COUNTER,
+    unit="{count}",
+    description="What user functions have counted in committed transactions; where that is negative, it is left out.",
+    attributes=(COUNTER,),
+)
+LAG = Instrument(
+    name="trident.source.lag",
+    kind=Kind.GAUGE,
+    unit="{record}",
+    description="Records that wait in a source and are in no batch yet, as its spout has found out last.",
+    attributes=(SPOUT, PART),
+)
+EMIT_DURATION = Instrument(
+    name="trident.emit.duration",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    description="Of emissions by a spout, failed ones included.",
+    attributes=(SPOUT,),
+    bounds=SECONDS,
+)
+JOB_DURATION = Instrument(
+    name="trident.job.duration",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    description="Of jobs that prepare what a state or sink commits, failed ones included.",
+    attributes=(STATE,),
+    bounds=SECONDS,
+)
+JOB_TRANSACTIONS = Instrument(
+    name="trident.job.transactions",
+    kind=Kind.HISTOGRAM,
+    unit="{transaction}",
+    description="How many transactions shared a job.",
+    attributes=(STATE,),
+    bounds=SIZES,
+)
+COMMIT_DURATION = Instrument(
+    name="trident.state.commit.duration",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    description="Of commits by a state or sink, or by those that commit in one step, failed ones included.",
+    attributes=(STATE,),
+    bounds=SECONDS,
+)
+COMMIT_TRANSACTIONS = Instrument(
+    name="trident.state.commit.transactions",
+    kind=Kind.HISTOGRAM,
+    unit="{transaction}",
+    description="How many transactions were committed in one step.",
+    attributes=(STATE,),
+    bounds=SIZES,
+)
+
+INSTRUMENTS = (
+    LEADER,
+    STANDSTILL,
+    TRANSACTIONS,
+    ACTIVE,
+    TXID_COMMITTED,
+    DURATION,
+    ROWS,
+    WRITTEN,
+    COUNTS,
+    LAG,
+    EMIT_DURATION,
+    JOB_DURATION,
+    JOB_TRANSACTIONS,
+    COMMIT_DURATION,
+    COMMIT_TRANSACTIONS,
+)
+
+
+@frozen
+class Measurement:
+    """One value of an instrument; its attributes are in the order of the instrument's."""
+
+    instrument: Instrument
+    value: float
+    attributes: tuple[str, ...] = ()
+
+
+@define
+class Measured:
+    """What the events of one start of a topology amount to."""
+
+    _active: set[int] = field(factory=set, init=False)
+
+    def begin(self) -> Iterator[Measurement]:
+        """Give what is so before there are events: nobody leads here, and nothing is done."""
+        return (Measurement(each, 0) for each in (LEADER, STANDSTILL, ACTIVE))
+
+    def take(self, event: TopologyEvent) -> Iterator[Measurement]:
+        """Give what an event adds."""
+        match event:
+            case EmittedEvent():
+                yield from self._emitted(event)
+            case CommittedEvent():
+                yield from self._committed(event)
+            case FailedEvent():
+                self._active.discard(event.attempt.txid)
+                outcome = "failed" if event.failed == event.attempt else "replayed"
+                yield Measurement(TRANSACTIONS, 1, (outcome,))
+                yield self._how_many
+            case WorkEvent():
+                yield from _worked(event)
+            case LeadingEvent():
+                yield Measurement(LEADER, 1)
+                yield Measurement(TXID_COMMITTED, event.current_txid - 1)
+            case StandstillEvent():
+                yield Measurement(STANDSTILL, float(bool(event.waits_for)))
+            case EndedEvent():
+                self._active.clear()
+                yield from self.begin()
+
+    @property
+    def _how_many(self) -> Measurement:
+        return Measurement(ACTIVE, len(self._active))
+
+    def _emitted(self, event: EmittedEvent) -> Iterator[Measurement]:
+        self._active.add(event.attempt.txid)
+        yield self._how_many
+        for spout, parts in event.lag.items():
+            yield from (Measurement(LAG, lag, (spout, part)) for part, lag in parts.items())
+
+    def _committed(self, event: CommittedEvent) -> Iterator[Measurement]:
+        self._active.discard(event.attempt.txid)
+        yield Measurement(TRANSACTIONS, 1, ("committed",))
+        yield self._how_many
+        yield Measurement(TXID_COMMITTED, event.attempt.txid)
+        yield Measurement(ROWS, event.rows)
+        yield from (Measurement(WRITTEN, rows, (name,)) for name, rows in event.written.items())
+        yield from (Measurement(COUNTS, count, (name,)) for name, count in event.counts.items() if count > 0)
+        committing = max(0.0, event.committing - event.waiting)
+        for phase, seconds in (("process", event.processing), ("wait", event.waiting), ("commit", committing)):
+            yield Measurement(DURATION, seconds, (phase,))
+
+
+_OF_WORK: Mapping[Work, tuple[Instrument, ...]] = {
+    Work.EMIT: (EMIT_DURATION,),
+    Work.JOB: (JOB_DURATION, JOB_TRANSACTIONS),
+    Work.COMMIT: (COMMIT_DURATION, COMMIT_TRANSACTIONS),
+}
+
+
+def _worked(event: WorkEvent) -> Iterable[Measurement]:
+    """Give how long it took, and for how many transactions it was done."""
+    values = (event.seconds, float(len(event.attempts)))
+    by = ("+".join(event.parts),)
+    return (Measurement(each, value, by) for each, value in zip(_OF_WORK[event.work], values, strict=False))
