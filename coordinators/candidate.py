@@ -19,11 +19,17 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Leader:
-    """The process that leads, and since when (ISO 8601, UTC)."""
+    """The process that leads, and since when.
+
+    Attributes:
+        started: ISO 8601, UTC.
+        address: the URL at which it answers requests and shows its page; empty: it serves none.
+    """
 
     host: str = field(factory=socket.gethostname, validator=instance_of(str))
     pid: int = field(factory=os.getpid, validator=instance_of(int))
     started: str = field(factory=lambda: datetime.now(UTC).isoformat(), validator=instance_of(str))
+    address: str = field(default="", validator=instance_of(str))
 
     def __str__(self) -> str:
         return f"pid {self.pid} on host {self.host}, since {self.started}"
@@ -40,11 +46,13 @@ class Candidate:
     Attributes:
         topology: what it wants to lead.
         patience: seconds that it waits for an earlier leader; None: as long as it takes.
+        address: the URL at which it answers requests, once it leads; empty: it serves none.
         rival: the leader it waits for, as last seen.
     """
 
     topology: str
     patience: float | None = None
+    address: str = field(default="", kw_only=True)
     rival: Leader | None = field(default=None, init=False)
     _until: float = field(init=False)
     _woken: threading.Event = field(factory=threading.Event, init=False)

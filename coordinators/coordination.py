@@ -44,8 +44,12 @@ class Coordination(Protocol):
         """Return if it answers and lets us in, for ``topology``; asked before anything that takes long."""
         ...
 
-    def lead(self, topology: str) -> RecordStore:
+    def lead(self, topology: str, address: str = "") -> RecordStore:
         """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+        Args:
+            topology: its name.
+            address: the URL at which this process answers requests, for those who look for the leader.
 
         Raises:
             FencedError: another leader is there, and did not end in the time that a crashed one needs to.

@@ -52,13 +52,15 @@ class LocalCoordination:
     def ensure_answering(self, topology: str) -> None:
         """Return at once: memory answers."""
 
-    def lead(self, topology: str) -> RecordStore:
+    def lead(self, topology: str, address: str = "") -> RecordStore:
         """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+        ``address`` is the URL at which this process answers requests.
 
         Raises:
             FencedError: it is led here, and nothing in memory ends by waiting.
         """
-        return self._elected(Candidate(topology, patience=0.0))
+        return self._elected(Candidate(topology, patience=0.0, address=address))
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
         """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before."""
@@ -112,7 +114,7 @@ class LocalCoordination:
             with self._lock:
                 topology = self._topologies.setdefault(candidate.topology, _Topology.named(candidate.topology))
                 if topology.leader is None:
-                    return topology.led(self._lock)
+                    return topology.led(self._lock, candidate.address)
                 topology.candidates.add(candidate)
                 candidate.saw(topology.leader)
             candidate.wait(LOOK_AGAIN_SECONDS)
@@ -145,9 +147,9 @@ class _Topology:
         """Make a new one."""
         return cls(InMemoryCoordination(TopologyIdentity(name, str(uuid4()), 1)))
 
-    def led(self, lock: threading.RLock) -> LocalRecordStore:
-        """Make a new leadership."""
-        self.leader = Leader()
+    def led(self, lock: threading.RLock, address: str) -> LocalRecordStore:
+        """Make a new leadership, which answers requests at ``address``."""
+        self.leader = Leader(address=address)
         epoch = self.kept.acquire().epoch
         self.store = LocalRecordStore(
             self.kept, epoch, claimed_at=round(time.time() * MILLIS), topology=self, lock=lock

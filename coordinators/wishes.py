@@ -99,23 +99,26 @@ class Wish:
         id: unique; by which its outcome is found.
         action: what it is; None: this release doesn't know it.
         rate: for `Action.RATE`, the limits to set; the others stay.
+        reason: why, for whoever finds that it stands; empty: nobody has said.
     """
 
     id: str
     action: Action | None
     rate: Rate = Rate()
+    reason: str = ""
 
     @property
     def text(self) -> str:
         """The stored form, without the id: a JSON object."""
-        return json.dumps({"action": self.action, **_given(self.rate)})
+        return json.dumps({"action": self.action, **_given(self.rate), **_reason(self.reason)})
 
     @classmethod
     def parse(cls, id: str, text: str) -> Wish:
         """Return the wish that was stored as ``text``; its action is None if this release can't carry it out."""
         try:
             body = json.loads(text)
-            wish = cls(id, Action(body.pop("action")), Rate(**body))
+            reason = str(body.pop("reason", ""))
+            wish = cls(id, Action(body.pop("action")), Rate(**body), reason)
             wish.rate.check()
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
             return cls(id, None)
@@ -124,27 +127,32 @@ class Wish:
 
 @frozen
 class Standing:
-    """What stands by the wishes of operators, whoever leads, until it is lifted."""
+    """What stands by the wishes of operators, whoever leads, until it is lifted.
+
+    Attributes:
+        reason: what the last of these wishes gave as its reason; empty: none.
+    """
 
     hold: Hold = Hold.NOTHING
     rate: Rate = Rate()
+    reason: str = ""
 
     def after(self, wish: Wish) -> Standing:
         """Return what stands once ``wish`` is carried out."""
         match wish.action:
             case Action.PAUSE:
-                return evolve(self, hold=Hold.PAUSED)
+                return evolve(self, hold=Hold.PAUSED, reason=wish.reason)
             case Action.DRAIN:
-                return evolve(self, hold=Hold.DRAINING)
+                return evolve(self, hold=Hold.DRAINING, reason=wish.reason)
             case Action.RESUME:
                 return Standing()
             case Action.RATE:
-                return evolve(self, rate=evolve(self.rate, **_given(wish.rate)))
+                return evolve(self, rate=evolve(self.rate, **_given(wish.rate)), reason=wish.reason)
         return self
 
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
-        return {"hold": str(self.hold), **_given(self.rate)}
+        return {"hold": str(self.hold), **_given(self.rate), **_reason(self.reason)}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
@@ -153,7 +161,8 @@ class Standing:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        return cls(Hold(body["hold"]), Rate(**{name: value for name, value in body.items() if name != "hold"}))
+        limits = {name: value for name, value in body.items() if name not in ("hold", "reason")}
+        return cls(Hold(body["hold"]), Rate(**limits), body.get("reason", ""))
 
 
 NOTHING_STANDS = Standing()
@@ -193,6 +202,10 @@ class Outcome:
         """
         action = None if body["action"] is None else Action(body["action"])
         return cls(body["wish"], action, Standing.from_json(body["standing"]), body["under_way"])
+
+
+def _reason(reason: str) -> dict[str, Json]:
+    return {"reason": reason} if reason else {}
 
 
 def _given(rate: Rate) -> dict[str, Any]:

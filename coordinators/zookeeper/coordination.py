@@ -52,9 +52,9 @@ class ZooKeeperCoordination:
         """Return if a server answers and lets us in, on behalf of ``topology``."""
         leadership.ensure_answering(topology, self.hosts, self.session_timeout, self.access)
 
-    def lead(self, topology: str) -> RecordStore:
+    def lead(self, topology: str, address: str = "") -> RecordStore:
         """Lead ``topology`` from now on, as `leadership.lead` does."""
-        return leadership.lead(topology, session_timeout=self.session_timeout, **self._where)
+        return leadership.lead(topology, address=address, session_timeout=self.session_timeout, **self._where)
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
         """Lead as soon as nobody else does, as `leadership.stand_by` does."""

@@ -48,6 +48,7 @@ def lead(
     session_timeout: float = 10.0,
     wait: float | None = None,
     access: ZooKeeperAccess = ANONYMOUS,
+    address: str = "",
 ) -> ZooKeeperRecordStore:
     """Lead ``topology`` from now on; every earlier leadership is fenced.
 
@@ -58,6 +59,7 @@ def lead(
         session_timeout: seconds after which the servers give up a silent leader.
         wait: seconds for an earlier leader to give up; None: ``session_timeout`` and 5 more, when a killed one is gone.
         access: how to be let in.
+        address: the URL at which this process answers requests; stored in the leader's node.
 
     Raises:
         FencedError: another process leads, and went on leading.
@@ -69,7 +71,7 @@ def lead(
     who = f"topology {topology!r}"
     with located(topology=topology):
         session = ZooKeeperSession.connect(hosts, who=who, session_timeout=session_timeout, access=access)
-        return _elected(Candidate(topology, patience), session, root)
+        return _elected(Candidate(topology, patience, address=address), session, root)
 
 
 def ensure_answering(topology: str, hosts: str, session_timeout: float, access: ZooKeeperAccess) -> None:
@@ -192,7 +194,7 @@ def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
 
 def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candidate) -> tuple[EpochClaim, int]:
     """Our claim of the epoch and the version of its node, once no earlier leader is there any more."""
-    leader = Leader()
+    leader = Leader(address=candidate.address)
     owner = str(uuid4())
     while True:
         claimed = session.retry_within_lease(lambda: _claim(session, paths, leader, owner))

@@ -121,8 +121,11 @@ class EpochClaim:
 
 
 def to_bytes(value: StoredIdentity | EpochClaim | Leader) -> bytes:
-    """Return the stored form of ``value``: a JSON object."""
-    return json.dumps(asdict(value), ensure_ascii=False).encode()
+    """Return the stored form of ``value``: a JSON object. What has a default is left out where it has no other value.
+
+    Earlier releases don't know it.
+    """
+    return json.dumps(asdict(value, filter=lambda field, each: each != field.default), ensure_ascii=False).encode()
 
 
 def parse(kind: type[C], text: str, path: str) -> C:

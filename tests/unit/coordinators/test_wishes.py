@@ -23,13 +23,17 @@ SLOW = Standing(rate=Rate(batches_per_second=2.0, pending=3))
         (Standing(Hold.DRAINING), Wish("a", Action.RESUME), NOTHING_STANDS),
         (SLOW, Wish("a", Action.RATE, Rate(pending=1)), Standing(rate=Rate(batches_per_second=2.0, pending=1))),
         (SLOW, Wish("a", None), SLOW),
+        (NOTHING_STANDS, Wish("a", Action.PAUSE, reason="why"), Standing(Hold.PAUSED, reason="why")),
+        (Standing(Hold.PAUSED, reason="why"), Wish("a", Action.RESUME, reason="done"), NOTHING_STANDS),
     ],
 )
 def test_what_stands_after_a_wish(stood: Standing, wish: Wish, stands: Standing) -> None:
     assert stood.after(wish) == stands
 
 
-@pytest.mark.parametrize("wish", [Wish("a", action) for action in Action] + [Wish("b", Action.RATE, SLOW.rate)])
+@pytest.mark.parametrize(
+    "wish", [Wish("a", action) for action in Action] + [Wish("b", Action.RATE, SLOW.rate, "a reason")]
+)
 def test_a_wish_comes_back_equal(wish: Wish) -> None:
     assert Wish.parse(wish.id, wish.text) == wish
 
@@ -54,7 +58,7 @@ def test_a_wish_that_no_leader_can_carry_out_is_one_without_an_action(text: str)
     assert Wish.parse("a", text) == Wish("a", None)
 
 
-@pytest.mark.parametrize("standing", [NOTHING_STANDS, SLOW, Standing(Hold.DRAINING, SLOW.rate)])
+@pytest.mark.parametrize("standing", [NOTHING_STANDS, SLOW, Standing(Hold.DRAINING, SLOW.rate, "why")])
 def test_what_stands_comes_back_equal_with_the_outcome_that_tells_of_it(standing: Standing) -> None:
     assert Standing.from_json(json.loads(json.dumps(standing.to_json()))) == standing
     for action in (None, Action.RATE):
