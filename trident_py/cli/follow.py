@@ -16,9 +16,10 @@ from rich.text import Text
 
 from coordinators.attempt import TransactionAttempt
 from trident_py.cli.failing import clock_text, local_time
-from trident_py.cli.tx import TopologyHistory, seconds_text, table
+from trident_py.cli.tx import history_of, seconds_text, table
 from trident_py.cli.usage import config_of
 from trident_py.history.entries import LeadershipEntry
+from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.query import counted
 
@@ -28,7 +29,7 @@ ENDED = ("committed", "failed", "abandoned")
 
 def run(arguments: Namespace) -> int:
     """Show them until Ctrl-C: a table on a terminal, else a line for each that ends; in JSON one for each change."""
-    with closing(TopologyHistory.of(arguments.name, config_of(arguments))) as history:
+    with closing(history_of(arguments.name, config_of(arguments))) as history:
         try:
             if arguments.json:
                 _follow(history, arguments.last, Changes(_json_line, lambda _: True))

@@ -8,26 +8,20 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
-from attrs import evolve, frozen
 from rich.console import Console
 from rich.table import Column, Table
 
 from coordinators.errors import TridentError
-from coordinators.store import TopologyIdentity
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError
-from trident_py.history.database import HistoryDatabase
-from trident_py.history.databases import history_at
-from trident_py.history.entries import LeadershipEntry
-from trident_py.history.transactions import AttemptHistory, TransactionHistory, transactions
+from trident_py.history.topology import NoHistoryError, TopologyHistory
+from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.interfaces.config import TridentConfig
 from trident_py.query import counted
 
-TXID_MAX = (1 << 63) - 1
 ERRORS_MAX = 3
 STYLES = {"committed": "green", "failed": "red", "abandoned": "red", "processed": "yellow", "processing": "cyan"}
 
@@ -36,7 +30,7 @@ def run(arguments: Namespace) -> int:
     """List the last transactions, or show one; returns 1 if the history doesn't know that one."""
     if (arguments.action == "show") != (arguments.txid is not None):
         raise UsageError("trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones")
-    with closing(TopologyHistory.of(arguments.name, config_of(arguments))) as history:
+    with closing(history_of(arguments.name, config_of(arguments))) as history:
         if arguments.action == "list":
             listed = history.last(arguments.last, failed=arguments.failed)
             _print_list(history, listed, as_json=arguments.json)
@@ -49,81 +43,16 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-@frozen
-class TopologyHistory:
-    """What the history has of one topology.
+def history_of(topology: str, config: TridentConfig) -> TopologyHistory:
+    """Return what is kept of ``topology`` where ``config`` says.
 
-    Attributes:
-        leaderships: those of its last life, oldest first; there is at least one.
+    Raises:
+        HistoryError: there is nothing, or it can't be read; says where the topology keeps it, if that is known.
     """
-
-    database: HistoryDatabase
-    leaderships: tuple[LeadershipEntry, ...]
-
-    @classmethod
-    def of(cls, topology: str, config: TridentConfig) -> TopologyHistory:
-        """Find it where ``config`` says.
-
-        Raises:
-            HistoryError: there is none, or it can't be read; says where the topology keeps it, if that is known.
-        """
-        place = config.history_place
-        if place is None:
-            raise HistoryError("history=None: nothing is kept")
-        if isinstance(place, Path) and not place.is_file():
-            raise HistoryError(f"there is no history in {place}{_elsewhere(topology, config)}")
-        database = history_at(place, reads=True)
-        leaderships = _last_life(database.leaderships(topology))
-        if not leaderships:
-            known = ", ".join(database.topologies()) or "none"
-            database.close()
-            raise HistoryError(
-                f"the history in {database.shown} has no topology {topology!r}, it knows {known}"
-                f"{_elsewhere(topology, config)}"
-            )
-        return cls(database, leaderships)
-
-    @property
-    def life(self) -> TopologyIdentity:
-        """The topology's last life."""
-        return self.leaderships[-1].life
-
-    def last(self, transactions_max: int, *, failed: bool = False) -> list[TransactionHistory]:
-        """Return the last transactions, lowest first; with ``failed`` those only of which an attempt has failed."""
-        txids = self.database.last_txids(self.life, transactions_max, failed=failed)
-        found = self.since(txids[-1]) if txids else []
-        return [each for each in found if each.txid in txids]
-
-    def since(self, txid: int) -> list[TransactionHistory]:
-        """Return transaction ``txid`` and those behind it, lowest first."""
-        return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX))
-
-    def transaction(self, txid: int) -> TransactionHistory:
-        """Return one.
-
-        Raises:
-            HistoryError: nothing is known of it.
-        """
-        found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
-        if not found:
-            raise HistoryError(
-                f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
-                f"{self.life.name!r}: it was never tried, or has been forgotten; `trident tx "
-                f"{self.life.name} list` shows the last ones"
-            )
-        return found[0]
-
-    def refreshed(self) -> TopologyHistory:
-        """Return the same, with the leaderships that there are now."""
-        return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.name)) or self.leaderships)
-
-    def close(self) -> None:
-        """Close the database."""
-        self.database.close()
-
-
-def _last_life(leaderships: Sequence[LeadershipEntry]) -> tuple[LeadershipEntry, ...]:
-    return tuple(each for each in leaderships if each.life == leaderships[-1].life)
+    try:
+        return TopologyHistory.of(topology, config.history_place)
+    except NoHistoryError as error:
+        raise HistoryError(f"{error}{_elsewhere(topology, config)}") from error
 
 
 def _elsewhere(topology: str, config: TridentConfig) -> str:

@@ -77,6 +77,11 @@ class TransactionHistory:
         own = (each for each in reversed(self.attempts) if each.entry.failed == str(each.entry.attempt))
         return next(own, None)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an attempt of it has."""
+        return any(each.outcome == "failed" for each in self.attempts)
+
     def facts(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {

@@ -1,0 +1,96 @@
+"""What a history has of one topology: of its last life, which is what people ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from coordinators.secret import Secret
+from coordinators.store import TopologyIdentity
+from trident_py.errors import HistoryError
+from trident_py.history.database import HistoryDatabase
+from trident_py.history.databases import history_at
+from trident_py.history.entries import LeadershipEntry
+from trident_py.history.transactions import TransactionHistory, transactions
+
+TXID_MAX = (1 << 63) - 1
+
+
+class NoHistoryError(HistoryError):
+    """Nothing is kept of a topology where it was looked for."""
+
+
+@frozen
+class TopologyHistory:
+    """What the history has of one topology.
+
+    Attributes:
+        leaderships: those of its last life, oldest first; there is at least one.
+    """
+
+    database: HistoryDatabase
+    leaderships: tuple[LeadershipEntry, ...]
+
+    @classmethod
+    def of(cls, topology: str, place: Path | Secret | None) -> TopologyHistory:
+        """Find it at ``place``, as ``TridentConfig.history_place`` has it.
+
+        Raises:
+            NoHistoryError: nothing is kept of the topology there.
+            HistoryError: it can't be read.
+        """
+        if place is None:
+            raise HistoryError("history=None: nothing is kept")
+        if isinstance(place, Path) and not place.is_file():
+            raise NoHistoryError(f"there is no history in {place}")
+        database = history_at(place, reads=True)
+        leaderships = _last_life(database.leaderships(topology))
+        if not leaderships:
+            known = ", ".join(database.topologies()) or "none"
+            database.close()
+            raise NoHistoryError(f"the history in {database.shown} has no topology {topology!r}, it knows {known}")
+        return cls(database, leaderships)
+
+    @property
+    def life(self) -> TopologyIdentity:
+        """The topology's last life."""
+        return self.leaderships[-1].life
+
+    def last(self, transactions_max: int, *, failed: bool = False) -> list[TransactionHistory]:
+        """Return the last transactions, lowest first; with ``failed`` those only of which an attempt has failed."""
+        txids = self.database.last_txids(self.life, transactions_max, failed=failed)
+        found = self.since(txids[-1]) if txids else []
+        return [each for each in found if each.txid in txids]
+
+    def since(self, txid: int) -> list[TransactionHistory]:
+        """Return transaction ``txid`` and those behind it, lowest first."""
+        return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX))
+
+    def transaction(self, txid: int) -> TransactionHistory:
+        """Return one.
+
+        Raises:
+            HistoryError: nothing is known of it.
+        """
+        found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
+        if not found:
+            raise HistoryError(
+                f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
+                f"{self.life.name!r}: it was never tried, or has been forgotten; `trident tx "
+                f"{self.life.name} list` shows the last ones"
+            )
+        return found[0]
+
+    def refreshed(self) -> TopologyHistory:
+        """Return the same, with the leaderships that there are now."""
+        return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.name)) or self.leaderships)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def _last_life(leaderships: Sequence[LeadershipEntry]) -> tuple[LeadershipEntry, ...]:
+    return tuple(each for each in leaderships if each.life == leaderships[-1].life)
