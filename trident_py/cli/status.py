@@ -23,12 +23,12 @@ from coordinators.wishes import Hold
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
-from trident_py.cli.tx import TopologyHistory
+from trident_py.cli.tx import history_of
 from trident_py.cli.usage import config_of
-from trident_py.cli.wish import limits
 from trident_py.errors import HistoryError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.query import counted
+from trident_py.wishing import limits
 
 
 def run(arguments: Namespace) -> int:
@@ -181,6 +181,7 @@ class Readable:
         hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
         said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
         held = f"{said}; `trident resume {self.name}` lifts that" if said else ""
+        held += f" ({stands.reason})" if held and stands.reason else ""
         waits = f"to be carried out: {', '.join(self._wishes)}" if self._wishes else ""
         return "; ".join(text for text in (held, waits) if text)
 
@@ -201,7 +202,7 @@ def standstill_of(description: TopologyDescription, config: TridentConfig) -> tu
     if description.leader is None:
         return ()
     try:
-        with closing(TopologyHistory.of(description.identity.name, config)) as history:
+        with closing(history_of(description.identity.name, config)) as history:
             leadership = history.leaderships[-1]
     except HistoryError as error:
         return (f"not known here: {error}",)

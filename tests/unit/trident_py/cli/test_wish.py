@@ -175,3 +175,13 @@ def test_the_status_shows_what_stands_and_what_waits(
     told(capsys, "resume", "wordcount")
     shown = Readable(coordination.describe("wordcount"))
     assert (shown.state, shown.held) == ("not running", f"{stands}; to be carried out: resume")
+
+
+def test_why_it_is_held_back_is_shown_to_whoever_looks(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Leader(coordination).serve()
+    told(capsys, "pause", "wordcount", "--reason", "the table is being moved")
+    assert "lifts that (the table is being moved)" in Readable(coordination.describe("wordcount")).held
+    told(capsys, "resume", "wordcount")
+    assert Readable(coordination.describe("wordcount")).held == ""

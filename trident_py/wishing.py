@@ -1,0 +1,147 @@
+"""What operators wish of a topology, for whoever they tell it to: leaves the wish, and waits for what comes of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from attrs import frozen
+
+from coordinators.coordination import Coordination
+from coordinators.description import TopologyDescription
+from coordinators.status import TopologyStatus
+from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from trident_py.query import counted
+
+LOOK_AGAIN_SECONDS = 0.2
+
+
+@frozen
+class WishAnswer:
+    """What was found out about a wish in the time that there was.
+
+    Attributes:
+        outcome: what came of it; None: it was not carried out yet.
+        description: the topology as last seen.
+        status: where it was then.
+        seconds: how long was waited at most.
+    """
+
+    wish: Wish
+    outcome: Outcome | None
+    description: TopologyDescription
+    status: TopologyStatus
+    seconds: float
+
+    @property
+    def standing(self) -> Standing:
+        """What stands now."""
+        return self.status.standing
+
+    @property
+    def under_way(self) -> int:
+        """How many transactions were begun and are not committed."""
+        return len(self.status.transactions)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether it is neither carried out nor waits to be."""
+        return self.outcome is None and self.wish not in self.description.wishes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether waiting adds nothing."""
+        drains = self.wish.action is Action.DRAIN and self.standing.hold is Hold.DRAINING
+        done = self.outcome is not None and not drains
+        return done or self.is_forgotten or self.description.leader is None
+
+    @property
+    def is_as_wished(self) -> bool:
+        """Whether it is carried out, or will be before anything else happens."""
+        if self.wish.action is Action.DRAIN and (self.standing.hold is Hold.DRAINING or self.outcome is None):
+            return False
+        waits = not self.is_forgotten and self.description.leader is None
+        return waits if self.outcome is None else self.outcome.action is not None
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        leader = self.description.leader
+        return {
+            "topology": self.description.identity.name,
+            "wish": self.wish.id,
+            "action": self.wish.action,
+            "carried_out": self.outcome is not None and self.outcome.action is not None,
+            "waits": self.wish in self.description.wishes,
+            "standing": self.standing.to_json(),
+            "under_way": self.under_way,
+            "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
+        }
+
+    @property
+    def text(self) -> str:
+        """It in a sentence, for people."""
+        name, leader = self.description.identity.name, self.description.leader
+        topology = f"topology {name!r}"
+        if self.outcome is None:
+            if self.is_forgotten:
+                return f"{topology} was reset meanwhile, which forgot the wish"
+            if leader is None:
+                return (
+                    f"nobody leads {topology}: the wish stands, whoever leads next carries it out before anything else"
+                )
+            waited = f"has not carried out the wish within {self.seconds:g} s; the wish stands"
+            return f"{leader} leads {topology}, and {waited}"
+        if self.outcome.action is None:
+            return f"{topology} is led by a release that doesn't know this wish; nothing was changed"
+        return f"{topology} {self._done(name)}"
+
+    def _done(self, name: str) -> str:
+        lifted = f"; `trident resume {name}` lifts that"
+        match self.wish.action:
+            case Action.PAUSE:
+                return f"is paused{_with(self.under_way, 'under way, and commit')}{lifted}"
+            case Action.DRAIN if self.standing.hold is Hold.DRAINING:
+                ends = "" if self.description.leader else ", as soon as somebody leads it again"
+                return f"drains{_with(self.under_way, 'to be committed')}; then it is paused{ends}"
+            case Action.DRAIN:
+                return f"is drained, and paused{lifted}"
+            case Action.RATE:
+                return f"{limits(self.standing.rate)}{lifted}"
+        return "goes on, and nothing is held back"
+
+
+def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> WishAnswer:
+    """Leave ``wish`` for whoever leads ``topology``, and wait for its outcome, up to so many seconds.
+
+    Raises:
+        ConfigError: there is no such topology.
+        CoordinationLost: the coordination is out of reach.
+    """
+    coordination.wish(topology, wish)
+    until = time.monotonic() + seconds
+    while True:
+        description = coordination.describe(topology)
+        outcomes = description.record.outcomes if description.record else ()
+        outcome = next((each for each in outcomes if each.wish == wish.id), None)
+        answer = WishAnswer(wish, outcome, description, description.status(time.time()), seconds)
+        if answer.is_final or time.monotonic() >= until:
+            return answer
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _with(transactions: int, what: str) -> str:
+    if not transactions:
+        return ""
+    return f", with {counted(transactions, 'transaction')} {what}"
+
+
+def limits(rate: Rate) -> str:
+    """Return what ``rate`` limits, as the end of a sentence; empty where it limits nothing."""
+    said = []
+    if rate.batches_per_second is not None:
+        said.append(f"starts at most {rate.batches_per_second:g} new batches per second")
+    if rate.pending is not None:
+        said.append(f"has at most {counted(rate.pending, 'transaction')} pending")
+    if rate.max_batch is not None:
+        said.append(f"takes at most {counted(rate.max_batch, 'row')} in a batch from spouts that can limit it")
+    return " and ".join(said)
