@@ -66,6 +66,10 @@ class RequestError(TridentError):
     """A request of ``TridentQuery.execute`` could not be answered; the topology goes on."""
 
 
+class UnknownFunctionError(RequestError):
+    """The topology has no function of that name."""
+
+
 class HistoryError(TridentError):
     """The history of topologies can't be read or written; no topology depends on it."""
 

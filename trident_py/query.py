@@ -9,9 +9,10 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
-from coordinators.candidate import Candidate
+from coordinators.candidate import Candidate, Leader
+from coordinators.coordination import Coordination
 from coordinators.errors import located
 from coordinators.loop import DriverLoop
 from coordinators.messages import IdleWanted, PauseRequested, ResumeRequested
@@ -19,7 +20,7 @@ from coordinators.status import TopologyStatus, TransactionStatus
 from coordinators.wishes import Hold
 from trident_py.engine.listeners import Listeners
 from trident_py.engine.progress import TransactionProgress
-from trident_py.engine.requests import Requests
+from trident_py.engine.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,11 @@ class TridentQuery:
 
     As a context manager it stops at the end of the block: after what is under way has committed, or at once if the
     block raised.
+
+    Attributes:
+        name: the topology's.
+        coordination: where its record is, and who leads it is decided.
+        page: the URL of its page, with the token that lets you in; empty: `TridentConfig.serve` names no place for one.
     """
 
     name: str
@@ -41,7 +47,12 @@ class TridentQuery:
     _listeners: Listeners
     _candidate: Candidate
     _requests: Requests
-    _place: str = ""  # where its record is: two topologies of one name elsewhere have nothing to do with each other
+    coordination: Coordination = field(kw_only=True)
+    _place: str = field(
+        default="", kw_only=True
+    )  # where its record is: two topologies of one name elsewhere have nothing to do with each other
+
+    page: str = field(default="", init=False)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -151,15 +162,19 @@ class TridentQuery:
             TimeoutError: ``timeout`` has passed.
             TridentError: the topology stands by, or has stopped.
         """
-        if not self.is_active:
-            raise TridentError(f"topology {self.name!r} was stopped", topology=self.name) from self._loop.error
         try:
-            with located(topology=self.name):
-                return self._requests.execute(function, args, timeout)
+            return self.answer(function, args, timeout).rows
         except TridentError:
             if not self._loop.inbox.is_open:  # whoever is told so may start the topology again at once
                 self._loop.ended.wait(timeout)
             raise
+
+    def answer(self, function: str, args: str, timeout: float | None = None) -> RequestAnswer:
+        """Return what `execute` does, with the epoch and the committed transaction that it is about."""
+        if not self.is_active:
+            raise TridentError(f"topology {self.name!r} was stopped", topology=self.name) from self._loop.error
+        with located(topology=self.name):
+            return self._requests.execute(function, args, timeout)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -179,6 +194,11 @@ class TridentQuery:
         except TridentError:
             return False
         return True
+
+    @property
+    def rival(self) -> Leader | None:
+        """Another process that leads, as last seen, while this one stands by; None: it doesn't."""
+        return self._candidate.rival if self.is_active and self._loop.driver is None else None
 
     @property
     def status(self) -> TopologyStatus:

@@ -30,7 +30,7 @@ from coordinators.store import RecordStore
 from coordinators.takeover import recover
 from coordinators.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
-from trident_py.engine.assembly import assembled, check_fed, ensure_stores, partial_commit_of, shape_of
+from trident_py.engine.assembly import assembled, check_fed, ensure_stores, is_passing, partial_commit_of, shape_of
 from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
@@ -46,7 +46,7 @@ from trident_py.engine.spout_executor import TridentSpoutExecutor
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.streams import TopologyStreams
 from trident_py.engine.workers import Workers
-from trident_py.errors import ConfigError, FailedException, SinkError, StateError
+from trident_py.errors import ConfigError, SinkError, StateError
 from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
@@ -88,16 +88,12 @@ def start_topology(
     code: Path | Collection[Path] = (),
     coordination: Coordination | None = None,
     standby: bool = False,
+    address: str = "",
 ) -> TridentQuery:
-    """Plan, acquire leadership, recover, run; ``code`` is what the workers have to import.
+    """Acquire leadership, recover, run a plan; the rest is as ``TridentTopology.start`` says.
 
     With ``standby`` it returns before it leads, and everything from there on happens when the topology has no leader.
-
-    Raises:
-        TopologyError: Spark can't do what was declared, or it is not what it was; nothing was touched.
-        ConfigError: something is missing on this machine.
-        FencedError: another process leads this topology, named.
-        StateError, SinkError, SpoutError, MetadataError, CoordinationLost: as they say; nothing was changed.
+    ``address`` is the URL of its page, for those who look for the leader.
     """
     place = coordination.place if coordination else place_of(config)
     # First what takes no time to fail: Spark takes seconds to start.
@@ -106,21 +102,20 @@ def start_topology(
         ensure_not_leading_here(name, place)
         ensure_stores(plan.graph)
     with ExitStack() as resources:
-        coordination = coordination or _zookeeper(name, config, resources)
+        if coordination is None:
+            steps.info("topology %s: %s", name, "connecting to ZooKeeper" if config.zookeeper else "starting ZooKeeper")
+            coordination = resources.enter_context(coordination_of(config))
         coordination.ensure_answering(name)
         engine = _spark(plan, spark, code, resources) if needs_spark else RowEngine(plan=plan, resources=resources)
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
-        assembly = _Assembly(engine=engine, config=config, coordination=coordination, listeners=listeners)
+        assembly = _Assembly(
+            engine=engine, config=config, coordination=coordination, listeners=listeners, address=address
+        )
         driver = None if standby else assembly.lead(resources)
         owned = resources.pop_all()
     return assembly.run(owned, driver, place)
-
-
-def _zookeeper(name: str, config: TridentConfig, resources: ExitStack) -> Coordination:
-    steps.info("topology %s: %s", name, "connecting to ZooKeeper" if config.zookeeper else "starting ZooKeeper")
-    return resources.enter_context(coordination_of(config))
 
 
 def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordination | None) -> bool:
@@ -165,6 +160,7 @@ class _Assembly:
     config: TridentConfig
     coordination: Coordination
     listeners: Listeners
+    address: str
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     transactions: SharedTransactions = field(factory=SharedTransactions, init=False)
@@ -189,7 +185,7 @@ class _Assembly:
 
     def run(self, owned: ExitStack, driver: CoordinatorDriver | None, place: str) -> TridentQuery:
         """Have a thread run ``driver``, or stand by until there is one; it closes ``owned`` at the end."""
-        candidate = Candidate(self.name)
+        candidate = Candidate(self.name, address=self.address)
         loop = DriverLoop(
             self.name,
             self.inbox,
@@ -200,7 +196,10 @@ class _Assembly:
             shutdown=self.shutdown,
         )
         loop.start()
-        return started(TridentQuery(self.name, loop, self.listeners, candidate, self.requests, place))
+        query = TridentQuery(
+            self.name, loop, self.listeners, candidate, self.requests, coordination=self.coordination, place=place
+        )
+        return started(query)
 
     def _end(self, owned: ExitStack, error: BaseException | None) -> None:
         _close(owned, self.name)  # leadership first: listeners may take their time
@@ -209,7 +208,7 @@ class _Assembly:
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; whoever leads has some seconds to end."""
-        return self._recovered(self.coordination.lead(self.name), resources, None)
+        return self._recovered(self.coordination.lead(self.name, self.address), resources, None)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
@@ -241,8 +240,9 @@ class _Assembly:
         resources.callback(streams.close)
         record = self._record(participants, spouts, declared, candidate)
         self.transactions.join(participants)
-        streams.take_over(partial_commit_of(participants, record), self.transactions.together)
-        self.requests.serve(reads, self.engine.request_jobs, self._diagnosed)
+        torn, committed = partial_commit_of(participants, record), record.current_txid - 1
+        streams.take_over(torn, self.transactions.together, committed)
+        self.requests.serve(reads, self.engine.request_jobs, self._diagnosed, self.store)
         for threads in spouts:
             threads.restore(record)
         self.listeners.progress.follow(lambda: store.writes, self.metrics.values)
@@ -277,7 +277,7 @@ class _Assembly:
                     ),
                 )
             except (StateError, SinkError) as error:
-                if candidate is None or not _is_passing(error):
+                if candidate is None or not is_passing(error):
                     raise
                 log.warning("topology %s: taking over, and trying again: %s", self.name, error)
             self.store.heartbeat()
@@ -385,12 +385,6 @@ class _Assembly:
         identity = self.store.identity
         key = TransactionKey(identity.uuid, identity.incarnation, attempt.txid)
         return SinkTransaction(key, attempt, self.store.epoch, time)
-
-
-def _is_passing(error: BaseException) -> bool:
-    """Tell whether a store is away or locked just now."""
-    cause = error.__cause__
-    return cause is not None and (isinstance(cause, FailedException) or _is_passing(cause))
 
 
 def _close(resources: ExitStack, name: str) -> None:

@@ -10,7 +10,7 @@ from coordinators.record import CoordinatorRecord
 from trident_py.engine.commit_lane import partial_commit_txid
 from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.errors import StateError
+from trident_py.errors import FailedException, StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
@@ -149,3 +149,9 @@ def check_fed(topology: str, participants: Sequence[Participant], record: Coordi
                     state=output.name,
                 )
     return record
+
+
+def is_passing(error: BaseException) -> bool:
+    """Tell whether ``error`` says that a store is away or locked just now."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, FailedException) or is_passing(cause))

@@ -125,10 +125,12 @@ class CommitLane:
         outputs: those that commit, in their order.
         partial_commit_txid: a transaction that some outputs may have and others don't have yet: its commit has begun,
             and did not get to its end; 0: none.
+        committed_txid: the last transaction that all outputs have, where none is torn.
     """
 
     outputs: tuple[CommitOutput, ...]
     partial_commit_txid: int = 0
+    committed_txid: int = 0
     _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
     _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
     _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is torn
@@ -217,7 +219,7 @@ class CommitLane:
                 case ReadWanted(whole=True) as wanted if self.partial_commit_txid:
                     self._parked.append(wanted)
                 case ReadWanted(read):
-                    self._current = Answer(read)
+                    self._current = Answer(read, self.committed_txid)
                     yield self._current
                 case (Abort() | CloseStates()) as item:
                     self._current = item
@@ -259,6 +261,7 @@ class CommitLane:
         if group.waiting:
             group.cut()
             self._queue.appendleft(group)
+        self.committed_txid = max(txid, self.committed_txid)
         if txid >= self.partial_commit_txid:
             self.partial_commit_txid = 0
             self._queue.extendleft(reversed(self._parked))

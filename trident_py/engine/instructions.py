@@ -78,9 +78,14 @@ class Abort:
 
 @frozen
 class Answer:
-    """Make a read that was wanted."""
+    """Make a read that was wanted.
+
+    Attributes:
+        committed_txid: the last transaction that all outputs have.
+    """
 
     read: Any
+    committed_txid: int = 0
 
 
 @frozen

@@ -161,9 +161,9 @@ class DataPlane:
                 yield from self._lane.add(stimulus)
             case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
-            case TakenOver(partial_commit_txid, together):
-                outputs = outputs_of(self.shape, together)
-                self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=partial_commit_txid)
+            case TakenOver(torn, together):
+                outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
+                self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=torn, committed_txid=committed)
             case Closing() | SpoutClosed() | PatienceEnded() | EndForced():
                 yield from self._come_to_the_end(stimulus)
             case _:

@@ -31,10 +31,18 @@ States: TypeAlias = Mapping[str, State]
 
 @define(eq=False)
 class Read(Generic[A]):
-    """A read that somebody waits for; ``who`` names whoever reads."""
+    """A read that somebody waits for.
+
+    Attributes:
+        read: makes it.
+        who: names whoever reads.
+        future: gets what was read.
+        committed_txid: the last transaction that all states had then, where the read asks for one moment of all.
+    """
 
     read: Callable[[States], A]
     who: str
+    committed_txid: int = field(default=0, init=False)
     future: Future[A] = field(factory=Future, init=False)
 
 
@@ -77,20 +85,26 @@ class StateReads:
             query.title,
         )
 
-    def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> A:
+    def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> tuple[A, int]:
         """Run ``read(states)`` at the next moment in which all states are at the same committed transaction.
+
+        Returns what it gives, and that transaction.
 
         Raises:
             TimeoutError: ``timeout`` seconds have passed; it will not be called any more, if it was not yet.
         """
-        future = self._wanted(Read(read, who), whole=True)
+        wanted = Read(read, who)
+        future = self._wanted(wanted, whole=True)
         try:
-            return future.result(timeout)
+            return future.result(timeout), wanted.committed_txid
         finally:
             future.cancel()
 
-    def answer(self, wanted: Read[Any], ensure_leading: Callable[[], None]) -> None:
-        """Make a read, on the commit thread; where another process may lead, and commit, nobody is answered."""
+    def answer(self, wanted: Read[Any], committed_txid: int, ensure_leading: Callable[[], None]) -> None:
+        """Make a read, on the commit thread.
+
+        Where another process may lead, and commit, before or behind it, nobody is answered.
+        """
         if wanted.future.done():  # whoever asked has given up, or was told that it is over
             return
         with (
@@ -99,7 +113,9 @@ class StateReads:
         ):  # or is told meanwhile
             try:
                 ensure_leading()
+                wanted.committed_txid = committed_txid
                 answer = wanted.read(self.states)
+                ensure_leading()
             except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 wanted.future.set_exception(error)
             else:

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from attrs import define, field
+from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
+from coordinators.store import RecordStore
 from trident_py.engine.reads import StateReads, States
-from trident_py.errors import RequestError, TridentError
+from trident_py.errors import RequestError, StoreBusyException, TridentError, UnknownFunctionError
 from trident_py.graph.graph import Node, Operation, RequestSource
 from trident_py.graph.partitioning import is_placed
 from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
+from trident_py.interfaces.states import ReadOnlyState
 from trident_py.rows.schema import shown
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.failures import TaskFailed
@@ -25,6 +27,21 @@ ByJob: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructT
 
 Made: TypeAlias = dict[Node, Sequence[Values]]
 """The rows of the nodes that are done."""
+
+
+@frozen
+class RequestAnswer:
+    """The answer to a request.
+
+    Attributes:
+        rows: what was asked for.
+        epoch: of the leadership that answers.
+        txid: the committed transaction at which all states were read; None: none was that takes part in transactions.
+    """
+
+    rows: list[list[Any]]
+    epoch: int
+    txid: int | None
 
 
 @define(eq=False)
@@ -43,23 +60,28 @@ class Requests:
     _reads: StateReads | None = field(default=None, init=False)
     _jobs: ByJob = field(init=False)
     _diagnose: Diagnose = field(init=False)
+    _store: RecordStore = field(init=False)
 
-    def serve(self, reads: StateReads, jobs: ByJob, diagnose: Diagnose) -> None:
-        """Serve requests from now on; ``diagnose`` tells what an exception of Spark says underneath."""
-        self._jobs, self._diagnose, self._reads = jobs, diagnose, reads
+    def serve(self, reads: StateReads, jobs: ByJob, diagnose: Diagnose, store: RecordStore) -> None:
+        """Serve requests from now on, as the leadership that writes to ``store``.
 
-    def execute(self, function: str, args: str, timeout: float | None) -> list[list[Any]]:
-        """Return the rows of the answer.
+        ``diagnose`` tells what an exception of Spark says underneath.
+        """
+        self._jobs, self._diagnose, self._store, self._reads = jobs, diagnose, store, reads
+
+    def execute(self, function: str, args: str, timeout: float | None) -> RequestAnswer:
+        """Return the answer, if this process leads still when it is there.
 
         Raises:
-            RequestError: there is no such function, or its code raised.
+            UnknownFunctionError: there is no such function.
+            RequestError: its code raised.
             TimeoutError: ``timeout`` seconds have passed.
-            TridentError: the topology doesn't run here.
+            TridentError: the topology doesn't run here, or another process may lead it by now.
         """
         plan = self.plans.get(function)
         if plan is None:
             known = ", ".join(map(repr, self.plans)) or "none"
-            raise RequestError(
+            raise UnknownFunctionError(
                 f"topology {self.topology!r} has no function {function!r}; there are: {known}", topology=self.topology
             )
         where = f"topology {self.topology!r}, function {function!r}"
@@ -70,24 +92,35 @@ class Requests:
             raise TridentError(f"{where}: the topology stands by; ask the process that leads")
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            return self._answered(plan, args, reads, deadline)
+            answer = self._answered(plan, args, reads, deadline)
+            self._store.ensure_leading()
+            return answer
         except (TridentError, TimeoutError):
             raise
+        except StoreBusyException as error:
+            raise TridentError(f"{where}: not answered, ask again: {error}", topology=self.topology) from error
         except Exception as error:
             cause = self._diagnose(error, Place.JOB, where).cause
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
             said = f"{cause}" if isinstance(cause, TaskFailed) else f"{type(cause).__name__}: {cause}"
             raise RequestError(f"{where}: {said}{notes}", topology=self.topology) from error
 
-    def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> list[list[Any]]:
+    def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> RequestAnswer:
         made: Made = {}
+
+        def read(states: States) -> bool:
+            self._run(plan.reading, made, args, states, deadline)
+            return any(not isinstance(states[state], ReadOnlyState) for state in plan.states)
+
+        txid: int | None = None
         self._run(plan.before, made, args, {})
         if plan.reading:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             what = f"function {plan.function!r}"
-            reads.consistent(lambda states: self._run(plan.reading, made, args, states, deadline), left, what)
+            takes_part, committed = reads.consistent(read, left, what)
+            txid = committed if takes_part else None
         self._run(plan.after, made, args, {})
-        return [list(row) for row in self._rows(plan.answer, made)]
+        return RequestAnswer([list(row) for row in self._rows(plan.answer, made)], self._store.epoch, txid)
 
     def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States, deadline: float | None = None) -> None:
         for node in nodes:

@@ -23,10 +23,12 @@ class TakenOver:
     Attributes:
         partial_commit_txid: a transaction that some states may have and others don't have yet; 0: there is none.
         together: the branches whose outputs commit in one step.
+        committed_txid: the last transaction that is committed.
     """
 
     partial_commit_txid: int
     together: Sequence[Collection[int]] = ()
+    committed_txid: int = field(default=0, kw_only=True)
 
 
 @frozen

@@ -124,9 +124,9 @@ class TopologyStreams:
         told = {threads.tx_id: threads.coordinator.lag for threads in self.workers.spouts}
         return {spout: lag for spout, lag in told.items() if lag}
 
-    def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]]) -> None:
+    def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]], committed_txid: int) -> None:
         """Begin; the arguments are those of `TakenOver`."""
-        self._turn(TakenOver(partial_commit_txid, together))
+        self._turn(TakenOver(partial_commit_txid, together, committed_txid=committed_txid))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 

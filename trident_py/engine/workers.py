@@ -285,8 +285,8 @@ class Workers:
                 self._commit(instruction)
             case Abort():
                 self._report(self.commits.abort(instruction))
-            case Answer(Read() as read):
-                self.reads.answer(read, self.commits.ensure_leading_now)
+            case Answer(Read() as read, txid):
+                self.reads.answer(read, txid, self.commits.ensure_leading_now)
                 self._report(ReadDone())
             case CloseStates():
                 self._report(self.commits.close(self.reads.close_states))

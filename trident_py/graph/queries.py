@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource
@@ -83,6 +84,10 @@ class StateQuery(Operation):
     def engine(self, inputs: Sequence[Node]) -> Engine:
         return Engine.DRIVER
 
+    @property
+    def drawn(self) -> dict[str, Json]:
+        return {**super().drawn, "asks": self.state}
+
     def __attrs_post_init__(self) -> None:
         if not self.in_fields:
             raise TopologyError("name at least one field for the query to see")
@@ -125,6 +130,10 @@ class StaticState(Operation):
 
     begins: ClassVar[Phase] = Phase.COMMIT
 
+    @property
+    def drawn(self) -> dict[str, Json]:
+        return {"kind": "static", "name": self.name}
+
     def origin(self, inputs: Sequence[StructType]) -> StructType:
         return StructType()
 
@@ -155,6 +164,11 @@ class RequestPlan:
     def answer(self) -> Node:
         """The node that gives the answer."""
         return [*self.before, *self.reading, *self.after][-1]
+
+    @property
+    def states(self) -> frozenset[str]:
+        """The names of the states that are asked."""
+        return frozenset(node.operation.state for node in self.reading if isinstance(node.operation, StateQuery))
 
     @classmethod
     def of(cls, graph: Graph, function: str) -> RequestPlan:

@@ -12,6 +12,7 @@ import pytest
 import trident_py
 from coordinators.candidate import Candidate
 from coordinators.errors import FencedError, TridentError
+from coordinators.local import LocalCoordination
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.messages import Broken, WishesChanged
 from coordinators.store import InMemoryRecordStore
@@ -44,7 +45,8 @@ def running(name: str, closing: Event, requests: Requests | None = None) -> Trid
 
     loop = DriverLoop(name, inbox, close, world.driver)
     loop.start()
-    query = TridentQuery(name, loop, Listeners(), Candidate(name), requests or Requests(name, {}), PLACE)
+    asked, coordination = requests or Requests(name, {}), LocalCoordination()
+    query = TridentQuery(name, loop, Listeners(), Candidate(name), asked, coordination=coordination, place=PLACE)
     return started(query)
 
 

@@ -100,7 +100,7 @@ def test_a_read_of_all_states_waits_until_they_are_at_the_same_transaction_and_a
     list(lane.ended(Answer))
     assert list(lane.add(group(evolve(first, executor=member(1).executor))))
     list(lane.step_committed())
-    assert Answer("whole") in list(lane.step_committed())
+    assert Answer("whole", committed_txid=1) in list(lane.step_committed())
 
 
 def test_once_it_closes_only_what_is_to_be_given_up_is_done() -> None:

@@ -18,8 +18,8 @@ from coordinators.shutdown import Shutdown
 from tests.unit.trident_py.engine.driving import WITHIN_SECONDS, Driven, driven, spout_of
 from trident_py.engine.assembly import partial_commit_of
 from trident_py.engine.commit_thread import CommitThread
-from trident_py.engine.reads import StateReads, States
-from trident_py.errors import TridentError
+from trident_py.engine.reads import Read, StateReads, States
+from trident_py.errors import FencedError, TridentError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -83,7 +83,7 @@ def commit(world: Driven, *txids: int) -> None:
 
 def test_s15_a_read_runs_on_the_commit_thread_and_gives_its_result(reads: StateReads) -> None:
     assert reads.now(lambda _: threading.current_thread().name) == "trident-t-commit"
-    assert reads.consistent(lambda states: dict(states), None) == {}
+    assert reads.consistent(lambda states: dict(states), None) == ({}, 0)
 
 
 def test_s15_what_a_read_raises_comes_back(reads: StateReads) -> None:
@@ -114,7 +114,7 @@ def test_t7_a_request_waits_until_all_states_have_the_transaction_and_a_batch_do
         reads.now(lambda _: None)
         assert not waiting.done()
         commit(world, 7)
-        assert waiting.result(WITHIN_SECONDS) == "answer"
+        assert waiting.result(WITHIN_SECONDS) == ("answer", 7)
 
 
 def test_t7_who_takes_longer_than_it_should_is_named() -> None:
@@ -198,3 +198,15 @@ def test_t7_a_state_that_does_not_remember_may_have_what_was_about_to_commit() -
     states = [recovered(MemoryMapState.factory(), None), recovered(SQL, 6)]
     assert partial_commit_of(states, CoordinatorRecord(epoch=1, current_txid=7)) == 0
     assert partial_commit_of(states, CoordinatorRecord(epoch=1, current_txid=7, committing=(PIN,))) == 7
+
+
+def test_t7_nobody_is_answered_where_another_process_may_have_led_while_states_were_read(reads: StateReads) -> None:
+    leading, wanted = [None, FencedError("another one leads")], Read(lambda _: "answer", "a reader")
+
+    def ensure_leading() -> None:
+        if error := leading.pop(0):
+            raise error
+
+    reads.answer(wanted, 3, ensure_leading)
+    with pytest.raises(FencedError):
+        wanted.future.result()

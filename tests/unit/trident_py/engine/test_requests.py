@@ -8,17 +8,24 @@ from typing import Any
 
 import pytest
 
+from coordinators.errors import CoordinationLost
+from coordinators.local import LocalCoordination
 from coordinators.messages import Diagnosis
+from coordinators.store import RecordStore
 from tests.unit.trident_py.engine.driving import driven
 from tests.unit.trident_py.graph.asking import Lengths, LengthsFactory
 from trident_py.engine.reads import StateReads
-from trident_py.engine.requests import Requests
-from trident_py.errors import RequestError, TridentError
+from trident_py.engine.requests import RequestAnswer, Requests
+from trident_py.errors import RequestError, TridentError, UnknownFunctionError
 from trident_py.graph.queries import requests
 from trident_py.operations.queries import MapGet
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed
 from trident_py.topology import TridentTopology
+
+
+def leading() -> RecordStore:
+    return LocalCoordination().lead("wordcount")
 
 
 @pytest.fixture
@@ -46,7 +53,7 @@ def test_t7_a_request_whose_caller_has_given_up_lets_commits_go_on_after_the_ste
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
     with driven(states={state.name: Slow()}) as running:
         reads = running.streams.workers.reads
-        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
+        asking.serve(reads, lambda *_: pytest.fail("no Spark here"), diagnosed_alive, leading())
         with pytest.raises(TimeoutError):
             asking.execute("lengths", "to be", 0.01)
         given_up.set()
@@ -60,12 +67,29 @@ def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
     with pytest.raises(TridentError, match="the topology stands by"):
         asking.execute("upper", "a", None)
-    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive)
-    assert asking.execute("upper", "to be", None) == [["TO", 60], ["BE", 60]]
-    assert asking.execute("upper", "", None) == []
+    store = leading()
+    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive, store)
+    answer = asking.execute("upper", "to be", None)
+    assert answer == RequestAnswer([["TO", 60], ["BE", 60]], epoch=store.epoch, txid=None)
+    assert asking.execute("upper", "", None).rows == []
     with pytest.raises(RequestError, match=r"function 'upper': ZeroDivisionError: .*; in map\(.* at Row\(w='A'\)"):
         asking.execute("upper", "a", None)
-    with pytest.raises(RequestError, match="has no function 'lower'; there are: 'upper'"):
+    with pytest.raises(UnknownFunctionError, match="has no function 'lower'; there are: 'upper'"):
         asking.execute("lower", "a", None)
     with pytest.raises(RequestError, match=r"args is a string, not 7 \(int\)"):
         asking.execute("upper", 7, None)  # type: ignore[arg-type]
+
+
+def test_t7_an_answer_is_given_only_by_who_leads_when_it_is_there(topology: TridentTopology) -> None:
+    coordination = LocalCoordination()
+
+    def overtaken(_: object) -> tuple[int]:
+        coordination.expire("wordcount")
+        return (1,)
+
+    topology.new_drpc_stream("late").map(overtaken, "n int")
+    asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
+    store = coordination.lead("wordcount")
+    asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive, store)
+    with pytest.raises(CoordinationLost):
+        asking.execute("late", "", None)
