@@ -35,6 +35,8 @@ ONE_DOOR = {
     "redis": {"trident_py.states.redis"},
     "opentelemetry": {"trident_py.telemetry.opentelemetry"},
     "prometheus_client": {"trident_py.telemetry.prometheus"},
+    "starlette": {"trident_py.web"},
+    "uvicorn": {"trident_py.web.server"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
         "trident_py.sinks.delta.staging",
@@ -164,7 +166,8 @@ def test_there_is_no_import_cycle() -> None:
 FLOORS = """
     cli testing
     topology
-    runtime
+    runtime web
+    wishing
     query coordination
     history telemetry
     engine
@@ -369,7 +372,7 @@ def _number(node: ast.expr) -> Iterator[float]:
 
 PURE = """
     coordinators engine graph history interfaces operations participants planner rows spouts spouts.files states streams
-    telemetry windows worker
+    telemetry web windows worker
 """
 """The folders in which each module has a test file of its own."""
 

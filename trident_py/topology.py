@@ -20,10 +20,11 @@ from trident_py.graph.joining import Merge, join_all_of, join_of
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
-from trident_py.history.recorder import recorded
+from trident_py.history.recorder import recorded, this_program
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
 from trident_py.interfaces.states import StateFactory
+from trident_py.planner.diagram import diagram
 from trident_py.planner.explain import explain
 from trident_py.planner.plan import plan
 from trident_py.query import TridentQuery
@@ -33,6 +34,7 @@ from trident_py.spouts.adapting import SPOUTS, AnySpout
 from trident_py.streams.row_stream import described
 from trident_py.streams.stream import GroupedStream, Stream, TridentState
 from trident_py.telemetry.installed import installed_listeners
+from trident_py.web.serving import served
 
 _NAME = re.compile(r"[a-z0-9-]+")
 
@@ -79,7 +81,8 @@ class TridentTopology:
         """Take the requests of ``TridentQuery.execute(function, args)``, one row each, with the field ``args string``.
 
         Every request runs alone through what is declared here; the stream declared last is its answer. It may ask
-        states, and change none. There are no servers: requests come from the process that leads (Storm T7, D1-D3).
+        states, and change none. Requests come from the process that leads, or over HTTP where ``TridentConfig.serve``
+        says so (Storm T7, D1-D3).
 
         Args:
             function: a name, unique in the topology.
@@ -262,12 +265,8 @@ class TridentTopology:
         with located(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
-            planned, config = plan(self._graph), (config or TridentConfig()).placed(coordination)
-            all_listeners = [*listeners, *installed_listeners(self.name)]
-            told = recorded(listening(self.name, all_listeners), config.history_place, topology=self.name, code=code)
-            return start_topology(
-                self.name, planned, config, spark, told, code=code, coordination=coordination, standby=standby
-            )
+            placed, where = (config or TridentConfig()).placed(coordination), coordination
+            return _started(self._graph, placed, spark, listeners, code=code, coordination=where, standby=standby)
 
     def explain(self) -> str:
         """Return the plan as text.
@@ -275,3 +274,33 @@ class TridentTopology:
         Phases, Spark stages, states, and the delivery guarantee of every state with its reason.
         """
         return explain(self._graph)
+
+
+def _started(
+    graph: Graph,
+    config: TridentConfig,
+    spark: SparkSession | None,
+    listeners: Sequence[TridentListener],
+    *,
+    code: Path | Sequence[Path],
+    coordination: Coordination | None,
+    standby: bool,
+) -> TridentQuery:
+    """Start what was declared, with everybody who is told of it."""
+    name, planned, program = graph.topology, plan(graph), this_program(code, diagram(graph))
+    told = listening(name, [*listeners, *installed_listeners(name)])
+    with served(name, config, program) as page:
+        told = page.listening(recorded(told, config.history_place, name, program))
+        query = start_topology(
+            name,
+            planned,
+            config,
+            spark,
+            told,
+            code=code,
+            coordination=coordination,
+            standby=standby,
+            address=page.address,
+        )
+        page.show(query)
+    return query

@@ -35,6 +35,8 @@ COMMANDS = {
     "resume": "lift what `trident pause`, `drain` and `rate` have wished of a topology",
     "drain": "commit what a topology has begun, then pause it",
     "rate": "slow a topology down until `trident resume`",
+    "request": "ask a topology that runs elsewhere, as `TridentQuery.execute` does in its own process",
+    "ui": "show the page of a topology, by its history, whether it runs or not",
     "reset": "forget a topology's position, so that it starts over",
 }
 """What each does; the module of its name does it, and `wish` what is wished of whoever leads."""
@@ -154,6 +156,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_compact_options(add("compact"))
     for name in WISHES:
         _add_wish_options(name, add(name, where, report))
+    _add_request_options(add("request", where, report))
+    ui = add("ui", where, history)
+    ui.add_argument("name", metavar="NAME", nargs="?", help="of the topology; without it, the only one there is")
+    _add_serve_options(ui, "127.0.0.1:8080")
     _add_reset_options(add("reset", where))
     return parser
 
@@ -178,12 +184,37 @@ def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
         default=ANSWER_SECONDS,
         help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECONDS:g})",
     )
+    wish.add_argument("--reason", metavar="TEXT", default="", help="why, for whoever finds that it stands")
     if name == "rate":
         wish.add_argument("--batches-per-second", metavar="X", type=float, help="new batches; replays don't wait")
         wish.add_argument("--pending", metavar="N", type=int, help="transactions processed at once, or fewer")
         wish.add_argument(
             "--max-batch", metavar="N", type=int, help="rows in a new batch, of spouts that can limit them"
         )
+
+
+def _add_request_options(request: argparse.ArgumentParser) -> None:
+    request.add_argument("name", metavar="NAME", help="of the topology, which runs with --serve")
+    request.add_argument("function", metavar="FUNCTION", help="as new_drpc_stream declares it")
+    request.add_argument("args", metavar="ARGS", nargs="?", default="", help="what it is asked")
+    request.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=ANSWER_SECONDS,
+        help=f"for an answer, also while leaders change ({ANSWER_SECONDS:g})",
+    )
+
+
+def _add_serve_options(command: argparse.ArgumentParser, default: str | None = None) -> None:
+    command.add_argument(
+        "--serve",
+        metavar="HOST:PORT",
+        default=default,
+        help=f"where its page is, and requests are answered{f' ({default})' if default else ''}",
+    )
+    command.add_argument("--serve-cert", metavar="PEM", help="a certificate, for HTTPS: needed for other machines")
+    command.add_argument("--serve-key", metavar="PEM", help="its private key")
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
@@ -207,6 +238,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         default=(),
         help="code that workers lack, beside the target's own: .py and .zip files and packages, with commas between",
     )
+    _add_serve_options(run)
     run.add_argument(
         "--accept",
         metavar="CHANGE",

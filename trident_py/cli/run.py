@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
@@ -27,6 +28,8 @@ def run(arguments: Namespace) -> int:
             return target.topology.start(config, spark=spark, code=code, standby=arguments.standby)
 
         watch = Watch.starting(start, debug=arguments.debug)
+        if watch.query.page:
+            print(f"page: {watch.query.page}", file=sys.stderr, flush=True)
         drained = watch.until_end(once=arguments.once)
         done = watch.summary()
     if arguments.json:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StringType, StructField, StructType
 
+from coordinators.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.interfaces.spouts import Replay
@@ -101,6 +102,11 @@ class Operation(ABC):
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Return who does it."""
         return Engine.SPARK
+
+    @property
+    def drawn(self) -> dict[str, Json]:
+        """What `diagram` says of it beside its title and fields; see there."""
+        return {"kind": "operation", "name": self.name}
 
     def with_schema(self, found: StructType) -> Operation:
         """Return the same operation, where Spark has found that it gives these fields.
@@ -223,6 +229,11 @@ class Source(Operation):
     spout: AnySpout
     schema: StructType
 
+    @property
+    def drawn(self) -> dict[str, Json]:
+        replay, described = self.spout.replay.value, type(self.spout).__name__
+        return {"kind": "spout", "name": self.tx_id, "replay": replay, "described": described}
+
     def origin(self, inputs: Sequence[StructType]) -> StructType:
         return self.schema
 
@@ -252,6 +263,10 @@ class RequestSource(Operation):
 
     begins: ClassVar[Phase] = Phase.REQUEST
     schema: ClassVar[StructType] = StructType([StructField("args", StringType())])
+
+    @property
+    def drawn(self) -> dict[str, Json]:
+        return {"kind": "request", "name": self.function}
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
         return self.schema

@@ -43,6 +43,10 @@ class Output(Operation):
         return Engine.NONE
 
     @property
+    def drawn(self) -> dict[str, Json]:
+        return {"kind": self.kind, "name": self.name, "described": self.described()}
+
+    @property
     def factory(self) -> StateFactory | None:
         """What makes its state; None: it has none that is ours to make."""
         return None

@@ -26,7 +26,8 @@ LEADERSHIPS_MAX = 1_000
 _LEADERSHIPS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
     pid BIGINT NOT NULL, version TEXT NOT NULL, code TEXT NOT NULL, current_txid BIGINT NOT NULL,
-    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL, waits_for TEXT NOT NULL"""
+    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL, waits_for TEXT NOT NULL,
+    plan TEXT NOT NULL DEFAULT '[]'"""
 _ATTEMPTS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
     epoch BIGINT NOT NULL, topology TEXT NOT NULL, number BIGINT, phase TEXT NOT NULL,
@@ -189,15 +190,17 @@ def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
     who = (life.uuid, life.incarnation, entry.epoch, life.name)
     what = (program.host, program.pid, program.version, program.code)
     waits_for = json.dumps([[each.what, each.since] for each in entry.waits_for])
-    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error, waits_for)
+    plan = json.dumps(program.plan)
+    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error, waits_for, plan)
 
 
 def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
-    uuid, incarnation, epoch, topology, host, pid, version, code, current_txid, since, ended, error, waits_for = row
+    uuid, incarnation, epoch, topology, host, pid, version, code, *rest = row
+    current_txid, since, ended, error, waits_for, plan = rest
     return LeadershipEntry(
         life=TopologyIdentity(name=topology, uuid=uuid, incarnation=incarnation),
         epoch=epoch,
-        program=Program(host=host, pid=pid, version=version, code=code),
+        program=Program(host=host, pid=pid, version=version, code=code, plan=tuple(json.loads(plan))),
         current_txid=current_txid,
         since=since,
         ended=ended,

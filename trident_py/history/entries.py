@@ -36,12 +36,14 @@ class Program:
         host, pid: which process.
         version: of trident_py.
         code: names the user's code: other code, another name (`code_version`).
+        plan: the nodes of its graph, as `diagram` has them; none: a release that didn't store them.
     """
 
     host: str
     pid: int
     version: str
     code: str
+    plan: tuple[Json, ...] = ()
 
 
 @frozen(kw_only=True)

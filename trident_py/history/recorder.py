@@ -13,6 +13,7 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.canonical import Json
 from coordinators.listener import EndedEvent, SucceededEvent, TopologyEvent
 from coordinators.secret import Secret
 from trident_py.engine.listeners import EventThread, Listeners
@@ -101,14 +102,25 @@ class Recorder:
         self._succeeded.clear()
 
 
-def recorded(listeners: Listeners, place: Path | Secret | None, *, topology: str, code: Code) -> Listeners:
+def this_program(code: Code, plan: Sequence[Json]) -> Program:
+    """Return who runs a topology here."""
+    return Program(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=version("trident-py"),
+        code=code_version(code),
+        plan=tuple(plan),
+    )
+
+
+def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, program: Program) -> Listeners:
     """Return ``listeners``, and one that keeps the history at ``place``.
 
     Args:
         listeners: who is told besides.
         place: as ``TridentConfig.history_place`` has it; None: no history is kept.
         topology: whose history.
-        code: as ``TridentTopology.start`` takes it; part of what names the version of the code.
+        program: who runs it.
 
     Raises:
         ConfigError: what the database needs isn't installed.
@@ -116,9 +128,6 @@ def recorded(listeners: Listeners, place: Path | Secret | None, *, topology: str
     """
     if place is None:
         return listeners
-    program = Program(
-        host=socket.gethostname(), pid=os.getpid(), version=version("trident-py"), code=code_version(code)
-    )
     recorder = Recorder(topology, history_at(place), Entries(program))
     thread = EventThread(
         topology, "the history", recorder.receive, at_once_max=UNWRITTEN_MAX, gather_seconds=GATHER_SECONDS

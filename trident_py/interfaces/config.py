@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from attrs import Attribute, evolve, field, fields, frozen
 from attrs.converters import optional
@@ -16,6 +18,52 @@ from coordinators.coordination import Coordination
 from coordinators.secret import Secret
 from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS, as_login
 from trident_py.errors import ConfigError
+
+
+@frozen
+class ServeAddress:
+    """Where a page is served.
+
+    Attributes:
+        host: an address or name of this machine; IPv6 addresses without brackets.
+        port: 0: any that is free.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, value: str | ServeAddress) -> ServeAddress:
+        """Return what ``"host:port"`` says.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        if isinstance(value, ServeAddress):
+            return value
+        parts = urlsplit(f"//{value}") if isinstance(value, str) else None
+        try:
+            if parts and parts.hostname and parts.port is not None and value in (parts.netloc, parts.hostname):
+                return cls(parts.hostname, parts.port)
+        except ValueError:  # no number, or none of a port
+            pass
+        raise ConfigError(f"serve must be 'host:port', such as '127.0.0.1:8080', not {value!r}")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody but this machine reaches it."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def shown_host(self) -> str:
+        """The host as URLs have it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    def __str__(self) -> str:
+        return f"{self.shown_host}:{self.port}"
 
 
 def seconds(value: float | timedelta) -> float:
@@ -69,6 +117,10 @@ def _history(value: Any) -> Path | Secret | None:
         shown = f"a URL with {value.partition('://')[0]}://" if "://" in str(value) else repr(value)
         raise ConfigError(f"history must be the path of a file, the DSN of a PostgreSQL database, or None, not {shown}")
     return Path(value)
+
+
+def _serve_address(value: Any) -> ServeAddress | None:
+    return None if value is None else ServeAddress.of(value)
 
 
 def _texts(value: Any) -> Any:
@@ -135,6 +187,9 @@ class TridentConfig:
         history: where it is kept what became of each transaction, for ``trident tx`` and ``trident watch``: a SQLite
             file, below ``state_dir`` unless its path is absolute; a PostgreSQL database, by a DSN as
             ``postgresql://user:password@host/database``; or None: nowhere. A `LocalCoordination` keeps none by default.
+        serve: ``"host:port"`` where the topology's page is, and requests are answered; port 0 is any that is free;
+            None: nowhere (docs/page.md).
+        serve_cert, serve_key: PEM files for HTTPS there; needed beyond this machine's own addresses.
     """
 
     max_spout_pending: int = field(default=4, validator=_whole(1))
@@ -151,6 +206,19 @@ class TridentConfig:
     root: str = field(default="/trident", validator=_absolute_znode)
     state_dir: Path = field(default=Path(".trident"), converter=Path)
     history: Path | Secret | None = field(default=Path("history.db"), converter=_history)
+    serve: ServeAddress | None = field(default=None, converter=_serve_address)
+    serve_cert: Path | None = field(default=None, converter=optional(Path))
+    serve_key: Path | None = field(default=None, converter=optional(Path))
+
+    def __attrs_post_init__(self) -> None:
+        has_both, has_one = bool(self.serve_cert and self.serve_key), bool(self.serve_cert or self.serve_key)
+        if has_one and not (has_both and self.serve):
+            raise ConfigError("serve, serve_cert and serve_key belong together: where, the certificate, and its key")
+        if self.serve and not (has_both or self.serve.is_loopback):
+            raise ConfigError(
+                f"serve={str(self.serve)!r} is reached from other machines, and needs HTTPS: give serve_cert and "
+                f"serve_key, or serve at 127.0.0.1 and put a proxy in front of it"
+            )
 
     def placed(self, coordination: Coordination | None) -> TridentConfig:
         """Return the same for ``coordination``: what it wants to have elsewhere is there, where nothing was given here.
@@ -251,7 +319,7 @@ _INSTEAD: dict[str, str] = {
     "topology.tick.tuple.freq.secs": "nothing ticks in tasks; leave the key out",
     "topology.spout.wait.strategy": "the driver waits for events; leave the key out",
     "topology.component.": "Spark gives out resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
-    "drpc.": "requests need no servers: TridentQuery.execute, which takes a timeout",
+    "drpc.": "requests need no servers: TridentQuery.execute, or over HTTP TridentConfig(serve=...)",
     "topology.transactional.id": "the topology's name is the key of what is stored",
 }
 """What to use for other keys that begin like this."""

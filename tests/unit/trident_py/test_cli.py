@@ -32,6 +32,10 @@ COMMANDS = [
     "resume",
     "drain",
     "rate",
+    "request",
+    "tx",
+    "ui",
+    "watch",
     "reset",
 ]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, committed, emitted, ended, leading, succeeded
 from trident_py.engine.listeners import Listeners
 from trident_py.history.entries import Entries
-from trident_py.history.recorder import Recorder, recorded
+from trident_py.history.recorder import Recorder, recorded, this_program
 from trident_py.history.sqlite import SQLiteHistory
 
 
@@ -34,7 +34,7 @@ def phases(path: Path) -> dict[int, str]:
 
 def test_all_that_listeners_are_told_is_written_by_the_end(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    listeners = recorded(Listeners(), path, topology="wc", code=())
+    listeners = recorded(Listeners(), path, "wc", this_program((), [{"id": 0}]))
     for event in [*ALL_GOOD, emitted("2:0"), ended()]:
         listeners.tell(event)
     listeners.close()
@@ -43,11 +43,12 @@ def test_all_that_listeners_are_told_is_written_by_the_end(tmp_path: Path) -> No
     with closing(SQLiteHistory(path, reads=True)) as reader:
         (leadership,) = reader.leaderships("wc")
     assert (leadership.program.pid, leadership.ended) == (os.getpid(), 105.0)
+    assert leadership.program.plan == ({"id": 0},)
 
 
 def test_none_is_kept_where_none_is_wanted() -> None:
     listeners = Listeners()
-    assert recorded(listeners, None, topology="wc", code=()) is listeners
+    assert recorded(listeners, None, "wc", PROGRAM) is listeners
 
 
 def test_what_could_not_be_written_is_written_later_and_both_are_said_once(

@@ -13,7 +13,7 @@ from coordinators.local import LocalCoordination
 from coordinators.secret import Secret
 from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
-from trident_py.interfaces.config import RetryPolicy, TridentConfig
+from trident_py.interfaces.config import RetryPolicy, ServeAddress, TridentConfig
 
 
 def test_changes_that_are_meant_are_written_as_refusals_print_them() -> None:
@@ -133,7 +133,7 @@ def test_storms_nulls_are_our_defaults() -> None:
         ("topology.workers", "spark.executor.instances"),
         ("topology.acker.executors", "leave the key out"),
         ("topology.component.resources.onheap.memory.mb", "spark.executor.memory"),
-        ("drpc.request.timeout.secs", "TridentQuery.execute, which takes a timeout"),
+        ("drpc.request.timeout.secs", "TridentQuery.execute, or over HTTP TridentConfig"),
         ("storm.zookeeper.retry.times", "session_timeout says how long"),
         ("topology.debug", r"known are .*max\.spout"),
     ],
@@ -216,3 +216,39 @@ def test_a_coordination_in_memory_has_files_of_its_own_and_keeps_no_history_unle
     assert TridentConfig(history="h.db").placed(coordination).history_place == coordination.state_dir / "h.db"
     assert TridentConfig(state_dir="s").placed(coordination).state_dir == Path("s")
     assert TridentConfig().placed(None) == TridentConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "shown"),
+    [
+        ("127.0.0.1:8080", "127.0.0.1", 8080, "127.0.0.1:8080"),
+        ("localhost:0", "localhost", 0, "localhost:0"),
+        ("[::1]:8080", "::1", 8080, "[::1]:8080"),
+    ],
+)
+def test_a_page_is_served_at_a_host_and_a_port(text: str, host: str, port: int, shown: str) -> None:
+    address = TridentConfig(serve=text).serve
+    assert address == ServeAddress(host, port)
+    assert str(address) == shown
+
+
+@pytest.mark.parametrize(
+    "serve",
+    ["", "8080", ":8080", "localhost", "localhost:", "localhost:x", "localhost:70000", "http://a:1", "a:1/b", 8080],
+)
+def test_what_is_no_place_for_a_page_is_refused(serve: object) -> None:
+    with pytest.raises(ConfigError, match="serve must be 'host:port'"):
+        TridentConfig(serve=serve)
+
+
+@pytest.mark.parametrize("serve", ["0.0.0.0:8080", "[::]:8080", "10.0.0.7:8080", "example.com:8080"])
+def test_beyond_this_machine_a_page_is_served_by_https_only(serve: str) -> None:
+    with pytest.raises(ConfigError, match="needs HTTPS"):
+        TridentConfig(serve=serve)
+    assert TridentConfig(serve=serve, serve_cert=Path("a.pem"), serve_key=Path("b.pem")).serve_key == Path("b.pem")
+    with pytest.raises(ConfigError, match="belong together"):
+        TridentConfig(serve=serve, serve_cert=Path("a.pem"))
+    with pytest.raises(ConfigError, match="belong together"):
+        TridentConfig(serve=serve, serve_key=Path("b.pem"))
+    with pytest.raises(ConfigError, match="belong together"):
+        TridentConfig(serve_cert=Path("a.pem"), serve_key=Path("b.pem"))

@@ -1,0 +1,71 @@
+"""``trident ui [NAME]``: the page of a topology, by what is stored of it, whether it runs or not."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from argparse import Namespace
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from coordinators.coordination import Coordination
+from trident_py.cli.coordination import existing
+from trident_py.cli.tx import history_of
+from trident_py.cli.usage import UsageError, config_of
+from trident_py.errors import HistoryError, TridentError
+from trident_py.history.databases import history_at
+from trident_py.interfaces.config import TridentConfig
+from trident_py.web.serving import ensure_installed
+from trident_py.web.token import token_at
+
+
+def run(arguments: Namespace) -> int:
+    """Serve it until Ctrl-C or SIGTERM."""
+    config = config_of(arguments)
+    ensure_installed()
+    from trident_py.web.app import Page  # what it needs is an extra
+    from trident_py.web.server import PageServer
+    from trident_py.web.stored import StoredTopology
+
+    name = arguments.name or _only(config)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with ExitStack() as resources:
+        with closing(history_of(name, config)):
+            pass  # it is there; the page reads it on a thread of its own
+        topology = StoredTopology(name, config.history_place, _coordination(config, resources))
+        server = PageServer(Page(topology), config, token_at(config.state_dir))
+        server.open()
+        resources.callback(server.close)
+        print(f"page: {server.url}", file=sys.stderr, flush=True)
+        ended.wait()
+    return 0
+
+
+def _coordination(config: TridentConfig, resources: ExitStack) -> Coordination | None:
+    try:
+        return resources.enter_context(existing(config))
+    except TridentError as error:
+        print(f"trident: without what is known of the present: {error}", file=sys.stderr)
+        return None
+
+
+def _only(config: TridentConfig) -> str:
+    """Return the only topology that the history knows.
+
+    Raises:
+        UsageError: there are several.
+        HistoryError: there is no history, or nothing in it.
+    """
+    place = config.history_place
+    if place is None or (isinstance(place, Path) and not place.is_file()):
+        raise HistoryError(f"there is no history in {place}; name the place with --state-dir, or with --history")
+    with closing(history_at(place, reads=True)) as database:
+        names = database.topologies()
+    if len(names) > 1:
+        raise UsageError(f"say which topology: {', '.join(names)}")
+    if not names:
+        raise HistoryError(f"the history in {place} knows no topology")
+    return names[0]

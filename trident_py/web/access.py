@@ -1,0 +1,168 @@
+"""Who is let in: each request to the page or for an answer is looked at here, before anything else sees it."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Iterable, Iterator
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from attrs import define, field
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coordinators.secret import Secret
+
+BODY_BYTES_MAX = 1 << 20
+READING = ("GET", "HEAD")
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@define
+class Refused(Exception):
+    """A request is not let in.
+
+    Attributes:
+        status: of HTTP.
+        reason: for whoever asked.
+    """
+
+    status: int
+    reason: str
+
+
+@define(eq=False)
+class Access:
+    """Lets in who has the token, comes by a name of this machine, and asks for no more than is reasonable.
+
+    Against pages of others in the same browser: a cookie is sent by no other site, a change needs the page's own
+    origin, and a name that was made to lead here is refused.
+
+    Attributes:
+        app: what is behind it.
+        token: as `token_at` has it.
+        port: of the server; part of the name of the cookie, as cookies know no ports.
+        is_tls: whether it is reached by HTTPS.
+        open_paths: those that show nothing of anybody's, so that no token is needed; what ends with ``/`` stands for
+            all below it.
+    """
+
+    app: ASGIApp
+    token: Secret
+    port: int
+    is_tls: bool
+    open_paths: tuple[str, ...]
+    _names: frozenset[str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._names = frozenset({"localhost", socket.gethostname().lower(), socket.getfqdn().lower()})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        try:
+            self._check(scope, headers)
+        except Refused as refused:
+            response = JSONResponse({"error": refused.reason}, refused.status)
+            await response(scope, receive, send_guarded)
+        else:
+            await self.app(scope, _bounded(receive, scope), send_guarded)
+
+    @property
+    def cookie(self) -> str:
+        """Its name."""
+        return f"trident-{self.port}"
+
+    def knows(self, given: str) -> bool:
+        """Tell whether ``given`` is the token, in a time that doesn't depend on how much of it is right."""
+        return hmac.compare_digest(given.encode(), self.token.reveal().encode())
+
+    def has_token(self, scope: Scope) -> bool:
+        """Tell whether a request brings the token: as a bearer, as a cookie, or, where it only reads, in the query."""
+        return any(map(self.knows, self._given(scope, Headers(scope=scope))))
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        self._check_host(headers.get("host", ""))
+        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > BODY_BYTES_MAX:
+            raise Refused(413, f"a request has at most {BODY_BYTES_MAX:,} bytes")
+        path = scope["path"]
+        is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
+        if scope["method"] not in READING:
+            self._check_origin(scope, headers, is_open=is_open)
+        if not (is_open or path == "/" or self.has_token(scope)):
+            raise Refused(401, "the token is missing or not the one; `trident run` prints it with the page's address")
+
+    def _check_host(self, host: str) -> None:
+        """Refuse names that are not this machine's: whoever owns one may have it lead here, and be of our origin."""
+        name = urlsplit(f"//{host}").hostname or ""
+        if name.lower() not in self._names and not _is_address(name):
+            raise Refused(421, f"{name!r} is no name of this machine; use its address")
+
+    def _check_origin(self, scope: Scope, headers: Headers, *, is_open: bool) -> None:
+        origin, own = headers.get("origin"), f"{'https' if self.is_tls else 'http'}://{headers.get('host', '')}"
+        if origin is not None and origin != own:
+            raise Refused(403, "changes come from the page itself, or from a program with the token as a bearer")
+        if origin is None and not is_open and not any(map(self.knows, _bearers(headers))):
+            raise Refused(401, "a program sends the token as a bearer: Authorization: Bearer TOKEN")
+
+    def _given(self, scope: Scope, headers: Headers) -> Iterator[str]:
+        yield from _bearers(headers)
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(headers.get("cookie", ""))
+        except CookieError:
+            cookies.clear()
+        if morsel := cookies.get(self.cookie):
+            yield morsel.value
+        if scope["method"] in READING:
+            yield from parse_qs(scope["query_string"].decode("latin-1")).get("token", ())
+
+
+def _bearers(headers: Headers) -> Iterable[str]:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return (given.strip(),) if scheme.lower() == "bearer" else ()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _bounded(receive: Receive, scope: Scope) -> Receive:
+    """Return ``receive``, which gives no more than a body may have: a length that is not told is counted."""
+    taken = 0
+
+    async def take() -> Any:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > BODY_BYTES_MAX:
+            return {"type": "http.disconnect"}
+        return message
+
+    return take

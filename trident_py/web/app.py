@@ -1,0 +1,284 @@
+"""What a page and programs ask for over HTTP, of one topology: paths, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, quote
+from uuid import uuid4
+
+from attrs import define, field
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from coordinators.errors import ConfigError, TridentError
+from coordinators.wishes import Action, Rate, Wish
+from trident_py.errors import HistoryError, RequestError, UnknownFunctionError
+from trident_py.history.transactions import TransactionHistory
+from trident_py.telemetry.prometheus import CONTENT_TYPE
+from trident_py.web.access import Access
+from trident_py.web.facts import Snapshot
+from trident_py.web.shown import ShownTopology
+
+T = TypeVar("T")
+
+STATIC = Path(__file__).with_name("static")
+OPEN_PATHS = ("/login", "/metrics", "/static/")
+"""They show no rows and change nothing."""
+
+LOOK_SECONDS = 0.5
+"""Between two messages to a page."""
+
+WATCHERS_MAX = 20
+REQUESTS_MAX = 32
+REQUEST_SECONDS = 60.0
+WISH_SECONDS = 10.0
+BODY_SECONDS = 10.0
+"""For a body to arrive."""
+
+LISTED_MAX = 1_000
+REASON_CHARS_MAX = 500
+
+
+@define(eq=False)
+class Page:
+    """The page of one topology, and what it and programs ask for.
+
+    Attributes:
+        shown: the topology.
+        is_closing: whether those who watch get one more message, and then no more.
+    """
+
+    shown: ShownTopology
+    is_closing: bool = field(default=False, init=False)
+    _looking: ThreadPoolExecutor = field(init=False)  # one thread, as databases are used by one
+    _watchers: int = field(default=0, init=False)
+    _requests: int = field(default=0, init=False)
+    _last: tuple[float, Snapshot] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._looking = ThreadPoolExecutor(1, f"trident-{self.shown.name}-page")
+
+    def close(self) -> None:
+        """Look no more."""
+        self._looking.shutdown(wait=False)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a page is open somewhere."""
+        return self._watchers > 0
+
+    def app(self) -> Starlette:
+        """Return what answers; whoever gets through `Access` may ask everything."""
+        return Starlette(
+            routes=[
+                Route("/", self.page),
+                Route("/login", self.login, methods=["POST"]),
+                Route("/events", self.events),
+                Route("/status", self.status),
+                Route("/plan", self.plan),
+                Route("/tx", self.listed),
+                Route("/tx/{txid:int}", self.transaction),
+                Route("/wishes", self.wish, methods=["POST"]),
+                Route("/metrics", self.metrics),
+                Route("/drpc/{function}", self.answer, methods=["GET", "POST"]),
+                Route("/drpc/{function}/{args:path}", self.answer, methods=["GET", "POST"]),
+                Mount("/static", StaticFiles(directory=STATIC)),
+            ],
+            exception_handlers={HTTPException: _refused, TridentError: _failed, TimeoutError: _late},  # type: ignore[dict-item]
+        )
+
+    # --- the page -----------------------------------------------------------------------------------------------------
+
+    async def page(self, request: Request) -> Response:
+        """Show it to who has the token, which is a cookie from then on; ask others for it."""
+        access: Access = request.app.state.access
+        if "token" in request.query_params and access.has_token(request.scope):
+            return _logged_in(access)
+        if not access.has_token(request.scope):
+            return FileResponse(STATIC / "login.html", status_code=401)
+        return FileResponse(STATIC / "page.html")
+
+    async def login(self, request: Request) -> Response:
+        """Take the token that was typed."""
+        access: Access = request.app.state.access
+        given = parse_qs((await _body(request)).decode(errors="replace")).get("token", [""])[0].strip()
+        return _logged_in(access) if access.knows(given) else FileResponse(STATIC / "login.html", status_code=401)
+
+    async def events(self, request: Request) -> Response:
+        """Send how the topology is, twice a second, and what has become of its transactions."""
+        if self._watchers >= WATCHERS_MAX:
+            return _error(503, f"{WATCHERS_MAX} pages watch already; close one")
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(self._messages(), media_type="text/event-stream", headers=headers)
+
+    async def _messages(self) -> AsyncIterator[str]:
+        sent: dict[int, TransactionHistory] = {}
+        self._watchers += 1
+        try:
+            while True:
+                is_last = self.is_closing
+                snapshot = await self._snapshot()
+                if snapshot is not None:
+                    yield f"data: {json.dumps(_message(snapshot, sent))}\n\n"
+                    sent = {each.txid: each for each in snapshot.transactions}
+                if is_last:
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._watchers -= 1
+
+    async def _snapshot(self) -> Snapshot | None:
+        """Return one that is fresh enough, which all who watch share; None: none can be had."""
+        now = asyncio.get_running_loop().time()
+        if self._last is None or now - self._last[0] >= LOOK_SECONDS / 2:
+            try:
+                self._last = (now, await self._look(self.shown.snapshot))
+            except TridentError:  # a database that is away for a moment: the page says what it knows
+                return None
+        return self._last[1]
+
+    async def _look(self, ask: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._looking, ask)
+
+    # --- for programs -------------------------------------------------------------------------------------------------
+
+    async def status(self, _: Request) -> Response:
+        """Return how the topology is."""
+        snapshot = await self._look(self.shown.snapshot)
+        return JSONResponse({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
+
+    async def plan(self, _: Request) -> Response:
+        """Return the nodes of its graph."""
+        nodes = await self._look(self.shown.plan)
+        return JSONResponse({"nodes": list(nodes)}) if nodes else _error(404, "the plan is not known")
+
+    async def listed(self, request: Request) -> Response:
+        """Return the last transactions, lowest first."""
+        last, failed = request.query_params.get("last", "20"), request.query_params.get("failed", "false")
+        if not (last.isdecimal() and 0 < int(last) <= LISTED_MAX and failed in ("true", "false")):
+            return _error(400, f"last is a number from 1 to {LISTED_MAX:,}, failed is true or false")
+        found = await self._look(partial(self.shown.last, int(last), failed=failed == "true"))
+        return JSONResponse([each.facts() for each in found])
+
+    async def transaction(self, request: Request) -> Response:
+        """Return all that is known of one."""
+        found = await self._look(partial(self.shown.transaction, request.path_params["txid"]))
+        return JSONResponse(found.facts())
+
+    async def wish(self, request: Request) -> Response:
+        """Leave a wish, and tell what came of it."""
+        wish = _wish_of(await _body(request))
+        answer = await run_in_threadpool(self.shown.wish, wish, WISH_SECONDS)
+        return JSONResponse({**answer.facts(), "text": answer.text})
+
+    async def metrics(self, _: Request) -> Response:
+        """Return what Prometheus reads."""
+        text = self.shown.metrics()
+        return Response(text, media_type=CONTENT_TYPE) if text is not None else _error(404, "who leads it measures")
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request, as Storm's DRPC servers do: the rows of the answer, as JSON."""
+        function = request.path_params["function"]
+        is_given = "args" in request.path_params or request.method == "GET"
+        args = request.path_params.get("args", "") if is_given else (await _body(request)).decode()
+        if leader := await run_in_threadpool(self.shown.elsewhere):
+            if not leader.address:
+                return _error(
+                    503, f"{leader} leads the topology, and answers no requests: it runs without --serve", retry=True
+                )
+            path = quote(request.scope["path"], safe="/")
+            return RedirectResponse(f"{leader.address}{path}", status_code=307)
+        if self._requests >= REQUESTS_MAX:
+            return _error(503, f"{REQUESTS_MAX} requests are under way; ask again", retry=True)
+        self._requests += 1
+        try:
+            answer = await run_in_threadpool(self.shown.answer, function, args, REQUEST_SECONDS)
+        finally:
+            self._requests -= 1
+        headers = {"Trident-Topology": self.shown.name, "Trident-Epoch": str(answer.epoch)}
+        if answer.txid is not None:
+            headers["Trident-Txid"] = str(answer.txid)
+        return Response(json.dumps(answer.rows, default=str), media_type="application/json", headers=headers)
+
+
+def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[str, Any]:
+    """Return what a page is told, which knows ``sent``."""
+    return {
+        "topology": snapshot.topology,
+        "now": snapshot.at,
+        "is_live": snapshot.is_live,
+        "status": snapshot.status,
+        "transactions": [each.facts() for each in snapshot.transactions if sent.get(each.txid) != each],
+    }
+
+
+def _wish_of(body: bytes) -> Wish:
+    """Return the wish that ``body`` has as JSON.
+
+    Raises:
+        HTTPException: it has none.
+    """
+    try:
+        given = json.loads(body)
+        reason = given.pop("reason", "")
+        action = Action(given.pop("action"))
+        rate = Rate(**given)
+        rate.check()
+        if (action is Action.RATE) == (rate == Rate()):
+            raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
+        if not isinstance(reason, str) or len(reason) > REASON_CHARS_MAX:
+            raise ConfigError(f"a reason is a text of at most {REASON_CHARS_MAX} characters")
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
+        actions = ", ".join(Action)
+        raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {error}") from error
+    return Wish(uuid4().hex, action, rate, reason.strip())
+
+
+async def _body(request: Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
+
+
+def _logged_in(access: Access) -> Response:
+    response = RedirectResponse("/", status_code=303)
+    token, age_seconds = access.token.reveal(), 30 * 24 * 3600
+    response.set_cookie(
+        access.cookie, token, max_age=age_seconds, httponly=True, samesite="strict", secure=access.is_tls
+    )
+    return response
+
+
+def _error(status: int, text: str, *, retry: bool = False) -> JSONResponse:
+    headers = {"Retry-After": "1"} if retry else None
+    return JSONResponse({"error": text}, status, headers)
+
+
+async def _refused(_: Request, error: HTTPException) -> Response:
+    return _error(error.status_code, error.detail)
+
+
+async def _failed(_: Request, error: TridentError) -> Response:
+    match error:
+        case UnknownFunctionError() | HistoryError():
+            return _error(404, str(error))
+        case RequestError():
+            return _error(500, str(error))
+    return _error(503, str(error), retry=True)
+
+
+async def _late(_: Request, error: TimeoutError) -> Response:
+    return _error(504, str(error) or f"no answer within {REQUEST_SECONDS:g} s", retry=True)

@@ -1,0 +1,89 @@
+"""What a page and programs are told of a topology, as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from coordinators.candidate import Leader
+from coordinators.status import TopologyStatus, Wait
+from coordinators.wishes import Hold
+from trident_py.history.transactions import TransactionHistory
+
+
+@frozen
+class Snapshot:
+    """A topology at one moment.
+
+    Attributes:
+        at: which, in seconds since 1970.
+        is_live: whether it runs in this process; otherwise it is known from what is stored.
+        status: as `status_facts` has it.
+        transactions: the last ones, lowest first.
+    """
+
+    topology: str
+    at: float
+    is_live: bool
+    status: dict[str, Any]
+    transactions: Sequence[TransactionHistory]
+
+
+def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[str, Any]:
+    """Return ``status`` for programs; moments are in seconds since 1970.
+
+    Args:
+        status: published or stored.
+        leader: another process that leads, if one does.
+    """
+    standing = status.standing.to_json()
+    hold, reason = standing.pop("hold"), standing.pop("reason", "")
+    return {
+        "message": status.message,
+        "state": state_of(status),
+        "is_leading": status.is_leading,
+        "leader": leader_facts(leader),
+        "leads_since": status.leads_since,
+        "epoch": status.epoch,
+        "current_txid": status.current_txid,
+        "in_flight": [str(each.attempt) for each in status.transactions],
+        "committed": status.committed,
+        "rows": status.rows,
+        "counts": dict(status.counts),
+        "lag": {spout: dict(lag) for spout, lag in status.lag.items()},
+        "unready": list(status.unready),
+        "hold": hold,
+        "rate": standing,
+        "reason": reason,
+        "waits_for": wait_facts(status.waits_for),
+        "error": None if status.error is None else str(status.error),
+        "events_dropped": status.events_dropped,
+        "history_error": status.history_error,
+    }
+
+
+def state_of(status: TopologyStatus) -> str:
+    """Return in one or two words what a topology does."""
+    if status.error is not None:
+        return "failed"
+    if not status.is_active:
+        return "stopped"
+    if status.epoch is None:
+        return "standing by"
+    if status.standing.hold is not Hold.NOTHING:
+        return str(status.standing.hold)
+    return "paused" if status.is_paused else "running"
+
+
+def leader_facts(leader: Leader | None) -> dict[str, Any] | None:
+    """Return who leads."""
+    if leader is None:
+        return None
+    return {"host": leader.host, "pid": leader.pid, "since": leader.started, "address": leader.address or None}
+
+
+def wait_facts(waits: Sequence[Wait]) -> list[dict[str, Any]]:
+    """Return what is waited for."""
+    return [{"what": each.what, "since": each.since} for each in waits]

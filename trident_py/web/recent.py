@@ -1,0 +1,59 @@
+"""The last transactions of a topology that runs here, kept in memory for its page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.listener import EndedEvent, TopologyEvent
+from trident_py.history.entries import AttemptEntry, Entries, LeadershipEntry, Program
+from trident_py.history.transactions import TransactionHistory, transactions
+
+ATTEMPTS_KEPT = 1_000
+"""Of all transactions together; of more, those of the lowest are forgotten."""
+
+
+@define(eq=False)
+class RecentTransactions:
+    """Keeps what is told of attempts. Any thread may ask; one tells.
+
+    Attributes:
+        program: who runs it.
+        at_end: called when the topology has ended, behind everything else.
+        ended: says so; None: it hasn't.
+    """
+
+    program: Program
+    at_end: Callable[[], None]
+    ended: EndedEvent | None = field(default=None, init=False)
+    _entries: Entries = field(init=False)
+    _leadership: LeadershipEntry | None = field(default=None, init=False)
+    _attempts: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._entries = Entries(self.program)
+
+    def receive(self, events: Sequence[TopologyEvent]) -> None:
+        """Take what has happened."""
+        change = self._entries.take(events)
+        with self._lock:
+            self._leadership = change.leadership or self._leadership
+            self._attempts |= {each.attempt: each for each in change.attempts}
+            for attempt in sorted(self._attempts)[:-ATTEMPTS_KEPT]:
+                del self._attempts[attempt]
+        self.ended = next((event for event in events if isinstance(event, EndedEvent)), None)
+        if self.ended:
+            self.at_end()
+
+    def last(self, transactions_max: int) -> list[TransactionHistory]:
+        """Return the last transactions, lowest first."""
+        with self._lock:
+            leaderships = [self._leadership] if self._leadership else []
+            txids = sorted({attempt.txid for attempt in self._attempts})[-transactions_max:]
+            wanted = set(txids)
+            attempts = [entry for attempt, entry in self._attempts.items() if attempt.txid in wanted]
+        return transactions(leaderships, attempts)

@@ -1,0 +1,137 @@
+"""An HTTP server on a thread of its own, for the page of one topology."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+from attrs import define, field
+
+from coordinators.secret import Secret
+from trident_py.errors import ConfigError
+from trident_py.interfaces.config import ServeAddress, TridentConfig
+from trident_py.web.access import Access
+from trident_py.web.app import OPEN_PATHS, Page
+
+LAST_MESSAGE_SECONDS = 2.0
+"""For those who watch to get the last message."""
+
+CLOSE_SECONDS = 5.0
+IDLE_SECONDS = 20
+"""After which a connection is closed on which nothing is asked."""
+
+CONNECTIONS_MAX = 200
+HEADERS_BYTES_MAX = 32 * 1024
+
+
+@define(eq=False)
+class PageServer:
+    """Serves a page from `open` until `close`.
+
+    Attributes:
+        page: what it serves.
+        config: where.
+        token: who has it is let in.
+    """
+
+    page: Page
+    config: TridentConfig
+    token: Secret
+    _socket: socket.socket | None = field(default=None, init=False)
+    _server: uvicorn.Server | None = field(default=None, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    @property
+    def address(self) -> str:
+        """The URL by which other processes find it, once it is open."""
+        at = self._where
+        host = at.shown_host
+        if at.host in ("0.0.0.0", "::"):  # noqa: S104 - all addresses of this machine, which goes by its name elsewhere
+            host = socket.gethostname()
+        return f"{self._scheme}://{host}:{self._port}"
+
+    @property
+    def url(self) -> str:
+        """The address of the page with the token, for who started it."""
+        return f"{self.address}/?token={self.token.reveal()}"
+
+    def open(self) -> None:
+        """Begin to serve.
+
+        Raises:
+            ConfigError: the address is taken or not this machine's, or the certificate can't be used.
+        """
+        at = self._where
+        try:
+            family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+            self._socket = socket.create_server((at.host, at.port), family=family)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"the page can't be served at {at}: {error}") from error
+        app = self.page.app()
+        app.state.access = access = Access(app, self.token, self._port, self._scheme == "https", OPEN_PATHS)
+        settings = self._settings(access)
+        try:
+            settings.load()
+        except OSError as error:  # ssl.SSLError is one
+            self._socket.close()
+            raise ConfigError(f"the page can't be served by HTTPS with {self.config.serve_cert}: {error}") from error
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name=f"trident-{self.page.shown.name}-serve", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Tell who watches how it is at last, and end; returns when nothing is served any more."""
+        if self._server is None or self._thread is None:
+            return
+        self.page.is_closing = True
+        until = time.monotonic() + LAST_MESSAGE_SECONDS
+        while self.page.is_watched and time.monotonic() < until:
+            time.sleep(0.05)
+        self._server.should_exit = True
+        self._thread.join(CLOSE_SECONDS)
+        self.page.close()
+
+    def _settings(self, access: Access) -> uvicorn.Config:
+        cert, key = self.config.serve_cert, self.config.serve_key
+        return uvicorn.Config(
+            access,
+            log_config=None,
+            access_log=False,  # addresses may have tokens
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=_text(cert),
+            ssl_keyfile=_text(key),
+            limit_concurrency=CONNECTIONS_MAX,
+            h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
+            http="h11",
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=1,
+        )
+
+    @property
+    def _where(self) -> ServeAddress:
+        if self.config.serve is None:
+            raise AssertionError("there is a server only where the config says where it is")
+        return self.config.serve
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.config.serve_cert else "http"
+
+    @property
+    def _port(self) -> int:
+        if self._socket is None:
+            raise AssertionError("it is open by now")
+        port: int = self._socket.getsockname()[1]
+        return port
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
