@@ -1,0 +1,167 @@
+// @ts-check
+/** What is the case, in words and figures: the state, who leads, what stands, what is waited for, what is wrong. */
+
+import { byId, html, say } from "./dom.js";
+import { clock, count, counted, duration, rate, short } from "./format.js";
+import { sum } from "./samples.js";
+
+/** @typedef {import("./types.js").Status} Status */
+/** @typedef {import("./types.js").Message} Message */
+/** @typedef {import("./stream.js").Connection} Connection */
+/** @typedef {ReturnType<import("./samples.js").Samples["all"]>} Summary */
+
+const COLOURS = { well: "%232f7d5b", held: "%23a8701a", wrong: "%23c8503c", off: "%23888888" };
+
+/**
+ * Say how well a state is.
+ * @param {Status} status
+ * @returns {keyof typeof COLOURS}
+ */
+function health(status) {
+  if (status.state === "failed" || status.error) return "wrong";
+  if (status.state === "stopped" || status.state === "not running") return "off";
+  if (status.hold !== "nothing" || status.waits_for.length || status.state === "standing by") return "held";
+  return "well";
+}
+
+/** @param {Message} message */
+export function showStatus({ topology, status, is_live: isLive, now }) {
+  const wellness = health(status);
+  document.title = `${wellness === "well" ? "" : `${status.state} · `}${topology} · trident`;
+  say(byId("topology"), topology);
+  say(byId("state"), status.state);
+  byId("state").dataset.state = status.state;
+  byId("state").dataset.health = wellness;
+  say(byId("message"), status.error || status.message === status.state ? "" : status.message);
+  say(byId("leader"), leaderText(status, now, isLive));
+  favicon(wellness);
+  showStanding(status);
+  showWaits(status, now);
+  byId("failure").hidden = !status.error;
+  say(byId("error"), status.error ?? "");
+  showWarnings(status, isLive);
+}
+
+/** @param {keyof typeof COLOURS} wellness */
+function favicon(wellness) {
+  const icon = byId("favicon");
+  const href = icon.href.replace(/fill='[^']*'/, `fill='${COLOURS[wellness]}'`);
+  if (icon.href !== href) icon.href = href;
+}
+
+/**
+ * @param {Status} status
+ * @param {number} now
+ * @param {boolean} isLive
+ */
+function leaderText({ leader, epoch, leads_since: since, is_leading: isLeading }, now, isLive) {
+  if (!leader) return isLive && isLeading && since ? `leads since ${clock(since, now)}, epoch ${epoch}` : isLive ? "nobody leads" : "from its history";
+  const parts = [`${isLive ? "led" : "last led"} by pid ${leader.pid} on ${leader.host}`];
+  const begun = since ?? leader.since ?? null;
+  if (begun) parts.push(`since ${clock(begun, now)}`);
+  if (epoch !== null) parts.push(`epoch ${epoch}`);
+  if (leader.address && !isLeading) parts.push(`its page: ${leader.address}`);
+  return parts.join(" · ");
+}
+
+/** @param {Status} status */
+function showStanding({ hold, rate: limits, reason }) {
+  const parts = hold === "nothing" ? [] : [hold === "paused" ? "Paused" : "Draining"];
+  if (limits.batches_per_second) parts.push(`at most ${short(limits.batches_per_second)} batches a second`);
+  if (limits.pending) parts.push(`at most ${counted(limits.pending, "transaction")} pending`);
+  if (limits.max_batch) parts.push(`at most ${counted(limits.max_batch, "row")} in a batch`);
+  const standing = byId("standing");
+  standing.toggleAttribute("data-held", parts.length > 0);
+  const why = parts.length && reason ? `: “${reason}”` : "";
+  say(standing, parts.length ? `${parts.join(", ")}${why}` : "Nothing is held back");
+}
+
+/**
+ * @param {Status} status
+ * @param {number} now
+ */
+function showWaits({ waits_for: waits }, now) {
+  byId("standstill").hidden = !waits.length;
+  const list = byId("waits");
+  while (list.children.length > waits.length) list.lastElementChild?.remove();
+  waits.forEach(({ what, since }, i) => {
+    if (!list.children[i]) list.append(html("li", {}, html("span", { class: "what" }), html("span", { class: "since", "aria-live": "off" })));
+    const [text, time] = list.children[i].children;
+    say(text, what);
+    say(time, since === null ? "" : `since ${clock(since, now)}, for ${duration(Math.round(now - since))}`);
+  });
+}
+
+/**
+ * @param {Status} status
+ * @param {boolean} isLive
+ */
+function showWarnings({ history_error: historyError, events_dropped: dropped, unready, waits_for: waits }, isLive) {
+  const warnings = [];
+  if (historyError) warnings.push(`the history can't be written just now: ${historyError}`);
+  if (dropped) warnings.push(`${counted(dropped, "event")} came faster than they were taken, and are missing here`);
+  if (isLive && unready.length && !waits.length) warnings.push(`nothing new from ${unready.join(", ")}`);
+  byId("warnings").hidden = !warnings.length;
+  const said = warnings.join("\n");
+  if (byId("warnings").dataset.said === said) return;
+  byId("warnings").dataset.said = said;
+  byId("warnings").replaceChildren(...warnings.map((each) => html("li", {}, each)));
+}
+
+/**
+ * @param {Status} status
+ * @param {object} known
+ * @param {Summary} known.lately
+ * @param {Summary} known.latencies
+ * @param {number} known.inFlight
+ * @param {number} known.failures
+ * @param {string} known.failuresTitle
+ * @param {number} known.committed
+ */
+export function showFigures(status, known) {
+  const lags = Object.values(status.lag).map((parts) => sum(Object.values(parts)));
+  say(byId("committed"), count(status.current_txid === null ? known.committed : status.current_txid - 1));
+  figure("transactions-rate", rate(known.lately?.transactions ?? null));
+  figure("rows-rate", rate(known.lately?.rows ?? null));
+  figure("latency-median", split(duration(known.latencies?.median ?? null)));
+  figure("latency-p95", split(duration(known.latencies?.p95 ?? null)));
+  say(byId("in-flight"), count(known.inFlight));
+  figure("lag", split(lags.length ? short(sum(lags)) : "–"));
+  say(byId("failures-title"), known.failuresTitle);
+  say(byId("failures"), count(known.failures));
+  byId("failures").toggleAttribute("data-some", known.failures > 0);
+}
+
+/**
+ * @param {string} id
+ * @param {[string, string]} value
+ */
+function figure(id, [number, unit]) {
+  const element = byId(id);
+  if (element.textContent === number + unit) return;
+  element.replaceChildren(number, html("small", {}, unit));
+}
+
+/**
+ * @param {string} text
+ * @returns {[string, string]}
+ */
+function split(text) {
+  const at = text.indexOf(" ");
+  return at < 0 || text.indexOf(" ", at + 1) >= 0 ? [text, ""] : [text.slice(0, at), text.slice(at)];
+}
+
+/** @param {Connection} connection */
+export function showConnection({ state, since }) {
+  const element = byId("connection");
+  const when = since === null ? "" : ` What is shown is from ${clock(since, Date.now() / 1e3)}.`;
+  /** @type {Record<string, (Node | string)[]>} */
+  const said = {
+    lost: [`The connection is lost; it is tried again.${when}`],
+    silent: [`Nothing has been heard for a while, though the connection is there.${when}`],
+    over: ["The session is over. ", html("a", { href: "./" }, "Show your token again"), `.${when}`],
+  };
+  element.hidden = !(state in said);
+  element.replaceChildren(...(said[state] ?? []));
+  document.body.dataset.connection = state;
+}
