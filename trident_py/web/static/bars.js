@@ -107,7 +107,7 @@ export function latency(transaction) {
 
 const SPANS = [0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 604800];
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800];
-const ROWS = [18, 12, 8, 5, 3, 2];
+const ROWS = [18, 15, 12, 10, 8, 6, 5, 4, 3, 2];
 
 /**
  * Give the next larger (`+1`) or smaller (`-1`) time to show.
@@ -120,13 +120,12 @@ export function nextSpan(span, direction) {
 }
 
 /**
- * Give the time to show for so many seconds: not more than these, or where `all` of them are to be seen, not less.
+ * Give a time to show that is as long as `seconds`, or up to a tenth longer: a round one.
  * @param {number} seconds
- * @param {boolean} all
  */
-export function spanFor(seconds, all) {
-  if (all) return SPANS.find((each) => each >= seconds) ?? SPANS[SPANS.length - 1];
-  return SPANS.findLast((each) => each <= seconds) ?? SPANS[0];
+export function spanFor(seconds) {
+  const power = 10 ** Math.floor(Math.log10(seconds));
+  return (Math.ceil((seconds / power) * 10 - 1e-9) / 10) * power;
 }
 
 /** @param {number} span */

@@ -12,6 +12,7 @@ import { sum } from "./samples.js";
 const LIVE_SECONDS_MAX = 300;
 const LIVE_SECONDS_MIN = 60;
 const BIN_PIXELS = 4;
+const BIN_SECONDS = 2.5;
 const SPOUTS_MAX = 4;
 const PHASES = /** @type {const} */ (["processing", "waiting", "committing", "before"]);
 
@@ -35,11 +36,7 @@ export class Charts {
    * @param {number} now
    */
   refresh(isLive, now) {
-    const known = this.#samples.extent() ?? [now, now];
-    const seconds = Math.min(Math.max(now - known[0], LIVE_SECONDS_MIN), LIVE_SECONDS_MAX);
-    const [from, to] = isLive || known[0] === known[1] ? [now - seconds, now] : known;
-    const width = this.#latency.element.clientWidth || 300;
-    const bins = this.#samples.binned(from, to, Math.max(20, Math.floor(width / BIN_PIXELS)));
+    const [from, to, bins] = this.#bins(isLive, now);
     const drawn = { from, to, areas: [], lines: [] };
     this.#transactions.draw({ ...drawn, areas: [{ name: "", colour: "committing", values: bins.map((each) => each.sum?.transactions ?? null) }] });
     this.#rows.draw({ ...drawn, areas: [{ name: "", colour: "processing", values: bins.map((each) => each.sum?.rows ?? null) }] });
@@ -55,6 +52,22 @@ export class Charts {
     const lags = lagLines(bins);
     this.#lag.element.hidden = !lags.length;
     this.#lag.draw({ ...drawn, lines: lags });
+  }
+
+  /**
+   * @param {boolean} isLive
+   * @param {number} now
+   * @returns {[number, number, Bins]}
+   */
+  #bins(isLive, now) {
+    const binsMax = Math.max(20, Math.floor((this.#lag.element.clientWidth || this.#latency.element.clientWidth) / BIN_PIXELS));
+    const known = this.#samples.extent() ?? [now, now];
+    if (!isLive && known[1] > known[0]) return [...known, this.#samples.binned(...known, binsMax)];
+    const seconds = Math.min(Math.max(now - known[0], LIVE_SECONDS_MIN), LIVE_SECONDS_MAX);
+    const width = Math.max(BIN_SECONDS, seconds / binsMax);
+    const to = Math.ceil(now / width) * width; // else each message would put samples into other bins, and all would tremble
+    const bins = Math.ceil(seconds / width);
+    return [to - bins * width, to, this.#samples.binned(to - bins * width, to, bins)];
   }
 }
 

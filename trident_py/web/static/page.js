@@ -53,7 +53,7 @@ function take(message) {
 function show() {
   if (last === null || document.hidden) return;
   const { status, is_live: isLive, now } = last;
-  const lately = isLive ? recent(status.waits_for.length > 0) : samples.all();
+  const lately = isLive ? recent(status.waits_for.length > 0 || status.hold !== "nothing") : samples.all();
   const minute = isLive ? samples.last(LATENCY_SECONDS) : null;
   showStatus(last);
   showFigures(status, {

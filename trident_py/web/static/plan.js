@@ -11,11 +11,12 @@ import { tipOn } from "./tip.js";
 /** @typedef {import("./types.js").PlanNode} PlanNode */
 /** @typedef {import("./types.js").Status} Status */
 /** @typedef {ReturnType<import("./samples.js").Samples["all"]>} Summary */
+/** @typedef {import("./layers.js").Item} Item */
 /** @typedef {{spout: string | null, element: HTMLElement, node: PlanNode}} Rated */
 
-const WIDTH = 176;
-const HEIGHT = 84;
-const ACROSS = 36;
+const WIDTH = 172;
+const HEIGHTS = { operation: 62, other: 84 };
+const ACROSS = 34;
 const DOWN = 14;
 const OUTPUTS = new Set(["state", "sink", "window"]);
 
@@ -28,7 +29,9 @@ export class Plan {
   /** Ask for the plan, and draw it. */
   async load() {
     try {
-      this.draw((await ask("plan")).nodes);
+      const { nodes, error } = await ask("plan");
+      if (nodes?.length) this.draw(nodes);
+      else this.#graph.replaceChildren(html("p", { class: "note" }, error ?? "no plan is known"));
     } catch (error) {
       this.#graph.replaceChildren(html("p", { class: "note" }, /** @type {Error} */ (error).message));
     }
@@ -36,28 +39,23 @@ export class Plan {
 
   /** @param {PlanNode[]} nodes */
   draw(nodes) {
-    const places = layered(nodes);
-    const layers = Math.max(0, ...places.map((each) => each.layer)) + 1;
-    const rows = Math.max(0, ...places.map((each) => each.row)) + 1;
-    const [width, height] = [layers * (WIDTH + ACROSS) - ACROSS, rows * (HEIGHT + DOWN) - DOWN];
-    const at = new Map(places.map((each) => [each.node.id, { x: each.layer * (WIDTH + ACROSS), y: each.row * (HEIGHT + DOWN) }]));
-    const edges = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+    const placed = layered(nodes, heightOf, DOWN);
+    const width = placed.layers * (WIDTH + ACROSS) - ACROSS;
+    const edges = svg("svg", { width, height: placed.height, viewBox: `0 0 ${width} ${placed.height}`, "aria-hidden": "true" });
+    const canvas = html("div", { class: "plan-canvas" }, edges);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${placed.height}px`;
     this.#rated = [];
     this.#spouts = nodes.filter((each) => each.kind === "spout").length;
-    const boxes = places.map(({ node }) => {
-      const box = this.#box(node);
-      const { x, y } = /** @type {{x: number, y: number}} */ (at.get(node.id));
-      box.style.left = `${x}px`;
-      box.style.top = `${y}px`;
-      for (const input of node.inputs) {
-        const from = at.get(input);
-        if (from) edges.append(svg("path", { class: node.phase, d: edge(from.x + WIDTH, from.y + HEIGHT / 2, x, y + HEIGHT / 2) }));
-      }
-      return box;
-    });
-    const canvas = html("div", { class: "plan-canvas" }, edges, ...boxes);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
+    for (const item of placed.items) {
+      for (const from of item.before) edges.append(svg("path", { class: phaseOf(item), d: edge(from, item) }));
+      if (!item.node) continue;
+      const box = this.#box(item.node);
+      box.style.left = `${left(item)}px`;
+      box.style.top = `${item.y - item.height / 2}px`;
+      box.style.height = `${item.height}px`;
+      canvas.append(box);
+    }
     this.#graph.replaceChildren(canvas);
   }
 
@@ -125,13 +123,33 @@ function facts(node) {
   ];
 }
 
+/** @param {PlanNode} node */
+function heightOf(node) {
+  return node.kind === "operation" ? HEIGHTS.operation : HEIGHTS.other;
+}
+
+/** @param {Item} item */
+function left(item) {
+  return item.layer * (WIDTH + ACROSS);
+}
+
 /**
- * @param {number} x1
- * @param {number} y1
- * @param {number} x2
- * @param {number} y2
+ * Give the phase of what an edge leads to.
+ * @param {Item} item
+ * @returns {string}
  */
-function edge(x1, y1, x2, y2) {
-  const bend = Math.min(ACROSS, (x2 - x1) / 2);
-  return `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
+function phaseOf(item) {
+  return item.node ? item.node.phase : phaseOf(item.after[0]);
+}
+
+/**
+ * Draw the way from one item to the next; one that only passes is passed straight.
+ * @param {Item} from
+ * @param {Item} to
+ */
+function edge(from, to) {
+  const [x1, x2] = [left(from) + WIDTH, left(to)];
+  const middle = (x1 + x2) / 2;
+  const passing = to.node ? "" : `H${x2 + WIDTH}`;
+  return `M${x1},${from.y}C${middle},${from.y} ${middle},${to.y} ${x2},${to.y}${passing}`;
 }

@@ -19,6 +19,8 @@ const STORED_ROW_PIXELS = 5;
 const SPAN_SECONDS_MIN = 0.5;
 const STEPPED_SECONDS = 3;
 const LAYOUT_SECONDS = 1;
+const FIT_ROOM = 1.15;
+const FIT_CALM = 1.5;
 const FRAME_PIXELS = 0.5;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -255,10 +257,8 @@ export class Timeline {
       first = begun(each);
     }
     if (first === null) return;
-    const isAll = n <= rows;
     const needed = Math.max(to - first, SPAN_SECONDS_MIN);
-    const isCalm = isAll ? needed < this.#span && needed * 2.2 > this.#span : needed > this.#span && needed < this.#span * 2.2;
-    if (!isCalm) this.#span = Math.max(spanFor(needed, isAll), SPAN_SECONDS_MIN);
+    if (needed > this.#span || needed * FIT_CALM < this.#span) this.#span = spanFor(needed * FIT_ROOM);
   }
 
   /** @param {number} [hidden] */
