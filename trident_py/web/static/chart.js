@@ -65,7 +65,7 @@ export class Chart {
     this.#plot.replaceChildren(
       ...this.#grid(drawing, top, y),
       ...areas.map((each, i) => svg("path", { class: `area ${each.colour}`, d: areaPath(stacked[i], stacked[i - 1], x, y) })).reverse(),
-      ...lines.map((each) => svg("path", { class: `line ${each.colour}`, d: linePath(each.values, x, y) })),
+      ...lines.map((each) => svg("path", { class: `line ${each.colour}${runs(each.values).every((run) => run.length === 1) ? " dots" : ""}`, d: linePath(each.values, x, y) })),
       ...this.#cursor(bins, x),
     );
     this.#read(bins);
@@ -177,7 +177,7 @@ function runs(values) {
  * @param {(value: number) => number} y
  */
 function linePath(values, x, y) {
-  return runs(values).map((run) => `M${points(run, x, y)}${run.length === 1 ? "h1" : ""}`).join("");
+  return runs(values).map((run) => `M${points(run, x, y)}${run.length === 1 ? "h.1" : ""}`).join("");
 }
 
 /**

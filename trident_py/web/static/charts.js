@@ -13,6 +13,8 @@ const LIVE_SECONDS_MAX = 300;
 const LIVE_SECONDS_MIN = 60;
 const BIN_PIXELS = 4;
 const BIN_SECONDS = 2.5;
+const BIN_TRANSACTIONS = 5;
+const BINS_MIN = 20;
 const SPOUTS_MAX = 4;
 const PHASES = /** @type {const} */ (["processing", "waiting", "committing", "before"]);
 
@@ -60,11 +62,16 @@ export class Charts {
    * @returns {[number, number, Bins]}
    */
   #bins(isLive, now) {
-    const binsMax = Math.max(20, Math.floor((this.#lag.element.clientWidth || this.#latency.element.clientWidth) / BIN_PIXELS));
+    const pixels = this.#lag.element.clientWidth || this.#latency.element.clientWidth;
+    const binsMax = Math.max(BINS_MIN, Math.floor(pixels / BIN_PIXELS));
     const known = this.#samples.extent() ?? [now, now];
-    if (!isLive && known[1] > known[0]) return [...known, this.#samples.binned(...known, binsMax)];
-    const seconds = Math.min(Math.max(now - known[0], LIVE_SECONDS_MIN), LIVE_SECONDS_MAX);
-    const width = Math.max(BIN_SECONDS, seconds / binsMax);
+    const few = BIN_TRANSACTIONS / (this.#samples.all()?.transactions || Infinity); // so long a bin has to be, to be calm
+    if (!isLive && known[1] > known[0]) {
+      const wanted = Math.round((known[1] - known[0]) / few);
+      return [...known, this.#samples.binned(...known, Math.min(Math.max(wanted, BINS_MIN), binsMax))];
+    }
+    const seconds = Math.min(Math.max(now - known[0], LIVE_SECONDS_MIN), Math.max(LIVE_SECONDS_MAX, few * BINS_MIN));
+    const width = Math.max(BIN_SECONDS, seconds / binsMax, Math.min(few, seconds / BINS_MIN));
     const to = Math.ceil(now / width) * width; // else each message would put samples into other bins, and all would tremble
     const bins = Math.ceil(seconds / width);
     return [to - bins * width, to, this.#samples.binned(to - bins * width, to, bins)];

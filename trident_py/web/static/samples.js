@@ -76,7 +76,14 @@ export class Samples {
   /** @param {Sample} sample */
   #add(sample) {
     this.#samples.push(sample);
-    if (this.#samples.length > SAMPLES_MAX) this.#samples.splice(0, SAMPLES_MAX / 10);
+    if (this.#samples.length > SAMPLES_MAX) this.#thin();
+  }
+
+  /** Put each two of the older half together: so a day fits into the same memory as an hour, only less sharply. */
+  #thin() {
+    const older = this.#samples.splice(0, SAMPLES_MAX / 2);
+    const thinner = older.flatMap((each, i) => (i % 2 ? [] : [i + 1 < older.length ? together(each, older[i + 1]) : each]));
+    this.#samples.unshift(...thinner);
   }
 
   /** @returns {[number, number] | null} the time that the samples are about */
@@ -142,6 +149,25 @@ function sampleOf(at, seconds, committed, rows, seen, lag) {
   const known = Math.max(seen.length, 1); // of more transactions than came, as much again is taken to be written
   for (const name of Object.keys(written)) written[name] *= Math.max(committed, 1) / known;
   return { at, seconds, committed, rows, latencies, written, lag };
+}
+
+/**
+ * @param {Sample} a
+ * @param {Sample} b
+ * @returns {Sample}
+ */
+function together(a, b) {
+  const written = { ...a.written };
+  for (const [name, n] of Object.entries(b.written)) written[name] = (written[name] ?? 0) + n;
+  return {
+    at: b.at,
+    seconds: a.seconds + b.seconds,
+    committed: a.committed + b.committed,
+    rows: a.rows + b.rows,
+    latencies: [...a.latencies, ...b.latencies].slice(0, LATENCIES_MAX),
+    written,
+    lag: b.lag ?? a.lag,
+  };
 }
 
 /** @param {Sample[]} samples */

@@ -13,30 +13,35 @@ import { sum } from "./samples.js";
 const COLOURS = { well: "%232f7d5b", held: "%23a8701a", wrong: "%23c8503c", off: "%23888888" };
 
 /**
- * Say how well a state is.
+ * Say how well a state is; that there is nothing to do is well.
  * @param {Status} status
+ * @param {boolean} isIdle
  * @returns {keyof typeof COLOURS}
  */
-function health(status) {
+function health(status, isIdle) {
   if (status.state === "failed" || status.error) return "wrong";
   if (status.state === "stopped" || status.state === "not running") return "off";
-  if (status.hold !== "nothing" || status.waits_for.length || status.state === "standing by") return "held";
+  if (status.hold !== "nothing" || (status.waits_for.length && !isIdle) || status.state === "standing by") return "held";
   return "well";
 }
 
-/** @param {Message} message */
-export function showStatus({ topology, status, is_live: isLive, now }) {
-  const wellness = health(status);
+/**
+ * @param {Message} message
+ * @param {number} inFlight
+ */
+export function showStatus({ topology, status, is_live: isLive, now }, inFlight) {
+  const isIdle = status.unready.length > 0 && inFlight === 0 && status.hold === "nothing";
+  const wellness = health(status, isIdle);
   document.title = `${wellness === "well" ? "" : `${status.state} · `}${topology} · trident`;
   say(byId("topology"), topology);
   say(byId("state"), status.state);
   byId("state").dataset.state = status.state;
   byId("state").dataset.health = wellness;
   say(byId("message"), status.error || status.message === status.state ? "" : status.message);
-  say(byId("leader"), leaderText(status, now, isLive));
+  showLeader(status, now, isLive);
   favicon(wellness);
-  showStanding(status);
-  showWaits(status, now);
+  showStanding(status, isLive);
+  showWaits(status, now, isIdle);
   byId("failure").hidden = !status.error;
   say(byId("error"), status.error ?? "");
   showWarnings(status, isLive);
@@ -54,18 +59,26 @@ function favicon(wellness) {
  * @param {number} now
  * @param {boolean} isLive
  */
-function leaderText({ leader, epoch, leads_since: since, is_leading: isLeading }, now, isLive) {
-  if (!leader) return isLive && isLeading && since ? `leads since ${clock(since, now)}, epoch ${epoch}` : isLive ? "nobody leads" : "from its history";
-  const parts = [`${isLive ? "led" : "last led"} by pid ${leader.pid} on ${leader.host}`];
-  const begun = since ?? leader.since ?? null;
+function showLeader({ leader, epoch, leads_since: since, is_leading: isLeading }, now, isLive) {
+  const parts = isLive ? [] : ["from its history"];
+  if (leader) parts.push(`${isLive ? "led" : "last led"} by pid ${leader.pid} on ${leader.host}`);
+  else if (isLive && !isLeading) parts.push("nobody leads");
+  const begun = since ?? leader?.since ?? null;
   if (begun) parts.push(`since ${clock(begun, now)}`);
   if (epoch !== null) parts.push(`epoch ${epoch}`);
-  if (leader.address && !isLeading) parts.push(`its page: ${leader.address}`);
-  return parts.join(" · ");
+  const address = leader?.address && !isLeading && /^https?:\/\//.test(leader.address) ? leader.address : null;
+  const said = parts.join(" · ");
+  const element = byId("leader");
+  if (element.dataset.said === said + address) return;
+  element.dataset.said = said + address;
+  element.replaceChildren(said, ...(address ? [" · ", html("a", { href: address, rel: "noreferrer" }, "its page")] : []));
 }
 
-/** @param {Status} status */
-function showStanding({ hold, rate: limits, reason }) {
+/**
+ * @param {Status} status
+ * @param {boolean} isLive
+ */
+function showStanding({ hold, rate: limits, reason }, isLive) {
   const parts = hold === "nothing" ? [] : [hold === "paused" ? "Paused" : "Draining"];
   if (limits.batches_per_second) parts.push(`at most ${short(limits.batches_per_second)} batches a second`);
   if (limits.pending) parts.push(`at most ${counted(limits.pending, "transaction")} pending`);
@@ -73,15 +86,17 @@ function showStanding({ hold, rate: limits, reason }) {
   const standing = byId("standing");
   standing.toggleAttribute("data-held", parts.length > 0);
   const why = parts.length && reason ? `: “${reason}”` : "";
-  say(standing, parts.length ? `${parts.join(", ")}${why}` : "Nothing is held back");
+  say(standing, parts.length ? `${parts.join(", ")}${why}` : isLive ? "Nothing is held back" : "");
 }
 
 /**
  * @param {Status} status
  * @param {number} now
+ * @param {boolean} isIdle
  */
-function showWaits({ waits_for: waits }, now) {
+function showWaits({ waits_for: waits }, now, isIdle) {
   byId("standstill").hidden = !waits.length;
+  byId("standstill").toggleAttribute("data-idle", isIdle);
   const list = byId("waits");
   while (list.children.length > waits.length) list.lastElementChild?.remove();
   waits.forEach(({ what, since }, i) => {
@@ -120,26 +135,31 @@ function showWarnings({ history_error: historyError, events_dropped: dropped, un
  */
 export function showFigures(status, known) {
   const lags = Object.values(status.lag).map((parts) => sum(Object.values(parts)));
-  say(byId("committed"), count(status.current_txid === null ? known.committed : status.current_txid - 1));
-  figure("transactions-rate", rate(known.lately?.transactions ?? null));
-  figure("rows-rate", rate(known.lately?.rows ?? null));
-  figure("latency-median", split(duration(known.latencies?.median ?? null)));
-  figure("latency-p95", split(duration(known.latencies?.p95 ?? null)));
-  say(byId("in-flight"), count(known.inFlight));
-  figure("lag", split(lags.length ? short(sum(lags)) : "–"));
+  const committed = status.current_txid === null ? known.committed : status.current_txid - 1;
+  const { lately, latencies } = known;
+  figure("committed", committed, [count(committed), ""]);
+  figure("transactions-rate", lately?.transactions, rate(lately?.transactions ?? null));
+  figure("rows-rate", lately?.rows, rate(lately?.rows ?? null));
+  figure("latency-median", latencies?.median, split(duration(latencies?.median ?? null)));
+  figure("latency-p95", latencies?.p95, split(duration(latencies?.p95 ?? null)));
+  figure("in-flight", known.inFlight, [count(known.inFlight), ""]);
+  figure("lag", lags.length ? sum(lags) : null, split(lags.length ? short(sum(lags)) : "–"));
+  figure("failures", known.failures, [count(known.failures), ""]);
   say(byId("failures-title"), known.failuresTitle);
-  say(byId("failures"), count(known.failures));
   byId("failures").toggleAttribute("data-some", known.failures > 0);
 }
 
 /**
+ * Show a figure; the number itself is its data-value.
  * @param {string} id
- * @param {[string, string]} value
+ * @param {number | null | undefined} value
+ * @param {[string, string]} shown
  */
-function figure(id, [number, unit]) {
+function figure(id, value, [number, unit]) {
   const element = byId(id);
+  element.dataset.value = value ?? "";
   if (element.textContent === number + unit) return;
-  element.replaceChildren(number, html("small", {}, unit));
+  element.replaceChildren(number, ...(unit ? [html("small", {}, unit)] : []));
 }
 
 /**

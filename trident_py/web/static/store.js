@@ -60,6 +60,11 @@ export class Store {
     return this.#txids.length;
   }
 
+  /** @returns {Transaction | undefined} */
+  oldest() {
+    return this.#byTxid.get(this.#txids[0]);
+  }
+
   /** @returns {Generator<Transaction>} those that are known, the highest first */
   *newestFirst() {
     for (let i = this.#txids.length - 1; i >= 0; i--) yield /** @type {Transaction} */ (this.#byTxid.get(this.#txids[i]));

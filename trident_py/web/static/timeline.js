@@ -14,7 +14,7 @@ import { hideTip, showTip } from "./tip.js";
 /** @typedef {import("./stream.js").Clock} Clock */
 /** @typedef {import("./types.js").Transaction} Transaction */
 
-const LIVE_ROW_PIXELS = 12;
+const LIVE_ROW_PIXELS = 14;
 const STORED_ROW_PIXELS = 5;
 const SPAN_SECONDS_MIN = 0.5;
 const STEPPED_SECONDS = 3;
@@ -33,6 +33,8 @@ export class Timeline {
   #clock;
   /** @type {(txid: number) => void} */
   #pin;
+  /** @type {() => void} */
+  #askOlder;
 
   #span = 10;
   #isFitted = true;
@@ -52,14 +54,17 @@ export class Timeline {
 
   /** @type {number | null} */
   pinned = null;
+  /** Whether messages come: where they don't, time stands still, or what was under way would seem to go on. */
+  isConnected = true;
 
   /**
    * @param {Store} store
    * @param {Clock} clock
    * @param {(txid: number) => void} pin
+   * @param {() => void} askOlder is called where somebody looks for what isn't known
    */
-  constructor(store, clock, pin) {
-    [this.#store, this.#clock, this.#pin] = [store, clock, pin];
+  constructor(store, clock, pin, askOlder) {
+    [this.#store, this.#clock, this.#pin, this.#askOlder] = [store, clock, pin, askOlder];
     const lanes = byId("lanes");
     handle(lanes, this);
     new ResizeObserver(() => this.#lanes.resize() && this.layout()).observe(lanes);
@@ -100,7 +105,11 @@ export class Timeline {
     if (this.#end !== null) return this.#end;
     if (this.#held !== null) return this.#held;
     if (!this.#isLive) return (this.#store.lastMoment() ?? this.#clock.now()) + this.#span * 0.02;
-    return this.#span < STEPPED_SECONDS ? this.#heard : this.#clock.now();
+    return this.#span < STEPPED_SECONDS ? this.#heard : this.#now;
+  }
+
+  get #now() {
+    return this.isConnected ? this.#clock.now() : this.#heard;
   }
 
   /** Follow what happens. */
@@ -244,6 +253,8 @@ export class Timeline {
     byId("lanes-empty").hidden = this.#store.size > 0;
     this.#note(found.length - this.#shown.length);
     this.#draw();
+    const oldest = this.#store.oldest();
+    if (!this.#isFitted && oldest && begun(oldest) > to - this.#span) this.#askOlder();
   }
 
   /** Choose the time in which as many began as there is room for. */
@@ -267,7 +278,7 @@ export class Timeline {
     byId("zoom-auto").setAttribute("aria-pressed", String(this.#isFitted));
     byId("follow").setAttribute("aria-pressed", String(this.#isLive && this.#end === null));
     const notes = [];
-    if (hidden > 0) notes.push(`${count(hidden)} older ones of this time don't fit: zoom in`);
+    if (hidden > 0 && !this.#isFitted) notes.push(`${count(hidden)} older ones of this time don't fit: zoom in`);
     if (this.#held !== null) notes.push("held still while you look; it goes on when you leave");
     say(byId("lanes-note"), notes.join(" · "));
   }
@@ -277,7 +288,7 @@ export class Timeline {
     this.#lanes.draw({
       from: to - this.#span,
       to,
-      now: this.#isLive ? this.#clock.now() : to,
+      now: this.#isLive ? this.#now : to,
       isLive: this.#isLive && this.#end === null && this.#held === null,
       rowHeight: this.#rowHeight,
       transactions: this.#shown,
