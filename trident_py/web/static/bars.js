@@ -7,6 +7,8 @@
 /** @typedef {{kind: Kind, from: number, to: number}} Bar */
 
 const ABANDONED_SECONDS_MIN = 0.2;
+const SPAN_SECONDS_MIN = 0.02;
+const SPAN_SECONDS_ROOM = 60;
 
 /**
  * Give the bars of a transaction, oldest first; what isn't over ends `now`.
@@ -128,9 +130,13 @@ export function spanFor(seconds) {
   return (Math.ceil((seconds / power) * 10 - 1e-9) / 10) * power;
 }
 
-/** @param {number} span */
-export function clampSpan(span) {
-  return Math.min(Math.max(span, 0.02), SPANS[SPANS.length - 1]);
+/**
+ * Give a time that can be shown: not much more than is known.
+ * @param {number} span
+ * @param {number} most
+ */
+export function clampSpan(span, most) {
+  return Math.min(Math.max(span, SPAN_SECONDS_MIN), Math.max(most, SPAN_SECONDS_ROOM));
 }
 
 /**

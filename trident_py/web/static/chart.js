@@ -66,6 +66,7 @@ export class Chart {
       ...this.#grid(drawing, top, y),
       ...areas.map((each, i) => svg("path", { class: `area ${each.colour}`, d: areaPath(stacked[i], stacked[i - 1], x, y) })).reverse(),
       ...lines.map((each) => svg("path", { class: `line ${each.colour}${runs(each.values).every((run) => run.length === 1) ? " dots" : ""}`, d: linePath(each.values, x, y) })),
+      svg("text", { class: "scale", x: 0, y: y(top) + 12 }, this.#format(top)),
       ...this.#cursor(bins, x),
     );
     this.#read(bins);
@@ -81,7 +82,6 @@ export class Chart {
     return [
       svg("line", { class: "grid", x1: 0, x2: this.#width, y1: y(top), y2: y(top) }),
       svg("line", { class: "base", x1: 0, x2: this.#width, y1: y(0), y2: y(0) }),
-      svg("text", { class: "scale", x: 0, y: y(top) + 12 }, this.#format(top)),
       svg("text", { class: "time", x: 0, y: HEIGHT - 4 }, tick(from, step)),
       svg("text", { class: "time end", x: this.#width, y: HEIGHT - 4 }, tick(to, step)),
     ];

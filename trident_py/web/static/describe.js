@@ -19,6 +19,14 @@ const OUTCOMES = {
 };
 
 /**
+ * Name a transaction, with its attempt if that isn't the first.
+ * @param {Transaction} transaction
+ */
+export function title({ txid, attempts }) {
+  return attempts.length > 1 ? `${txid}:${attempts[attempts.length - 1].attempt_id}` : String(txid);
+}
+
+/**
  * Say in a line what became of a transaction.
  * @param {Transaction} transaction
  * @param {number} now
@@ -26,7 +34,7 @@ const OUTCOMES = {
 export function sentence(transaction, now) {
   const failures = transaction.attempts.filter((each) => each.outcome === "failed").length;
   const took = latency(transaction)?.total ?? (isUnderWay(transaction) ? now - begun(transaction) : null);
-  const parts = [`transaction ${transaction.txid}`, OUTCOMES[transaction.outcome]];
+  const parts = [`transaction ${title(transaction)}`, OUTCOMES[transaction.outcome]];
   if (failures) parts.push(counted(failures, "failed attempt"));
   if (took !== null) parts.push(isUnderWay(transaction) ? `for ${duration(took)}` : `in ${duration(took)}`);
   return parts.join(", ");

@@ -1,7 +1,7 @@
 // @ts-check
 /** The rows of the timeline as elements over its canvas: what keyboards, screen readers and tests find. */
 
-import { sentence } from "./describe.js";
+import { sentence, title } from "./describe.js";
 import { html, say } from "./dom.js";
 import { TOP } from "./lanes.js";
 
@@ -47,8 +47,7 @@ export class Rows {
       element.setAttribute("aria-posinset", String(row + 1));
       element.dataset.outcome = each.outcome;
       element.tabIndex = each.txid === reachable ? 0 : -1;
-      const attempts = each.attempts.length;
-      say(element, attempts > 1 ? `${each.txid}:${each.attempts[attempts - 1].attempt_id}` : String(each.txid));
+      say(element, title(each));
     });
     if (focused !== null && !wanted.has(focused) && reachable !== null) this.focus(reachable);
   }

@@ -22,6 +22,7 @@ const LAYOUT_SECONDS = 1;
 const FIT_ROOM = 1.15;
 const FIT_CALM = 1.5;
 const FRAME_PIXELS = 0.5;
+const FRAME_SECONDS_MIN = 0.033;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Timeline {
@@ -140,9 +141,10 @@ export class Timeline {
    */
   scale(factor, x) {
     const to = this.#to;
-    const span = clampSpan(this.#span * factor);
+    const oldest = this.#store.oldest();
+    const span = clampSpan(this.#span * factor, oldest ? (to - begun(oldest)) * 2 : 0);
     const around = x === null ? to - this.#span / 2 : this.#lanes.moment(x, to - this.#span, to);
-    if (this.#end !== null) this.#end = around + (to - around) * (span / this.#span);
+    if (this.#end !== null) this.#show(around + (to - around) * (span / this.#span));
     this.#span = span;
     this.#isFitted = false;
     this.layout();
@@ -153,11 +155,15 @@ export class Timeline {
    * @param {number} pixels
    */
   pan(pixels) {
-    const newest = this.#isLive ? this.#clock.now() : (this.#store.lastMoment() ?? 0) + this.#span * 0.1;
-    const end = this.#to - (pixels / this.#lanes.plotWidth) * this.#span;
     this.#isFitted = false;
-    this.#end = end >= newest ? null : end;
+    this.#show(this.#to - (pixels / this.#lanes.plotWidth) * this.#span);
     this.layout();
+  }
+
+  /** Show what was until a moment; at the newest one, it follows again. @param {number} end */
+  #show(end) {
+    const newest = this.#isLive ? this.#now : (this.#store.lastMoment() ?? 0) + this.#span * 0.02;
+    this.#end = end >= newest ? null : end;
   }
 
   /** Show earlier or later time, by a fifth of it. @param {1 | -1} direction */
@@ -279,7 +285,7 @@ export class Timeline {
     byId("follow").setAttribute("aria-pressed", String(this.#isLive && this.#end === null));
     const notes = [];
     if (hidden > 0 && !this.#isFitted) notes.push(`${count(hidden)} older ones of this time don't fit: zoom in`);
-    if (this.#held !== null) notes.push("held still while you look; it goes on when you leave");
+    if (this.#held !== null && this.#end === null) notes.push("held still while you look; it goes on when you leave");
     say(byId("lanes-note"), notes.join(" · "));
   }
 
@@ -297,10 +303,10 @@ export class Timeline {
     });
   }
 
-  /** Draw again as soon as anything has moved by half a pixel; in a hidden tab the browser never calls. */
+  /** Draw again when something has moved by half a pixel, thirty times a second at most; in a hidden tab never. */
   #frame() {
     const seconds = (FRAME_PIXELS * this.#span) / this.#lanes.plotWidth;
-    const wait = calm.matches ? LAYOUT_SECONDS : Math.min(Math.max(seconds, 0), LAYOUT_SECONDS);
+    const wait = calm.matches ? LAYOUT_SECONDS : Math.min(Math.max(seconds, FRAME_SECONDS_MIN), LAYOUT_SECONDS);
     const next = () =>
       requestAnimationFrame(() => {
         if (this.#isFollowing && this.#isSeen) {
@@ -309,7 +315,6 @@ export class Timeline {
         }
         this.#frame();
       });
-    if (wait > 0.017) setTimeout(next, wait * 1e3 - 8);
-    else next();
+    setTimeout(next, wait * 1e3 - 8);
   }
 }
