@@ -93,6 +93,18 @@ def promtool() -> str:
     return installed("promtool")
 
 
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a browser."""
+    return installed("chromium")
+
+
+@pytest.fixture(scope="session")
+def chromedriver() -> str:
+    """The path of what drives it."""
+    return installed("chromedriver")
+
+
 S = TypeVar("S", bound=Server)
 
 

@@ -25,7 +25,7 @@ HEADERS = {
     "form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with less, browsers tell no origin of a form
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }

@@ -19,7 +19,7 @@ class Snapshot:
 
     Attributes:
         at: which, in seconds since 1970.
-        is_live: whether it runs in this process; otherwise it is known from what is stored.
+        is_live: whether it runs; otherwise what is stored of it is all that there will be.
         status: as `status_facts` has it.
         transactions: the last ones, lowest first.
     """

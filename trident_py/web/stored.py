@@ -47,7 +47,8 @@ class StoredTopology:
         """Return how it is by what was stored last."""
         history = self._history
         leadership, now = history.leaderships[-1], time.time()
-        return Snapshot(self.name, now, False, self._status(leadership, now), history.last(TRANSACTIONS_SHOWN))
+        status = self._status(leadership, now)
+        return Snapshot(self.name, now, bool(status["leader"]), status, history.last(TRANSACTIONS_SHOWN))
 
     @property
     def _history(self) -> TopologyHistory:

@@ -72,7 +72,7 @@ function show() {
   plan.refresh(status, lately);
   failures.refresh(now);
   details.refresh();
-  wishes.refresh(last.topology, status, isLive);
+  wishes.refresh(last.topology, status);
   showCounts(status.counts);
 }
 

@@ -37,11 +37,10 @@ export class Wishes {
    * Offer what makes sense now.
    * @param {string} topology
    * @param {Status} status
-   * @param {boolean} isLive
    */
-  refresh(topology, status, isLive) {
+  refresh(topology, status) {
     this.#topology = topology;
-    byId("actions").hidden = !isLive;
+    byId("actions").hidden = status.state === "not known"; // where nobody could take a wish
     const isHeld = status.hold !== "nothing" || Object.values(status.rate).some((each) => each !== null && each !== undefined);
     byId("actions").toggleAttribute("data-held", isHeld);
   }

@@ -116,9 +116,11 @@ def declared(spout: FeederBatchSpout) -> TridentTopology:
 
 
 @contextmanager
-def serving(*, standby: bool = False, coordination: LocalCoordination | None = None) -> Iterator[Words]:
+def serving(
+    *, standby: bool = False, coordination: LocalCoordination | None = None, attempts: int = 1
+) -> Iterator[Words]:
     spout, where = FeederBatchSpout("word string"), coordination or LocalCoordination()
-    config = TridentConfig(serve="127.0.0.1:0", retry=RetryPolicy(attempts=1))
+    config = TridentConfig(serve="127.0.0.1:0", retry=RetryPolicy(attempts=attempts))
     query = declared(spout).start(config, coordination=where, standby=standby)
     try:
         yield Words(query, spout, Client(query.page), where)

@@ -51,7 +51,7 @@ def test_a_topology_that_runs_elsewhere_is_shown_and_takes_wishes(tmp_path: Path
             for message in messages:
                 if [each["outcome"] for each in message["transactions"]] == ["committed"]:
                     break
-            assert (message["is_live"], message["status"]["state"]) == (False, "running")
+            assert (message["is_live"], message["status"]["state"]) == (True, "running")
             assert client.post("/wishes", {"action": "pause", "reason": "why"}).json["carried_out"]
             for message in messages:
                 if message["status"]["state"] == "paused":
@@ -71,8 +71,10 @@ def test_what_a_topology_has_done_is_shown_when_it_runs_no_more(tmp_path: Path, 
             spout.feed([("<",)])
     for known in (coordination, None):
         with paged(known, history, tmp_path) as client:
-            status = client.get("/status").json
-            assert (status["state"], "no word: <" in status["error"]) == ("failed", True)
+            with client.watching() as messages:
+                message = next(messages)
+            assert (message["is_live"], message["status"]["state"]) == (False, "failed")
+            assert "no word: <" in client.get("/status").json["error"]
             assert [each["txid"] for each in client.get("/tx?failed=true").json] == [2]
             assert client.get("/tx/1").json["outcome"] == "committed"
             asked = client.get("/drpc/count/to")

@@ -1,0 +1,134 @@
+"""The page in a real browser, over a topology in memory that fails now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.unit.trident_py.web.serving import EVIL, WITHIN_SECONDS, Words, serving
+from trident_py.errors import TridentError
+
+PHONE = (360, 740)
+DESK = (1280, 900)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str, chromedriver: str) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture
+def words() -> Iterator[Words]:
+    with serving(attempts=3) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, words: Words) -> Iterator[Page]:
+    browser.set_window_size(*DESK)
+    browser.get(words.client.url)
+    yield Page(browser)
+    assert browser.get_log("browser") == [], "the console is clean"
+
+
+class Page:
+    """What an operator sees and does."""
+
+    def __init__(self, browser: webdriver.Chrome) -> None:
+        self.browser = browser
+
+    def one(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def until(self, selector: str, text: str) -> WebElement:
+        """Wait until an element says so, and is seen."""
+
+        def says(_: object) -> WebElement | bool:
+            found = self.browser.find_elements(By.CSS_SELECTOR, selector)
+            return next((each for each in found if each.is_displayed() and text in each.text), False)
+
+        return WebDriverWait(self.browser, WITHIN_SECONDS, ignored_exceptions=(Exception,)).until(says)  # type: ignore[return-value]
+
+
+def test_it_shows_transactions_as_they_are_committed(page: Page, words: Words) -> None:
+    page.until("#state", "running")
+    assert "token" not in page.browser.current_url
+    for _ in range(3):
+        words.feed("to", "be")
+    page.until("#committed", "3")
+    assert page.one("#topology").text == "words"
+    row = page.until('[data-txid="3"]', "3")
+    row.click()
+    page.until("#details-body", "committed")
+    assert "tx=3" in page.browser.current_url
+
+
+def test_an_error_is_shown_as_text_with_its_row(page: Page, words: Words) -> None:
+    page.until("#state", "running")
+    with pytest.raises(TridentError):
+        words.feed(EVIL)
+    page.until("#error", EVIL)
+    page.until("#error-groups", EVIL)
+    page.until("#state", "failed")
+    assert page.browser.find_elements(By.CSS_SELECTOR, "script:not([src])") == []
+
+
+def test_an_operator_pauses_with_a_reason_and_lets_it_go_on(page: Page, words: Words) -> None:
+    page.until("#state", "running")
+    page.one('[data-action="pause"]').click()
+    page.until("dialog#wish", "Pause")
+    page.one("#wish-reason").send_keys("the table is being moved")
+    page.one("#wish-submit").click()
+    page.until("#wish-outcome", "is paused")
+    page.one("#wish-submit").click()
+    page.until("#standing", "the table is being moved")
+    assert words.query.status.is_paused
+    page.one('[data-action="resume"]').click()
+    page.until("dialog#wish", "Resume")
+    page.one("#wish-reason").send_keys("it was moved")
+    page.one("#wish-submit").click()
+    page.until("#wish-outcome", "goes on")
+    page.until("#state", "running")
+
+
+def test_why_nothing_happens_is_told(page: Page, words: Words) -> None:
+    page.until("#state", "running")
+    words.feed("to")
+    words.query.pause()
+    page.until("#standstill", "query.pause() was called")
+
+
+def test_the_plan_says_what_holds_for_each_state(page: Page, words: Words) -> None:
+    page.until("#graph", "words")
+    page.until("#graph", "exactly-once")
+
+
+def test_it_fits_on_a_phone(page: Page, words: Words) -> None:
+    page.browser.set_window_size(*PHONE)
+    words.feed("to")
+    page.until("#committed", "1")
+    width, shown = page.browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= shown
+
+
+def test_who_has_no_token_is_asked_for_it(browser: webdriver.Chrome, words: Words) -> None:
+    browser.delete_all_cookies()
+    browser.get(f"http://{words.client.host}/")
+    browser.find_element(By.ID, "token").send_keys(words.client.token)
+    browser.find_element(By.CSS_SELECTOR, "button").click()
+    Page(browser).until("#state", "running")
+    browser.get_log("browser")  # the answer 401 is told there
