@@ -21,7 +21,9 @@ const SLOW_SECONDS = 120;
 const LATENCY_SECONDS = 60;
 const FAILURES_SECONDS = 600;
 const RATE_TRANSACTIONS_MIN = 5;
-const OLDER_MAX = 2000;
+const LOADED = 200;
+const OLDER_MAX = 1000;
+const ENDED = new Set(["failed", "stopped", "not running", "not known"]);
 
 const store = new Store();
 const clock = new Clock();
@@ -39,25 +41,43 @@ const details = new Details(store, clock, (txid, transaction) => {
 /** @type {Message | null} */
 let last = null;
 let asked = 0;
+let isBegun = false;
+
+/** What isn't told while a topology starts. @type {import("./types.js").Status} */
+const UNKNOWN = {
+  message: "", state: "starting", is_leading: false, leader: null, epoch: null, current_txid: null, committed: 0, rows: 0,
+  counts: {}, lag: {}, unready: [], hold: "nothing", rate: {}, reason: "", waits_for: [], error: null, events_dropped: 0,
+  history_error: "", leads_since: null,
+};
 
 /** @param {Message} message */
 function take(message) {
+  message.status = { ...UNKNOWN, ...message.status };
   clock.take(message.now);
   const committed = store.take(message);
-  samples.take(message, committed);
-  if (!message.is_live && committed.length) samples.seed([...store.newestFirst()].filter((each) => each.outcome === "committed"));
+  if (isMoving(message)) samples.take(message, committed);
+  else if (committed.length) samples.seed(store.committed());
   failures.take(message.transactions);
   if (last === null) details.follow();
   last = message;
   show();
 }
 
+/**
+ * Tell whether anything may still happen: what has ended is shown as it was then.
+ * @param {Message} message
+ */
+function isMoving({ status }) {
+  return !ENDED.has(status.state);
+}
+
 function show() {
   if (last === null || document.hidden) return;
-  const { status, is_live: isLive, now } = last;
+  const { status, now } = last;
+  const isLive = isMoving(last);
   const lately = isLive ? recent(status.waits_for.length > 0 || status.hold !== "nothing") : samples.all();
   const minute = isLive ? samples.last(LATENCY_SECONDS) : null;
-  const inFlight = isLive ? store.inFlight() : 0;
+  const inFlight = isLive ? (status.in_flight?.length ?? store.inFlight()) : 0;
   showStatus(last, inFlight);
   showFigures(status, {
     lately,
@@ -85,6 +105,27 @@ function recent(standsStill) {
   return short && (standsStill || short.committed >= RATE_TRANSACTIONS_MIN) ? short : samples.last(SLOW_SECONDS);
 }
 
+/**
+ * Ask for the last transactions, and take those that aren't known: of the others, messages know more.
+ * @param {number} wanted
+ */
+async function load(wanted) {
+  /** @type {import("./types.js").Transaction[]} */
+  const found = await ask(`tx?last=${wanted}`);
+  store.merge(found.filter((each) => !store.get(each.txid)), clock.now());
+  show();
+}
+
+/** Ask for what was before this page: an earlier leadership's transactions are in no message. */
+async function begin() {
+  try {
+    await load(LOADED);
+    samples.seed(store.committed());
+  } catch {
+    return; // what comes from now on is shown all the same
+  }
+}
+
 /** Ask for more transactions, twice as many each time, until there are no older ones or enough are known. */
 async function askOlder() {
   if (asked >= OLDER_MAX) return;
@@ -92,11 +133,10 @@ async function askOlder() {
   const wanted = Math.min(Math.max(asked, store.size) * 2, OLDER_MAX);
   asked = OLDER_MAX; // none more until these are there
   try {
-    store.merge(await ask(`tx?last=${wanted}`), clock.now());
+    await load(wanted);
     asked = store.oldest()?.txid === oldest ? OLDER_MAX : wanted;
-    show();
   } catch {
-    asked = wanted / 2; // what is shown is all the same true; the next look asks again
+    asked = wanted / 2; // the next look asks again
   }
 }
 
@@ -113,6 +153,8 @@ listen(take, (connection) => {
   showConnection(connection);
   timeline.isConnected = connection.state === "connected";
   if (connection.state === "connected") {
+    if (!isBegun) void begin();
+    isBegun = true;
     void plan.load();
     void failures.load();
   }

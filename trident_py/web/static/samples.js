@@ -36,7 +36,7 @@ export class Samples {
   take(message, committed) {
     const { status, now } = message;
     if (this.#before === null) this.seed(committed);
-    else if (message.is_live) this.#add(this.#measured(status, now, committed));
+    else this.#add(this.#measured(status, now, committed));
     this.#before = { at: now, epoch: status.epoch, committed: status.committed, rows: status.rows };
   }
 

@@ -20,7 +20,7 @@ const COLOURS = { well: "%232f7d5b", held: "%23a8701a", wrong: "%23c8503c", off:
  */
 function health(status, isIdle) {
   if (status.state === "failed" || status.error) return "wrong";
-  if (status.state === "stopped" || status.state === "not running") return "off";
+  if (["stopped", "not running", "not known"].includes(status.state)) return "off";
   if (status.hold !== "nothing" || (status.waits_for.length && !isIdle) || status.state === "standing by") return "held";
   return "well";
 }

@@ -60,6 +60,11 @@ export class Store {
     return this.#txids.length;
   }
 
+  /** @returns {Transaction[]} those that are committed */
+  committed() {
+    return [...this.#byTxid.values()].filter((each) => each.outcome === "committed");
+  }
+
   /** @returns {Transaction | undefined} */
   oldest() {
     return this.#byTxid.get(this.#txids[0]);

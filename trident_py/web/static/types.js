@@ -53,6 +53,7 @@
  * @property {Leader | null} leader
  * @property {number | null} epoch
  * @property {number | null} current_txid
+ * @property {string[]} [in_flight] attempts
  * @property {number} committed by this leadership
  * @property {number} rows likewise
  * @property {Record<string, number>} counts

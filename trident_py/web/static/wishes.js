@@ -13,6 +13,7 @@ const WISHES = {
   rate: { button: "Limit the rate", effect: "From now on it starts less, until somebody resumes. Replays don't wait." },
   resume: { button: "Resume", effect: "Lifts everything that operators have wished: pause, drain, and limits of the rate." },
 };
+const UNLED = "Nobody leads it now, as far as is known here: whoever leads it next does so before anything else.";
 const LIMITS = /** @type {const} */ (["batches_per_second", "pending", "max_batch"]);
 
 export class Wishes {
@@ -20,6 +21,7 @@ export class Wishes {
   #action = "pause";
   #topology = "";
   #isDone = false;
+  #isLed = true;
 
   constructor() {
     for (const button of document.querySelectorAll("#actions [data-action]")) {
@@ -41,6 +43,7 @@ export class Wishes {
   refresh(topology, status) {
     this.#topology = topology;
     byId("actions").hidden = status.state === "not known"; // where nobody could take a wish
+    this.#isLed = status.is_leading || status.leader !== null;
     const isHeld = status.hold !== "nothing" || Object.values(status.rate).some((each) => each !== null && each !== undefined);
     byId("actions").toggleAttribute("data-held", isHeld);
   }
@@ -52,7 +55,7 @@ export class Wishes {
     const { button, effect } = WISHES[action];
     byId("wish-form").reset();
     say(byId("wish-title"), `${button}: ${this.#topology}`);
-    say(byId("wish-effect"), effect);
+    say(byId("wish-effect"), this.#isLed ? effect : `${effect} ${UNLED}`);
     byId("wish-rate").hidden = action !== "rate";
     this.#limits().forEach((input) => input.setCustomValidity(""));
     this.#settle(button, false);
