@@ -85,7 +85,7 @@ function show() {
     inFlight,
     failures: failures.since(isLive ? now - FAILURES_SECONDS : 0),
     failuresTitle: isLive ? "failed, last 10 min" : "failed",
-    committed: store.currentTxid - 1,
+    committed: store.currentTxid > 0 ? store.currentTxid - 1 : null,
   });
   timeline.refresh(isLive, now);
   charts.refresh(isLive, now);

@@ -40,7 +40,7 @@ export function showStatus({ topology, status, is_live: isLive, now }, inFlight)
   say(byId("message"), status.error || status.message === status.state ? "" : status.message);
   showLeader(status, now, isLive);
   favicon(wellness);
-  showStanding(status, isLive);
+  showStanding(status, isLive || status.leader !== null);
   showWaits(status, now, isIdle);
   byId("failure").hidden = !status.error;
   say(byId("error"), status.error ?? "");
@@ -61,8 +61,7 @@ function favicon(wellness) {
  */
 function showLeader({ leader, epoch, leads_since: since, is_leading: isLeading }, now, isLive) {
   const parts = isLive ? [] : ["from its history"];
-  if (leader) parts.push(`${isLive ? "led" : "last led"} by pid ${leader.pid} on ${leader.host}`);
-  else if (isLive && !isLeading) parts.push("nobody leads");
+  if (leader) parts.push(`led by pid ${leader.pid} on ${leader.host}`);
   const begun = since ?? leader?.since ?? null;
   if (begun) parts.push(`since ${clock(begun, now)}`);
   if (epoch !== null) parts.push(`epoch ${epoch}`);
@@ -76,9 +75,9 @@ function showLeader({ leader, epoch, leads_since: since, is_leading: isLeading }
 
 /**
  * @param {Status} status
- * @param {boolean} isLive
+ * @param {boolean} isLed
  */
-function showStanding({ hold, rate: limits, reason }, isLive) {
+function showStanding({ hold, rate: limits, reason }, isLed) {
   const parts = hold === "nothing" ? [] : [hold === "paused" ? "Paused" : "Draining"];
   if (limits.batches_per_second) parts.push(`at most ${short(limits.batches_per_second)} batches a second`);
   if (limits.pending) parts.push(`at most ${counted(limits.pending, "transaction")} pending`);
@@ -86,7 +85,7 @@ function showStanding({ hold, rate: limits, reason }, isLive) {
   const standing = byId("standing");
   standing.toggleAttribute("data-held", parts.length > 0);
   const why = parts.length && reason ? `: “${reason}”` : "";
-  say(standing, parts.length ? `${parts.join(", ")}${why}` : isLive ? "Nothing is held back" : "");
+  say(standing, parts.length ? `${parts.join(", ")}${why}` : isLed ? "Nothing is held back" : "");
 }
 
 /**
@@ -131,13 +130,12 @@ function showWarnings({ history_error: historyError, events_dropped: dropped, un
  * @param {number} known.inFlight
  * @param {number} known.failures
  * @param {string} known.failuresTitle
- * @param {number} known.committed
+ * @param {number | null} known.committed
  */
 export function showFigures(status, known) {
   const lags = Object.values(status.lag).map((parts) => sum(Object.values(parts)));
-  const committed = status.current_txid === null ? known.committed : status.current_txid - 1;
-  const { lately, latencies } = known;
-  figure("committed", committed, [count(committed), ""]);
+  const { lately, latencies, committed } = known;
+  figure("committed", committed, [committed === null ? "–" : count(committed), ""]);
   figure("transactions-rate", lately?.transactions, rate(lately?.transactions ?? null));
   figure("rows-rate", lately?.rows, rate(lately?.rows ?? null));
   figure("latency-median", latencies?.median, split(duration(latencies?.median ?? null)));

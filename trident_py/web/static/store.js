@@ -17,7 +17,7 @@ export class Store {
   /** @type {Map<number, number>} when each that is under way was heard of last */
   #heard = new Map();
 
-  /** The lowest transaction that isn't committed, as far as is known. */
+  /** The lowest transaction that isn't committed, as far as is known; 0: nothing is. */
   currentTxid = 0;
 
   /**
@@ -27,8 +27,7 @@ export class Store {
    */
   take(message) {
     const committed = this.merge(message.transactions, message.now);
-    const known = message.status.current_txid;
-    this.currentTxid = known ?? Math.max(this.currentTxid, ...committed.map((each) => each.txid + 1));
+    this.currentTxid = message.status.current_txid ?? this.currentTxid;
     this.#forgetUnheard(message.now);
     return committed;
   }
@@ -42,6 +41,7 @@ export class Store {
     const committed = [];
     for (const each of transactions) {
       if (each.outcome === "committed" && this.#byTxid.get(each.txid)?.outcome !== "committed") committed.push(each);
+      if (each.outcome === "committed") this.currentTxid = Math.max(this.currentTxid, each.txid + 1);
       if (!this.#byTxid.has(each.txid)) this.#insert(each.txid);
       this.#byTxid.set(each.txid, each);
       if (isUnderWay(each)) this.#heard.set(each.txid, now);
