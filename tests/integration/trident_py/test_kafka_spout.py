@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, tools_command
 from trident_py import (
     Count,
     KafkaSpout,
@@ -300,6 +301,33 @@ def test_lag_is_what_no_batch_has_yet(topic: Topic) -> None:
     with topology.start(coordination=topic.coordination) as query:
         query.process_all_available()
         assert query.status.lag == {"records": {f"{topic.name}/0": 0, f"{topic.name}/1": 0}}
+
+
+def test_lag_is_what_kafkas_own_tool_tells(topic: Topic) -> None:
+    topic.make(2)
+    topic.send(*["a"] * 25)
+    topic.count(topic.spout(group_id=topic.name, max_records_per_batch=10))  # which tells Kafka how far it is
+    topic.send(*["a"] * 7)
+    topic.send(*["b"] * 3, partition=1)
+    told = tools_command(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", topic.broker.servers, "--describe", "--group", topic.name),
+    )
+    lines = [
+        line.split() for line in subprocess.run(told, capture_output=True, text=True, check=True).stdout.splitlines()
+    ]
+    head = next(line for line in lines if "LAG" in line)
+    by_tool = {
+        f"{topic.name}/{row[head.index('PARTITION')]}": int(row[head.index("LAG")])
+        for row in lines
+        if topic.name in row and row != head
+    }
+    coordinator = topic.spout(group_id=topic.name, start="committed").get_coordinator(
+        "records", TridentConfig(), TopologyContext("kafka", "records")
+    )
+    assert coordinator.is_ready(1)
+    assert coordinator.lag() == by_tool == {f"{topic.name}/0": 7, f"{topic.name}/1": 3}
+    coordinator.close()
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("skip", {"7": 1}), ("null", {"7": 1, "None": 1})])
