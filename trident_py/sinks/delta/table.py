@@ -125,7 +125,8 @@ class DeltaSinkTable(SinkTable):
                 "append",
                 self._table.schema(),
                 partition_by=self._table.metadata().partition_columns,
-                commit_properties=_properties(uuid, token),
+                # delta-rs lets files be removed that a compaction has removed already, and its rows would stay
+                commit_properties=_properties(uuid, token, only_as_looked_at=bool(removed)),
             )
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
@@ -222,10 +223,11 @@ class DeltaSinkTable(SinkTable):
         self.look()
 
 
-def _properties(uuid: str, token: TableToken) -> CommitProperties:
+def _properties(uuid: str, token: TableToken, *, only_as_looked_at: bool = False) -> CommitProperties:
     now = _milliseconds()  # without a time, a table with a retention forgets it at once
     return CommitProperties(
-        app_transactions=[Transaction(name, version, now) for name, version in versions(uuid, token).items()]
+        app_transactions=[Transaction(name, version, now) for name, version in versions(uuid, token).items()],
+        max_commit_retries=0 if only_as_looked_at else None,
     )
 
 

@@ -89,6 +89,17 @@ def test_rows_that_somebody_has_moved_can_not_be_replaced_and_that_is_said(table
     assert tables.rows_in(tmp_path) == [A, B, C]
 
 
+def test_rows_that_somebody_moves_between_the_look_and_the_commit_are_not_there_twice(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = tables.Leader(tmp_path)
+    leader.commit(1, A, B)
+    between(monkeypatch, lambda: tables.rewrite(tmp_path))
+    with pytest.raises(SinkError, match="of the 2 rows then, 0 are where it has put them"):
+        leader.commit(1, C, attempt=1)
+    assert tables.rows_in(tmp_path) == [A, B]
+
+
 def test_a_leader_that_was_overtaken_can_not_commit_whatever_it_looked_at_before(
     tables: Tables, tmp_path: Path
 ) -> None:
