@@ -53,7 +53,7 @@ def declared(name: str, input: str, dsn: str, directory: str) -> TridentTopology
     rows.group_by("word").persistent_aggregate(PostgresState(dsn, table="counts"), Count(), "count")
     rows.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
     rows.name("words").write_to(SQLSink(url_of(dsn), "words"))
-    rows.name("delta").write_to(DeltaSink(f"{directory}/delta"))
+    rows.name("delta").write_to(DeltaSink(f"{directory}/delta", compact_every=5))
     rows.name("iceberg").write_to(IcebergSink(NAME, catalog=catalog_at(Path(directory) / "iceberg")))
     rows.name("files").write_to(FileSink(f"{directory}/files"))
     return topology

@@ -33,6 +33,8 @@ class DeltaSink(FormatSink):
             values of a SQL state, straight behind it and by its own keys. This process merges.
         keys: the fields that tell rows apart, for ``merge``; null is a value of theirs.
         merge_schema: whether the table gets fields that the rows have and it lacks.
+        compact_every: after so many transactions each, small files of this topology become few, on a thread of its
+            own; None: never. Not with ``merge``.
         storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
 
     Raises:
@@ -50,6 +52,7 @@ class DeltaSink(FormatSink):
         mode: Literal["append", "merge"] = "append",
         keys: str | Sequence[str] = (),
         merge_schema: bool = False,
+        compact_every: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         try:
@@ -61,12 +64,15 @@ class DeltaSink(FormatSink):
             raise TopologyError(f"mode must be 'append' or 'merge', not {shown(mode)}")
         if (mode == "merge") != bool(keys):
             raise TopologyError("give keys with mode='merge', by which rows replace others, and with no other mode")
+        _check_compaction(compact_every, mode)
         if not isinstance(uri, str | os.PathLike) or not os.fspath(uri):
             raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
         text = os.fspath(uri)
         storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
         self.replaces_by = names_of(keys)
-        self._transactions = DeltaTransactions(names_of(partition_by), storage, merge_schema, self.replaces_by)
+        self._transactions = DeltaTransactions(
+            names_of(partition_by), storage, merge_schema, self.replaces_by, compact_every
+        )
 
     def __repr__(self) -> str:
         return f"DeltaSink({self._transactions.storage.uri!r})"
@@ -95,3 +101,17 @@ class DeltaSink(FormatSink):
         if len(partitions) == len(fields.fields):
             raise TopologyError(f"all fields are in partition_by; leave one for the files, of {fields.names}")
         self._transactions.fields = fields
+
+    def close(self) -> None:
+        """Wait for a compaction that is under way: some seconds, where it has a lot to write."""
+        self._transactions.close()
+
+
+def _check_compaction(every: int | None, mode: str) -> None:
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise TopologyError(f"compact_every is a number of transactions, 1 or more, not {shown(every)}")
+    if every is not None and mode == "merge":
+        raise TopologyError(
+            "compact_every goes with mode='append': merging writes files of its own; compact the table by deltalake's "
+            "optimize.compact(), one at a time"
+        )

@@ -15,9 +15,10 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
 
+from coordinators.fingerprint import Fingerprint
 from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
-from trident_py.sinks.delta.staging import Storage
+from trident_py.sinks.delta.staging import Storage, partition_text
 from trident_py.sinks.delta.token import read_token, versions
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
@@ -91,8 +92,8 @@ class DeltaSinkTable(SinkTable):
 
     @property
     def paths(self) -> list[str]:
-        """The files that it consists of, as they stand in the log."""
-        return list(map(str, pa.table(self._table.get_add_actions())["path"].to_pylist()))
+        """The files that it consists of, as they stand in the log, but for those of which rows are deleted."""
+        return [each.path for each in self.whole_files()]
 
     def rows_of(self, paths: Sequence[str]) -> int:
         """Count the rows that these files of it have."""
@@ -111,25 +112,65 @@ class DeltaSinkTable(SinkTable):
         Raises:
             Conflict: the token has changed since the table was looked at, or something else that matters.
         """
+        # delta-rs lets files be removed that a compaction has removed already, and its rows would stay
+        properties = _properties(uuid, token, only_as_looked_at=bool(removed))
+        self._write(staged, removed, properties, data_change=True)
+
+    def _write(
+        self, staged: Sequence[StagedFile], removed: Sequence[str], properties: CommitProperties, *, data_change: bool
+    ) -> None:
         now = _milliseconds()
         adds = [
-            AddAction(
-                each.path, each.size, dict(each.about["partition"]), now, data_change=True, stats=each.about["stats"]
-            )
+            AddAction(each.path, each.size, dict(each.about["partition"]), now, data_change, stats=each.about["stats"])
             for each in staged
         ]
-        actions: list[AddAction | RemoveAction] = [*(RemoveAction(path, True, now) for path in removed), *adds]
+        actions: list[AddAction | RemoveAction] = [*(RemoveAction(path, data_change, now) for path in removed), *adds]
         try:
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
                 partition_by=self._table.metadata().partition_columns,
-                # delta-rs lets files be removed that a compaction has removed already, and its rows would stay
-                commit_properties=_properties(uuid, token, only_as_looked_at=bool(removed)),
+                commit_properties=properties,
             )
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
+
+    # --- compaction ---------------------------------------------------------------------------------------------------
+
+    @property
+    def file_fields(self) -> StructType:
+        """The fields that its files have: all but those that it is partitioned by."""
+        fields, partitions = json.loads(self._table.schema().to_json()), self._table.metadata().partition_columns
+        return StructType([each for each in StructType.fromJson(fields).fields if each.name not in partitions])
+
+    def whole_files(self) -> list[StagedFile]:
+        """Return the files that it consists of, but for those of which rows are deleted."""
+        vectors = pa.table(self._table.deletion_vectors())["filepath"].to_pylist()
+        deleted = {path.rpartition("/")[2] for path in vectors}
+        actions = pa.table(self._table.get_add_actions())
+        told = [name for name in ("path", "size_bytes", "num_records", "partition") if name in actions.column_names]
+        return [
+            StagedFile(
+                path=row["path"],
+                size=row["size_bytes"],
+                content=Fingerprint(row["num_records"] or 0, 0),
+                about={
+                    "partition": {name: partition_text(each) for name, each in (row.get("partition") or {}).items()}
+                },
+            )
+            for row in actions.select(told).to_pylist()
+            if row["path"].rpartition("/")[2] not in deleted
+        ]
+
+    def compact(self, added: Sequence[StagedFile], removed: Sequence[str]) -> None:
+        """Put files in the place of others that have the same rows, if nobody has committed anything since the look.
+
+        Raises:
+            Conflict: somebody has; or this was committed, and the answer came twice.
+        """
+        properties = CommitProperties(max_commit_retries=0, custom_metadata={"trident": "compaction"})
+        self._write(added, removed, properties, data_change=False)
 
     def merge(self, uuid: str, token: TableToken, rows: pa.Table, keys: Sequence[str]) -> None:
         """Put rows in the place of those with the same keys, add the others, and write the token, in one transaction.

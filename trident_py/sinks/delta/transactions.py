@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow.compute as pc
-from attrs import define
+from attrs import define, field
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.delta.compaction import Compaction
 from trident_py.sinks.delta.staging import Storage, WriteDelta, read
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.tables.staging import StagedFile, discard, prefix, stage
@@ -27,11 +28,18 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         storage: where the table is.
         merge_schema: whether it gets fields that it lacks.
         keys: the fields by which rows replace others; none: they are added.
+        compact_every: after how many transactions small files become few; None: never.
     """
 
     storage: Storage
     merge_schema: bool = False
     keys: tuple[str, ...] = ()
+    compact_every: int | None = None
+    _compaction: Compaction | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Have its compaction ready."""
+        self._compaction = Compaction(self.storage, self.compact_every) if self.compact_every else None
 
     @property
     def name(self) -> str:
@@ -73,11 +81,18 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         self, table: DeltaSinkTable, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str]
     ) -> None:
         """Add the files, or merge their rows."""
-        if not self.keys:
-            super().add(table, token, staged, removed)
-        else:
+        if self.keys:
             self._merge(table, token, staged)
             discard(self.storage, [each.path for each in staged])
+            return
+        super().add(table, token, staged, removed)
+        if self._compaction:
+            self._compaction.begin(self._leading.uuid, token)
+
+    def close(self) -> None:
+        """Wait for a compaction that is under way."""
+        if self._compaction:
+            self._compaction.close()
 
     def _merge(self, table: DeltaSinkTable, token: TableToken, staged: Sequence[StagedFile]) -> None:
         if not staged or self.fields is None:

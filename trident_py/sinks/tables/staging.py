@@ -82,7 +82,7 @@ class TableStorage(ABC):
 
 def folder(tx: SinkTransaction) -> str:
     """Return where the files of an attempt are."""
-    return f"{_home(tx.key.uuid)}/{tx.epoch}/{tx.txid // _PER_FOLDER}"
+    return f"{home(tx.key.uuid)}/{tx.epoch}/{tx.txid // _PER_FOLDER}"
 
 
 def stem(tx: SinkTransaction) -> str:
@@ -95,13 +95,14 @@ def prefix(tx: SinkTransaction) -> str:
     return f"{folder(tx)}/{stem(tx)}"
 
 
-def _home(uuid: str) -> str:
+def home(uuid: str) -> str:
+    """Return where the files of a topology are."""
     return f"trident-{uuid}"
 
 
 def of_transaction(uuid: str, txid: int, paths: Collection[str]) -> list[str]:
     """Return those of these paths that hold rows of a transaction."""
-    begin, name = f"{_home(uuid)}/", f"{txid}-"
+    begin, name = f"{home(uuid)}/", f"{txid}-"
     return [path for path in paths if path.startswith(begin) and path.rpartition("/")[2].startswith(name)]
 
 
@@ -151,7 +152,7 @@ def sweep(storage: TableStorage, uuid: str, epoch: int, *, above: int) -> None:
     What else is not in the table may have been, and be needed by those who read an older version of it.
     """
     files = storage.files()
-    for by_epoch in _listed(files, _home(uuid)):
+    for by_epoch in _listed(files, home(uuid)):
         if int(by_epoch.rpartition("/")[2]) >= epoch:
             continue
         for thousand in _listed(files, by_epoch):

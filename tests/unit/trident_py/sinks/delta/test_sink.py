@@ -61,6 +61,17 @@ def test_keys_and_merging_go_together(arguments: Any) -> None:
         DeltaSink("events", **arguments)
 
 
+@pytest.mark.parametrize("every", [0, -1, True, "10", 1.5])
+def test_what_is_no_number_of_transactions_is_refused(every: Any) -> None:
+    with pytest.raises(TopologyError, match="compact_every is a number of transactions, 1 or more"):
+        DeltaSink("events", compact_every=every)
+
+
+def test_compaction_beside_merging_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(TopologyError, match=r"goes with mode='append'.*by deltalake's optimize\.compact\(\)"):
+        DeltaSink("events", mode="merge", keys="n", compact_every=10)
+
+
 def test_merging_is_refused_behind_an_opaque_spout_and_by_keys_that_do_not_compare() -> None:
     class Drawing(IBatchSpout):
         output_schema = "n int"
