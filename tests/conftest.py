@@ -22,6 +22,7 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import Server, started
+from tests.servers.s3 import S3Server
 from tests.servers.zookeeper import Ensemble
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
@@ -168,6 +169,20 @@ def mariadb_server() -> Iterator[MariaDBServer]:
 def fresh_mariadb() -> Iterator[MariaDBServer]:
     """A server of the test's own, to be stopped and killed."""
     yield from running("mariadb", lambda directory: MariaDBServer(directory / "data"))
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One server for the whole run."""
+    yield from running("s3", S3Server)
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    """The name of one that no other test has."""
+    name = f"test-{uuid4().hex}"
+    s3_server.make_bucket(name)
+    return name
 
 
 @pytest.fixture
