@@ -14,6 +14,7 @@ import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -54,7 +55,8 @@ def declared(name: str, input: str, dsn: str, directory: str) -> TridentTopology
     rows.persistent_aggregate(PostgresState(dsn, table="totals"), Count(), "n")
     rows.name("words").write_to(SQLSink(url_of(dsn), "words"))
     rows.name("delta").write_to(DeltaSink(f"{directory}/delta", compact_every=5))
-    rows.name("iceberg").write_to(IcebergSink(NAME, catalog=catalog_at(Path(directory) / "iceberg")))
+    catalog = catalog_at(Path(directory) / "iceberg")
+    rows.name("iceberg").write_to(IcebergSink(NAME, catalog=catalog, expire_after=timedelta(seconds=30)))
     rows.name("files").write_to(FileSink(f"{directory}/files"))
     return topology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import DeltaTable
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask
 from pyspark.sql import DataFrame
 
 from tests.faults.program import url_of
@@ -28,9 +27,6 @@ from trident_py import DeltaSink, FileSink, ForeachBatchSink, IcebergSink, Kafka
 from trident_py.testing import Report, check_sink
 
 SCHEMA = "word string, n bigint"
-
-SNAPSHOTS_MAX = 50
-"""Of an Iceberg table; of more, a reader removes the old ones."""
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -70,11 +66,12 @@ def iceberg(directory: Path) -> Report:
     rows_of = cache(lambda path: _rows(pq.read_table(path).to_pylist()))  # files never change; there are thousands
 
     def read() -> Rows:
-        table = table_at(directory)
-        _expire(table)
-        return [row for task in table.scan().plan_files() for row in rows_of(_whole(task))]
+        return [row for task in table_at(directory).scan().plan_files() for row in rows_of(_whole(task))]
 
-    return check_sink(lambda: IcebergSink(NAME, catalog=catalog), read, schema=SCHEMA)
+    # each commit writes the list of all snapshots anew, and there are thousands of commits
+    return check_sink(
+        lambda: IcebergSink(NAME, catalog=catalog, expire_after=timedelta(seconds=10)), read, schema=SCHEMA
+    )
 
 
 def _whole(task: FileScanTask) -> str:
@@ -82,13 +79,6 @@ def _whole(task: FileScanTask) -> str:
     if task.delete_files:
         raise AssertionError(f"{task.file.file_path} has deleted rows")
     return task.file.file_path.removeprefix("file://")
-
-
-def _expire(table: Table) -> None:
-    """Remove old snapshots, as docs/iceberg.md has users do: each commit writes the list of all of them anew."""
-    if len(table.metadata.snapshots) > SNAPSHOTS_MAX:
-        with suppress(CommitFailedException):  # a leader was faster
-            table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
 
 
 def sqlite(directory: Path) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import types as t
@@ -29,6 +30,7 @@ class IcebergSink(FormatSink):
         catalog: a name or properties, as ``pyiceberg.load_catalog`` takes them.
         partition_by: what a table that is made here is partitioned by: fields, or what Iceberg makes of them, as
             ``day(at)``, ``bucket(16, user)``. A table that is there keeps its own; any that are given must be those.
+        expire_after: snapshots of the table that are older are removed by the commits of this sink; None: they stay.
         mode: ``append``; rows replace no others.
 
     Raises:
@@ -44,6 +46,7 @@ class IcebergSink(FormatSink):
         *,
         catalog: str | Mapping[str, str],
         partition_by: str | Sequence[str] = (),
+        expire_after: timedelta | None = None,
         mode: Literal["append"] = "append",
     ) -> None:
         try:
@@ -59,8 +62,10 @@ class IcebergSink(FormatSink):
             raise TopologyError(f"a table is named with its namespace, as 'web.events', not {shown(table)}")
         if not isinstance(catalog, str | Mapping) or not catalog:
             raise TopologyError("catalog is a name or properties, as pyiceberg.load_catalog takes them, and not empty")
+        if expire_after is not None and (not isinstance(expire_after, timedelta) or expire_after <= timedelta()):
+            raise TopologyError(f"expire_after is a timedelta above zero, not {shown(expire_after)}")
         properties = catalog if isinstance(catalog, str) else dict(catalog)
-        self._transactions = IcebergTransactions(names_of(partition_by), table, properties)
+        self._transactions = IcebergTransactions(names_of(partition_by), table, properties, expire_after)
 
     def __repr__(self) -> str:
         return f"IcebergSink({self._transactions.name!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog
@@ -10,7 +11,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTEr
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from pyspark.sql import types as t
 
@@ -24,6 +26,11 @@ from trident_py.sinks.tables.token import TableToken
 
 FORMAT_VERSION = 2
 """In version 1 and, as pyiceberg checks it, 3, a table that was rolled back takes the commit of a late leader."""
+
+EXPIRED_MAX = 1000
+"""So many snapshots expire with one commit: pyiceberg looks for each of them among all."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 try:
     from sqlalchemy.exc import DBAPIError
@@ -41,16 +48,18 @@ class IcebergSinkTable(SinkTable):
     Attributes:
         name: in the catalog.
         catalog: where its state is changed, by comparing and swapping.
+        expire_after: the age of snapshots that a commit removes; None: it leaves all of them.
     """
 
     name: str
     catalog: Catalog
+    expire_after: timedelta | None = None
     _table: Table = field(init=False)
 
     @classmethod
-    def open(cls, name: str, catalog: Catalog) -> IcebergSinkTable | None:
+    def open(cls, name: str, catalog: Catalog, expire_after: timedelta | None = None) -> IcebergSinkTable | None:
         """Return the table as it is now; None: there is none."""
-        found = cls(name, catalog)
+        found = cls(name, catalog, expire_after)
         try:
             found._table = found._loaded()
         except NoSuchTableError:
@@ -178,13 +187,29 @@ class IcebergSinkTable(SinkTable):
             for each in staged:
                 snapshot.append_data_file(data_file(each, self.files.uri, table.metadata))
         transaction.set_properties(StoredToken(token, snapshot.snapshot_id).properties(uuid))
+        self._expire(transaction)
         try:
             transaction.commit_transaction()
         except (CommitFailedException, ValidationException, ValueError) as error:
-            # ValueError: the state that the catalog has by now doesn't take a snapshot with this number
+            # ValueError: the state that the catalog has by now doesn't take a snapshot with this number, or a snapshot
+            # that should expire is gone
             raise Conflict(str(error)) from error
         except AWAY as error:
             raise ConnectionError(str(error)) from error
+
+    def _expire(self, transaction: Transaction) -> None:
+        """Remove old snapshots in the same change: the oldest first, so those that are left follow each other."""
+        if self.expire_after is None:
+            return
+        metadata, before = self._table.metadata, datetime.now(UTC) - self.expire_after
+        kept = {each.snapshot_id for each in metadata.refs.values()}
+        ages = [
+            _EPOCH + timedelta(milliseconds=each.timestamp_ms)
+            for each in metadata.snapshots
+            if each.snapshot_id not in kept
+        ]
+        if old := sorted(age for age in ages if age < before)[:EXPIRED_MAX]:
+            ExpireSnapshots(transaction).older_than(old[-1] + timedelta(milliseconds=1)).commit()
 
     # --- whether rows may be written here -----------------------------------------------------------------------------
 

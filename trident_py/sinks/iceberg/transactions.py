@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from datetime import timedelta
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog, load_catalog
@@ -35,10 +36,12 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
     Attributes:
         table_name: in the catalog, with its namespace.
         catalog: the name of one that is configured, or the properties of one.
+        expire_after: the age of snapshots that a commit removes; None: it leaves all of them.
     """
 
     table_name: str
     catalog: str | Mapping[str, str] = field(repr=False)
+    expire_after: timedelta | None = None
     _catalog: Catalog | None = field(default=None, init=False)
 
     @property
@@ -70,7 +73,7 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
 
     def opened(self) -> IcebergSinkTable | None:
         """Return the table as it is now; None: there is none."""
-        return IcebergSinkTable.open(self.table_name, self.connected())
+        return IcebergSinkTable.open(self.table_name, self.connected(), self.expire_after)
 
     def create(self, fields: StructType) -> None:
         """Make an empty table, and its namespace if that isn't there."""

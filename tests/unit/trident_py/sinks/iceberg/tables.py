@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ def table_at(path: Path) -> Table:
 class Leader(TableLeader):
     """One that writes words to the table in the catalog at ``path``; it has recovered."""
 
+    expire_after: timedelta | None = None
+
     def made(self) -> IcebergTransactions:
-        return IcebergTransactions(self.partition_by, NAME, catalog_at(self.path))
+        return IcebergTransactions(self.partition_by, NAME, catalog_at(self.path), self.expire_after)
 
     def write(self, tx: SinkTransaction, rows: Sequence[tuple[Any, ...]]) -> list[StagedFile]:
         table = self.transactions.opened()

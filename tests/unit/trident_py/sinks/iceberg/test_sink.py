@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -46,6 +47,12 @@ def test_what_is_no_table_is_refused(table: Any) -> None:
 def test_what_is_no_catalog_is_refused(catalog: Any) -> None:
     with pytest.raises(TopologyError, match="catalog is a name or properties"):
         IcebergSink("web.events", catalog=catalog)
+
+
+@pytest.mark.parametrize("age", [timedelta(), timedelta(days=-1), 5, "5 days"])
+def test_what_is_no_age_of_snapshots_is_refused(age: Any) -> None:
+    with pytest.raises(TopologyError, match="expire_after is a timedelta above zero"):
+        IcebergSink("web.events", catalog="prod", expire_after=age)
 
 
 def test_replacing_rows_is_refused_by_name_with_who_can() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from tests.unit.trident_py.sinks.iceberg.tables import (
     Leader,
     append,
     catalog_at,
+    commits,
     rows_in,
     rows_of_files,
     set_properties,
     table_at,
 )
 from tests.unit.trident_py.sinks.tables.leaders import TOPOLOGY, A, B, C, between, transaction
-from trident_py import CommitToken, FencedError, SinkError
+from trident_py import CommitToken, FencedError, SinkError, TopologyKey
 from trident_py.errors import StoreBusyException
 
 READER = """
@@ -58,6 +60,71 @@ def test_the_token_outlives_all_snapshots_that_came_with_it(tmp_path: Path) -> N
     after.commit(2, B)
     after.commit(3, ("d", 4))
     assert rows_in(tmp_path) == [A, B, C, ("d", 4)]
+
+
+SOON = timedelta(milliseconds=1)
+
+
+def test_snapshots_that_are_old_go_with_the_next_commit_and_neither_the_token_nor_a_row(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    for txid in range(1, 6):
+        leader.commit(txid, ("a", txid))
+    append(tmp_path, C)
+    tagged = table_at(tmp_path).snapshots()[2].snapshot_id
+    table_at(tmp_path).manage_snapshots().create_tag(tagged, "month").commit()
+    before = commits(tmp_path)
+    patient = Leader(tmp_path, epoch=2, expire_after=timedelta(days=1))
+    patient.commit(6, ("a", 6))
+    assert commits(tmp_path) == before + 2
+    after = Leader(tmp_path, epoch=3, expire_after=SOON)
+    after.commit(6, ("b", 6), attempt=1)
+    assert len(table_at(tmp_path).snapshots()) <= 3
+    assert table_at(tmp_path).refs()["month"].snapshot_id == tagged
+    assert table_at(tmp_path).scan(snapshot_id=tagged).count() == 2
+    after.commit(7, B)
+    after.commit(7, A, attempt=1)
+    assert rows_in(tmp_path) == rows_of_files(tmp_path) == [A, *(("a", n) for n in range(1, 6)), ("b", 6), C]
+    assert Leader(tmp_path, epoch=4, expire_after=SOON).last == CommitToken(7, 3, 1)
+
+
+def test_many_old_snapshots_go_by_and_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trident_py.sinks.iceberg.table.EXPIRED_MAX", 2)
+    leader = Leader(tmp_path)
+    for txid in range(1, 10):
+        leader.commit(txid, ("a", txid))
+    counts = []
+    after = Leader(tmp_path, epoch=2, expire_after=SOON)
+    for txid in range(10, 16):
+        counts.append(commits(tmp_path))
+        after.commit(txid, ("a", txid))
+    assert counts[-1] < counts[0]
+    assert commits(tmp_path) <= 4
+    assert len(rows_in(tmp_path)) == 15
+
+
+def test_a_snapshot_that_somebody_else_expires_in_that_moment_hinders_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.sinks.iceberg.table.EXPIRED_MAX", 1)
+    leader = Leader(tmp_path)
+    leader.commit(1, A)
+    leader.commit(2, B)
+    after, lost = Leader(tmp_path, epoch=2, expire_after=SOON), table_at(tmp_path).snapshots()[0].snapshot_id
+    between(monkeypatch, lambda: table_at(tmp_path).maintenance.expire_snapshots().by_id(lost).commit())
+    after.commit(3, C)
+    assert rows_in(tmp_path) == [A, B, C]
+    assert lost not in [each.snapshot_id for each in table_at(tmp_path).snapshots()]
+
+
+def test_another_topology_whose_snapshots_have_all_expired_goes_on_where_it_was(tmp_path: Path) -> None:
+    theirs = TopologyKey("other", "b-uuid", 1)
+    idle = Leader(tmp_path, topology=theirs)
+    idle.commit(1, ("other", 0))
+    busy = Leader(tmp_path, expire_after=SOON)
+    for txid in range(1, 5):
+        busy.commit(txid, ("a", txid))
+    assert Leader(tmp_path, epoch=2, topology=theirs).last == CommitToken(1, 1, 0)
+    assert len(rows_in(tmp_path)) == 5
 
 
 @pytest.mark.parametrize("retries", ["", "0", "4"])
