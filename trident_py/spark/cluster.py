@@ -92,7 +92,11 @@ class SparkCluster:
                 "spark.ui.enabled": "false",
             }
         if self.driver_host:
-            return {"spark.driver.host": self.driver_host, "spark.driver.bindAddress": "0.0.0.0"}  # noqa: S104 - executors are elsewhere
+            return {
+                "spark.driver.host": self.driver_host,
+                "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - executors are elsewhere
+                "spark.kubernetes.executor.useDriverPodIP": "false",  # Spark 4.3 takes the address above for the pod's
+            }
         return {}
 
     def _places(self) -> Iterator[tuple[str, int]]:

@@ -73,3 +73,4 @@ def test_of_a_cluster_only_the_address_of_the_driver_is_set() -> None:
     assert SparkCluster(master="yarn").settings() == {}
     given = SparkCluster.found("spark://a:7077", driver_host="10.0.0.7").settings()
     assert given["spark.driver.host"] == "10.0.0.7"
+    assert given["spark.kubernetes.executor.useDriverPodIP"] == "false"  # which would make it the address it binds to
