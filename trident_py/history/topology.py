@@ -19,7 +19,7 @@ TXID_MAX = (1 << 63) - 1
 
 
 class NoHistoryError(HistoryError):
-    """Nothing is kept of a topology where it was looked for."""
+    """Nothing is kept of a topology or transaction where it was looked for."""
 
 
 @frozen
@@ -42,7 +42,7 @@ class TopologyHistory:
             HistoryError: it can't be read.
         """
         if place is None:
-            raise HistoryError("history=None: nothing is kept")
+            raise NoHistoryError("history=None: nothing is kept")
         if isinstance(place, Path) and not place.is_file():
             raise NoHistoryError(f"there is no history in {place}")
         database = history_at(place, reads=True)
@@ -72,11 +72,11 @@ class TopologyHistory:
         """Return one.
 
         Raises:
-            HistoryError: nothing is known of it.
+            NoHistoryError: nothing is known of it.
         """
         found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
         if not found:
-            raise HistoryError(
+            raise NoHistoryError(
                 f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
                 f"{self.life.name!r}: it was never tried, or has been forgotten; `trident tx "
                 f"{self.life.name} list` shows the last ones"

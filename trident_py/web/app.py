@@ -23,7 +23,8 @@ from starlette.staticfiles import StaticFiles
 
 from coordinators.errors import ConfigError, TridentError
 from coordinators.wishes import Action, Rate, Wish
-from trident_py.errors import HistoryError, RequestError, UnknownFunctionError
+from trident_py.errors import RequestError, UnknownFunctionError
+from trident_py.history.topology import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access
@@ -273,7 +274,7 @@ async def _refused(_: Request, error: HTTPException) -> Response:
 
 async def _failed(_: Request, error: TridentError) -> Response:
     match error:
-        case UnknownFunctionError() | HistoryError():
+        case UnknownFunctionError() | NoHistoryError():
             return _error(404, str(error))
         case RequestError():
             return _error(500, str(error))

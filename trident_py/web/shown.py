@@ -37,7 +37,7 @@ class ShownTopology(Protocol):
         """Return one.
 
         Raises:
-            HistoryError: nothing is known of it.
+            NoHistoryError: nothing is known of it.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,7 +16,9 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from tests.servers.postgresql import PASSWORD
+from tests.unit.trident_py.web.serving import Client
 from trident_py import Count, FixedBatchSpout, PostgresState, TridentConfig, TridentError, TridentTopology
+from trident_py.web.token import token_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.postgres]
 
@@ -37,8 +40,19 @@ def told_by_a_run(topology: TridentTopology, config: TridentConfig, spark: Spark
         with topology.start(config, spark=spark) as query:
             query.process_all_available(180)
             yield from (query, query.status, query.recent_progress, query.transactions(), query.exception())
+            yield from told_by_its_page(Client(query.page))
     except TridentError as error:
         yield "".join(traceback.format_exception(error))
+
+
+def told_by_its_page(client: Client) -> Iterator[object]:
+    """Everything that a browser or a program is shown."""
+    for path in ("/status", "/plan", "/tx", "/tx/1", "/metrics"):
+        answer = client.get(path)
+        assert answer.status in (200, 404, 503)  # where a history can't be read, it says why
+        yield answer.body.decode()
+    with client.watching() as messages:
+        yield next(messages)
 
 
 def znodes(hosts: str, auth: str) -> Iterator[tuple[str, Any, Any]]:
@@ -64,11 +78,18 @@ def history(dsn: str) -> Iterator[tuple[Any, ...]]:
 
 
 def test_passwords_are_in_no_log_znode_error_or_repr(
-    spark: SparkSession, zookeeper: str, postgres: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, zookeeper: str, postgres: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
     auth = f"wordcount:{CANARY}"
-    config = TridentConfig(zookeeper=f"{zookeeper}/guarded", zookeeper_auth=auth, session_timeout=5, history=postgres)
+    config = TridentConfig(
+        zookeeper=f"{zookeeper}/guarded",
+        zookeeper_auth=auth,
+        session_timeout=5,
+        history=postgres,
+        serve="127.0.0.1:0",
+        state_dir=tmp_path,
+    )
     told = list(told_by_a_run(word_count(postgres), config, spark))
     assert any("'txid': 3" in str(each) for each in told)
     nowhere = make_conninfo(postgres, port=1, connect_timeout=2)
@@ -81,6 +102,6 @@ def test_passwords_are_in_no_log_znode_error_or_repr(
     assert "the history in" in caplog.text
     kept = [*znodes(f"{zookeeper}/guarded", auth), *history(postgres)]
     assert any(str(each[0]).endswith("/record") for each in kept)
-    for secret in (CANARY, PASSWORD):
+    for secret in (CANARY, PASSWORD, token_at(tmp_path).reveal()):
         assert secret not in caplog.text
         assert not [each for each in [*told, *kept] if secret in str(each) or secret in repr(each)]
