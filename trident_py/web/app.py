@@ -160,9 +160,9 @@ class Page:
         return JSONResponse({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
 
     async def plan(self, _: Request) -> Response:
-        """Return the nodes of its graph."""
+        """Return the nodes of its graph; none where nobody has stored them."""
         nodes = await self._look(self.shown.plan)
-        return JSONResponse({"nodes": list(nodes)}) if nodes else _error(404, "the plan is not known")
+        return JSONResponse({"nodes": list(nodes)})
 
     async def listed(self, request: Request) -> Response:
         """Return the last transactions, lowest first."""
