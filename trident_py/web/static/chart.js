@@ -65,7 +65,7 @@ export class Chart {
     this.#plot.replaceChildren(
       ...this.#grid(drawing, top, y),
       ...areas.map((each, i) => svg("path", { class: `area ${each.colour}`, d: areaPath(stacked[i], stacked[i - 1], x, y) })).reverse(),
-      ...lines.map((each) => svg("path", { class: `line ${each.colour}${runs(each.values).every((run) => run.length === 1) ? " dots" : ""}`, d: linePath(each.values, x, y) })),
+      ...lines.map((each) => svg("path", { class: `line ${each.colour}`, d: linePath(each.values, x, y) })),
       svg("text", { class: "scale", x: 0, y: y(top) + 12 }, this.#format(top)),
       ...this.#cursor(bins, x),
     );
@@ -149,7 +149,7 @@ function stack(areas) {
   const stacked = [];
   for (const { values } of areas) {
     const below = stacked[stacked.length - 1];
-    stacked.push(values.map((value, bin) => (value === null ? null : value + (below?.[bin] ?? 0))));
+    stacked.push(values.map((value, bin) => (value === null ? null : value + (below?.[Math.round(bin)] ?? 0))));
   }
   return stacked;
 }
@@ -168,7 +168,16 @@ function runs(values) {
     found[found.length - 1].push([bin, value]);
     last = bin;
   });
-  return found;
+  return found.map((run) => (run.length > 1 ? run : alone(run[0])));
+}
+
+/**
+ * Make a bin without neighbours as wide as it is, or nothing of it would be seen.
+ * @param {[number, number]} point
+ * @returns {[number, number][]}
+ */
+function alone([bin, value]) {
+  return [[bin - 0.45, value], [bin + 0.45, value]];
 }
 
 /**
@@ -177,7 +186,7 @@ function runs(values) {
  * @param {(value: number) => number} y
  */
 function linePath(values, x, y) {
-  return runs(values).map((run) => `M${points(run, x, y)}${run.length === 1 ? "h.1" : ""}`).join("");
+  return runs(values).map((run) => `M${points(run, x, y)}`).join("");
 }
 
 /**
@@ -188,7 +197,7 @@ function linePath(values, x, y) {
  */
 function areaPath(values, below, x, y) {
   return runs(values).map((run) => {
-    const back = run.map(([bin]) => /** @type {[number, number]} */ ([bin, below?.[bin] ?? 0])).reverse();
+    const back = run.map(([bin]) => /** @type {[number, number]} */ ([bin, below?.[Math.round(bin)] ?? 0])).reverse();
     return `M${points(run, x, y)}L${points(back, x, y)}Z`;
   }).join("");
 }

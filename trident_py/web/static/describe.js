@@ -143,8 +143,18 @@ function numberOf(attempt) {
  * @returns {[string, Node]}
  */
 function defined(spout, what, charsMax) {
-  const text = charsMax === Infinity ? JSON.stringify(what, null, 1) : JSON.stringify(what);
-  return [`batch of ${spout}`, html("code", {}, cut(text ?? "", charsMax))];
+  const text = charsMax === Infinity ? lines(what) : JSON.stringify(what);
+  return [`batch of ${spout}`, html("code", {}, cut(text, charsMax))];
+}
+
+/**
+ * Give JSON with a line for each of its parts.
+ * @param {unknown} json
+ */
+function lines(json) {
+  if (Array.isArray(json)) return json.map((each) => JSON.stringify(each)).join("\n") || "[]";
+  if (typeof json !== "object" || json === null) return JSON.stringify(json);
+  return Object.entries(json).map(([name, each]) => `${name}: ${JSON.stringify(each)}`).join("\n") || "{}";
 }
 
 /** @param {number} seconds */

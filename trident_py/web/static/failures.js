@@ -81,23 +81,40 @@ export class Failures {
    */
   #group({ message, attempts }, now) {
     const last = attempts[0].attempt;
-    const rows = attempts.slice(0, SHOWN_MAX).map(({ attempt, row }) => {
+    const places = placesOf(attempts);
+    const rows = places.slice(0, SHOWN_MAX).map(({ attempt, row, times }) => {
       const link = html("a", { href: `#tx=${attempt.txid}` }, attempt.attempt);
       link.addEventListener("click", (event) => {
         event.preventDefault();
         this.#open(attempt.txid);
       });
-      return html("li", {}, link, row ? html("code", {}, cut(row, ROW_CHARS_MAX)) : null);
+      return html("li", {}, link, row ? html("code", {}, cut(row, ROW_CHARS_MAX)) : null, times > 1 ? html("span", { class: "note" }, `${times}×`) : null);
     });
-    const rest = attempts.length - rows.length;
+    const rest = places.length - rows.length;
     return html(
       "li",
       { class: "group" },
       html("p", { class: "error" }, message),
       html("p", { class: "note" }, `${count(attempts.length)}×, last ${clock(last.ended ?? last.emitted, now)}`),
-      html("ul", {}, ...rows, rest > 0 ? html("li", { class: "note" }, `and ${counted(rest, "earlier attempt")}`) : null),
+      html("ul", {}, ...rows, rest > 0 ? html("li", { class: "note" }, `and ${counted(rest, "earlier transaction")}`) : null),
     );
   }
+}
+
+/**
+ * Put the attempts of one transaction at one row together, the last first.
+ * @param {Group["attempts"]} attempts
+ */
+function placesOf(attempts) {
+  /** @type {Map<string, {attempt: Attempt, row: string, times: number}>} */
+  const places = new Map();
+  for (const { attempt, row } of attempts) {
+    const key = `${attempt.txid} ${row}`;
+    const known = places.get(key);
+    if (known) known.times++;
+    else places.set(key, { attempt, row, times: 1 });
+  }
+  return [...places.values()];
 }
 
 /**

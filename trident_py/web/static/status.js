@@ -85,7 +85,8 @@ function showStanding({ hold, rate: limits, reason }, isLed) {
   const standing = byId("standing");
   standing.toggleAttribute("data-held", parts.length > 0);
   const why = parts.length && reason ? `: “${reason}”` : "";
-  say(standing, parts.length ? `${parts.join(", ")}${why}` : isLed ? "Nothing is held back" : "");
+  const said = parts.join(", ");
+  say(standing, parts.length ? `${said[0].toUpperCase()}${said.slice(1)}${why}` : isLed ? "Nothing is held back" : "");
 }
 
 /**
