@@ -97,7 +97,7 @@ function phases(attempt) {
   const bar = html("div", { class: "phases", "aria-hidden": "true" });
   for (const [phase, seconds] of parts) {
     const part = html("span", { class: phase });
-    part.style.flexGrow = String(seconds);
+    part.style.flexGrow = String(seconds * 1e6); // below a sum of 1 they would not fill it
     bar.append(part);
   }
   return bar;

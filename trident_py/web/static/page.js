@@ -58,9 +58,10 @@ function take(message) {
   if (isMoving(message)) samples.take(message, committed);
   else if (committed.length) samples.seed(store.committed());
   failures.take(message.transactions);
-  if (last === null) details.follow();
+  const isFirst = last === null;
   last = message;
   show();
+  if (isFirst) details.follow();
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** The timeline: which time is shown, and which transactions of it; it follows what happens, unless somebody looks. */
 
-import { begun, clampSpan, nextSpan, rowHeight, spanFor } from "./bars.js";
+import { begun, clampSpan, nextSpan, over, rowHeight, spanFor } from "./bars.js";
 import { brief } from "./describe.js";
 import { byId, say } from "./dom.js";
 import { count, duration } from "./format.js";
@@ -241,7 +241,10 @@ export class Timeline {
    */
   reveal(transaction) {
     if (this.#shown.some((each) => each.txid === transaction.txid) || !this.#store.get(transaction.txid)) return;
-    this.#end = begun(transaction) + this.#span / 2;
+    const end = over(transaction) ?? this.#now;
+    this.#isFitted = false;
+    this.#span = Math.max(this.#span, (end - begun(transaction)) * FIT_ROOM);
+    this.#show(end + this.#span * 0.05);
     this.layout();
   }
 
@@ -250,7 +253,7 @@ export class Timeline {
   layout() {
     if (document.hidden || !this.#lanes.width) return;
     this.#laidOut = performance.now();
-    if (this.#isFitted && this.#held === null) this.#fitSpan();
+    if (this.#isFitted && this.#held === null && this.#end === null) this.#fitSpan();
     const to = this.#to;
     const found = this.#store.between(to - this.#span, to);
     this.#rowHeight = rowHeight(found.length, this.#lanes.plotHeight, this.#rowHeight);
