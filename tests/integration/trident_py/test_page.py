@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -77,6 +78,30 @@ def test_it_shows_transactions_as_they_are_committed(page: Page, words: Words) -
     assert "tx=3" in page.browser.current_url
 
 
+def test_an_address_names_a_transaction_until_its_details_are_closed(page: Page, words: Words) -> None:
+    words.feed("to", "be")
+    page.until("#committed", "1")
+    page.browser.get(f"http://{words.client.host}/#tx=1")
+    page.until("#details-body", "rows read")
+    page.one("#details-close").click()
+    WebDriverWait(page.browser, WITHIN_SECONDS).until(lambda _: not page.one("#details").is_displayed())
+    assert "tx=" not in page.browser.current_url
+
+
+def test_keys_choose_a_transaction_and_how_much_time_is_shown(page: Page, words: Words) -> None:
+    for _ in range(3):
+        words.feed("to", "be")
+    page.until("#committed", "3")
+    page.until('[data-txid="3"]', "3").send_keys(Keys.ARROW_DOWN)
+    assert page.browser.switch_to.active_element.get_attribute("data-txid") == "2"
+    page.until("#tip", "rows read")
+    shown = page.one("#span").text
+    page.browser.switch_to.active_element.send_keys("-")
+    assert page.one("#span").text != shown
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    page.until("#details-title", "Transaction 2")
+
+
 def test_an_error_is_shown_as_text_with_its_row(page: Page, words: Words) -> None:
     page.until("#state", "running")
     with pytest.raises(TridentError):
@@ -110,6 +135,7 @@ def test_why_nothing_happens_is_told(page: Page, words: Words) -> None:
     words.feed("to")
     words.query.pause()
     page.until("#standstill", "query.pause() was called")
+    page.until("#standing", "query.pause()")
 
 
 def test_the_plan_says_what_holds_for_each_state(page: Page, words: Words) -> None:

@@ -21,7 +21,7 @@ const COLOURS = { well: "%232f7d5b", held: "%23a8701a", wrong: "%23c8503c", off:
 function health(status, isIdle) {
   if (status.state === "failed" || status.error) return "wrong";
   if (["stopped", "not running", "not known"].includes(status.state)) return "off";
-  if (status.hold !== "nothing" || (status.waits_for.length && !isIdle) || status.state === "standing by") return "held";
+  if (status.hold !== "nothing" || status.state === "paused" || (status.waits_for.length && !isIdle) || status.state === "standing by") return "held";
   return "well";
 }
 
@@ -30,7 +30,7 @@ function health(status, isIdle) {
  * @param {number} inFlight
  */
 export function showStatus({ topology, status, is_live: isLive, now }, inFlight) {
-  const isIdle = status.unready.length > 0 && inFlight === 0 && status.hold === "nothing";
+  const isIdle = status.unready.length > 0 && inFlight === 0 && status.hold === "nothing" && status.state === "running";
   const wellness = health(status, isIdle);
   document.title = `${wellness === "well" ? "" : `${status.state} · `}${topology} · trident`;
   say(byId("topology"), topology);
@@ -77,8 +77,9 @@ function showLeader({ leader, epoch, leads_since: since, is_leading: isLeading }
  * @param {Status} status
  * @param {boolean} isLed
  */
-function showStanding({ hold, rate: limits, reason }, isLed) {
+function showStanding({ state, hold, rate: limits, reason }, isLed) {
   const parts = hold === "nothing" ? [] : [hold === "paused" ? "Paused" : "Draining"];
+  if (!parts.length && state === "paused") parts.push("Paused by its program, with query.pause(): query.resume() there lifts that");
   if (limits.batches_per_second) parts.push(`at most ${short(limits.batches_per_second)} batches a second`);
   if (limits.pending) parts.push(`at most ${counted(limits.pending, "transaction")} pending`);
   if (limits.max_batch) parts.push(`at most ${counted(limits.max_batch, "row")} in a batch`);
