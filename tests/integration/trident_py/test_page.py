@@ -43,7 +43,7 @@ def page(browser: webdriver.Chrome, words: Words) -> Iterator[Page]:
     browser.set_window_size(*DESK)
     browser.get(words.client.url)
     yield Page(browser)
-    assert browser.get_log("browser") == [], "the console is clean"
+    assert browser.get_log("browser") == [], "the console is clean"  # type: ignore[no-untyped-call]
 
 
 class Page:
@@ -157,4 +157,4 @@ def test_who_has_no_token_is_asked_for_it(browser: webdriver.Chrome, words: Word
     browser.find_element(By.ID, "token").send_keys(words.client.token)
     browser.find_element(By.CSS_SELECTOR, "button").click()
     Page(browser).until("#state", "running")
-    browser.get_log("browser")  # the answer 401 is told there
+    browser.get_log("browser")  # type: ignore[no-untyped-call]  # the answer 401 is told there
