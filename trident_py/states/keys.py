@@ -46,6 +46,8 @@ def encode_keys(keys: Sequence[Sequence[Any]]) -> list[str]:
         StateError: a value is of a type that cannot be a key.
     """
     columns = [_encoded(column) for column in zip(*keys, strict=True)]
+    if len(columns) == 1:
+        return [f"[{part}]" for part in columns[0]]
     return [f"[{','.join(parts)}]" for parts in zip(*columns, strict=True)] if columns else [UNGROUPED] * len(keys)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import localcontext
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -223,10 +224,9 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         if not texts:
             return
         table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
-        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts]
-        rows = [(*row, *stamp) for row in zip(*columns, strict=True)]
+        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
         # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
-        rows.sort(key=itemgetter(len(table.keys) + 1))
+        rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
         with self.explained(tx):
             self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
