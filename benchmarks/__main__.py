@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import growth, kafka, large, memory, rows, sinks, small
+from benchmarks import growth, kafka, large, memory, rows, sinks, small, watched
 from benchmarks.command import Measure, run
 from benchmarks.sizes import BY_NAME
 from benchmarks.storm import run as storm
@@ -18,6 +18,7 @@ MORE: dict[str, Measure] = {
     "rows": rows.measure,
     "sinks": sinks.measure,
     "kafka": kafka.measure,
+    "watched": watched.measure,
     "storm": storm.measure,
 }
 

@@ -20,11 +20,13 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from statistics import median
+from typing import Any
 
 import pyarrow as pa
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -38,11 +40,12 @@ from benchmarks.sizes import LINE_WORDS, WORDS, Sizes
 from benchmarks.stage import SMALL, Stage
 from benchmarks.totals import total
 from benchmarks.workloads import PythonWords, split_by_hand, text
-from trident_py import Count, SQLiteState, TridentTopology
+from trident_py import Count, SQLiteState, TridentQuery, TridentTopology
 
 SCHEMA = "sentence string"
 
 Sentences = list[tuple[str]]
+Beside = Callable[[TridentQuery], AbstractContextManager[object]]
 
 
 def measure(stage: Stage, sizes: Sizes) -> Part:
@@ -151,12 +154,18 @@ class SmallCourse:
         self.steps.setdefault(BARE, []).append(median(clock.steps))
         return clock.seconds
 
-    def trident(self, pending: int) -> float:
-        """The topology; seconds for as many batches as the others have, also where it was given more."""
+    def trident(self, pending: int, beside: Beside = lambda _: nullcontext(), **settings: Any) -> float:
+        """The topology; seconds for as many batches as the others have, also where it was given more.
+
+        Args:
+            pending: transactions.
+            beside: what goes on while the clock runs.
+            settings: of its config, besides.
+        """
         many = min(pending, self.sizes.small_many)
         warm_up, batches = self.sizes.warm_up, self.batches[: self.sizes.warm_up + self.sizes.small_batches * many]
-        turn = Turn.of(self.stage, pending)
-        with turn.topology.start(self.stage.config(pending), spark=self.spark) as query:
+        turn, config = Turn.of(self.stage, pending), evolve(self.stage.config(pending), **settings)
+        with turn.topology.start(config, spark=self.spark) as query, beside(query):
             turn.feed.hand_out(batches[:warm_up])
             query.process_all_available()
             started = time.perf_counter()
