@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 from pyspark.sql import SparkSession
 
 from coordinators.attempt import TransactionAttempt
@@ -79,9 +79,14 @@ class SparkJobs(Jobs):
         self.shareable = self.together.branches.keys()
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
-        if job.is_shared:
-            return self.together.process(members, job.branch)
-        return [self.alone.process(members[0], job.branch)]
+        if not job.is_shared:
+            return [self.alone.process(members[0], job.branch)]
+        work, participant = self.alone.work, self.alone.work.participants[job.branch]
+        made = self.together.process(members, job.branch)
+        return [
+            evolve(each, receipt=participant.keep(work.transaction(member.attempt, member.time), each.receipt))
+            for member, each in zip(members, made, strict=True)
+        ]
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Keep the rows in the executors, as a DataFrame."""

@@ -18,7 +18,7 @@ from trident_py.graph.output import Output, OutputPlace, described_state, output
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
-from trident_py.interfaces.sinks import TransactionalSink
+from trident_py.interfaces.sinks import RowsSink, TransactionalSink
 from trident_py.interfaces.spouts import Replay
 from trident_py.interfaces.states import GroupState, StagingState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
@@ -295,6 +295,10 @@ class WrittenSink(Output):
 
     def described(self) -> str:
         return type(self.sink).__name__
+
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> WrittenSink | None:
+        """Return the same, if the sink takes rows that are on the driver: it is given those of one transaction."""
+        return self if isinstance(self.sink, RowsSink) else None
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         return SinkParticipant(self.name, self.sink)

@@ -13,6 +13,7 @@ from coordinators.store import TopologyIdentity
 from trident_py.interfaces.identity import Identified
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -152,3 +153,15 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     def close(self) -> None:
         """Let go of connections and the like: the topology has stopped. Another ``recover`` may follow."""
         return
+
+
+class RowsSink(TransactionalSink[R]):
+    """A sink that has the rows of a transaction on the driver, so that its small batches share jobs."""
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> R:
+        """Have Spark compute the rows, and keep them."""
+        return self.keep(tx, frame.toArrow())
+
+    @abstractmethod
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> R:
+        """Keep the rows until ``commit`` or ``abort``; returns the receipt. Called as ``prepare`` is."""

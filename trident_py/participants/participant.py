@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from coordinators.attempt import CommitToken
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
-from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink
+from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
 from trident_py.states.sql.fenced_table import FencedTable, TableSink
 from trident_py.states.sql.shared import SharedTransaction
 from trident_py.worker.counters import counting_for
@@ -103,6 +103,10 @@ class Participant(ABC):
     @abstractmethod
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Do everything that can be done before the commit; returns the receipt."""
+
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> Any:
+        """Return the receipt of rows that a shared job has made for the transaction, in place of ``prepare``."""
+        return rows
 
     def receipt_rows(self, receipt: Any) -> int | None:
         """Return how many rows what was prepared adds or changes; None: that isn't known."""
@@ -204,6 +208,12 @@ class SinkParticipant(Participant):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
         """Have the sink stage the frame as it likes; returning is its report."""
         return self.sink.prepare(tx, frame)
+
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> Any:
+        """Have the sink keep them."""
+        if not isinstance(self.sink, RowsSink):
+            raise AssertionError(f"{self.name} shares no jobs")
+        return self.sink.keep(tx, rows)
 
     def receipt_rows(self, receipt: Any) -> int | None:
         """Ask the sink."""

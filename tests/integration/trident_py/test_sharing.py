@@ -19,6 +19,7 @@ from pyspark.sql.types import BooleanType
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS, Numbered, counts, split, word_count
 from trident_py import (
     CombinerAggregator,
+    CommitToken,
     Count,
     Emitter,
     FixedBatchSpout,
@@ -27,14 +28,17 @@ from trident_py import (
     MemoryMapState,
     PoisonBatchError,
     RetryPolicy,
+    SinkTransaction,
     SQLiteState,
     StateUpdater,
     TopologyContext,
+    TopologyKey,
     TransactionAttempt,
     TridentCollector,
     TridentConfig,
     TridentTopology,
 )
+from trident_py.interfaces.sinks import RowsSink
 from trident_py.rows.schema import schema_of
 from trident_py.spark.rowwise import is_rowwise
 
@@ -136,6 +140,55 @@ def test_where_nobody_knows_which_one_fails_it_is_found(
     assert counts(tmp_path / "c.db") == {"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}
 
 
+class Shown(RowsSink[list[str]]):
+    """Has the rows of each transaction on the driver; a process lives as long as what it has committed."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, list[str]] = {}
+        self.token: CommitToken | None = None
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        return self.token
+
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> list[str]:
+        words: list[str] = rows.column("word").to_pylist()
+        if "bad" in words:
+            raise ValueError("can't keep bad")
+        return words
+
+    def commit(self, tx: SinkTransaction, receipt: list[str]) -> None:
+        assert tx.txid not in self.committed
+        self.committed[tx.txid], self.token = receipt, tx.token
+
+    def abort(self, tx: SinkTransaction, receipt: list[str] | None) -> None: ...
+
+
+def test_a_sink_of_rows_is_given_each_transaction_by_itself_in_its_order_by_few_jobs(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    sink, topology = Shown(), TridentTopology("shown")
+    words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *LINES))
+    words.each("value", Words(tmp_path / "tasks"), "word string").project("word").write_to(sink)
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    assert sink.committed == {txid: line.split() for txid, (line,) in enumerate(LINES, 1)}
+    assert len((tmp_path / "tasks").read_text().splitlines()) < 60
+
+
+def test_the_one_that_a_sink_of_rows_doesn_t_take_fails_alone(spark: SparkSession, config: TridentConfig) -> None:
+    lines = [("a b",), ("b c",), ("c d",), ("d e",), ("bad",), ("e f",), ("f g",)]
+    config = TridentConfig(
+        zookeeper=config.zookeeper, max_spout_pending=7, retry=RetryPolicy(attempts=2, backoff=0.01), session_timeout=5
+    )
+    sink, topology = Shown(), TridentTopology("untaken")
+    words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *lines)).flat_map(split, "word string")
+    words.write_to(sink)
+    complaint = r"transaction 5 failed 2 times.*can't keep bad"
+    with topology.start(config, spark=spark) as query, pytest.raises(PoisonBatchError, match=complaint):
+        query.process_all_available(PATIENCE_SECONDS)
+    assert sink.committed == {1: ["a", "b"], 2: ["b", "c"], 3: ["c", "d"], 4: ["d", "e"]}
+
+
 class Growing(ITridentSpout[int]):
     """Batch t has 0, 1, 10, 100, 1 000 or 10 000 rows: small ones and large ones on their way together."""
 
@@ -225,10 +278,6 @@ def _above_average(numbers: pa.Array) -> pa.Array:
     return pc.greater(numbers, pc.mean(numbers))
 
 
-of_python: Any = F.udf(lambda number: number > 1, BooleanType())
-above_average: Any = arrow_udf(_above_average, BooleanType())
-
-
 @pytest.mark.parametrize(
     ("condition", "rowwise"),
     [
@@ -241,8 +290,8 @@ above_average: Any = arrow_udf(_above_average, BooleanType())
         ("reflect('java.lang.Math', 'random') > 0.5", False),
         ("number IN (SELECT id FROM range(3))", False),
         ("number > (SELECT max(id) FROM range(3))", False),
-        (lambda: of_python("number"), False),
-        (lambda: above_average("number"), False),
+        (lambda: F.udf(lambda number: number > 1, BooleanType())("number"), False),
+        (lambda: arrow_udf(_above_average, BooleanType())("number"), False),
         ("no_such_function(number)", False),
     ],
 )

@@ -9,19 +9,18 @@ from pyspark.sql import types as t
 
 from coordinators.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import shown
 from trident_py.sinks.kafka.records import check_fields, check_rows
 from trident_py.sinks.kafka.staging import StagedRows
-from trident_py.spark.frames import rows_of_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
 _OURS = ("transactional.id", "bootstrap.servers", "enable.idempotence")
 
 
-class KafkaSink(TransactionalSink[StagedRows]):
+class KafkaSink(RowsSink[StagedRows]):
     """Sends each transaction to Kafka, in one transaction of Kafka's in which the commit token is, too.
 
     Consumers with ``isolation.level=read_committed`` see whole transactions, each once; the rows of a batch keep their
@@ -81,9 +80,8 @@ class KafkaSink(TransactionalSink[StagedRows]):
         """Have Kafka fence older leaders and settle what they had open; then see what is committed."""
         return self._transactions.recover(topology, epoch)
 
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> StagedRows:
-        """Have Spark compute the rows, and keep them."""
-        rows = rows_of_frame(frame)
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> StagedRows:
+        """Look at them, and keep them in memory or in a file."""
         check_rows(rows, self._topic)
         return StagedRows.of(rows)
 

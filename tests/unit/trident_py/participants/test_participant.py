@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.store import TopologyIdentity
 from trident_py.errors import FencedError, SinkError
-from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
+from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.participants.participant import Leaf, SinkParticipant, earliest
 from trident_py.worker.counters import CountScope, count_scope, counter
 
@@ -37,6 +38,13 @@ class Sink(TransactionalSink[str]):
         self.told.append(("abort", tx.txid, receipt))
 
 
+class Keeping(Sink, RowsSink[str]):
+    prepare = RowsSink.prepare
+
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> str:
+        return f"{rows.num_rows} rows of {tx.txid}"
+
+
 def transaction(txid: int) -> SinkTransaction:
     return SinkTransaction(TransactionKey("uuid", 1, txid), TransactionAttempt(txid, 0), 1)
 
@@ -50,6 +58,19 @@ def test_a_sink_is_told_of_each_transaction_of_a_group_in_order_and_counts_for_e
     participant.abort(transaction(9), None)
     assert sink.told == [("commit", 7, "staged 7"), ("commit", 8, "staged 8"), ("abort", 9, None)]
     assert {txid for txid, _ in scope.counts} == {7, 8}
+
+
+def test_a_sink_of_rows_keeps_those_that_a_shared_job_has_made_as_those_of_its_own_job() -> None:
+    participant, rows = SinkParticipant("out", Keeping()), pa.table({"n": [1, 2]})
+
+    class Frame:
+        """A job of two rows."""
+
+        def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark calls it
+            return rows
+
+    assert participant.keep(transaction(7), rows) == "2 rows of 7"
+    assert participant.prepare(transaction(7), Frame(), None) == "2 rows of 7"  # type: ignore[arg-type]
 
 
 def test_what_a_sink_raises_at_a_takeover_names_it_and_our_own_errors_stay_as_they_are() -> None:

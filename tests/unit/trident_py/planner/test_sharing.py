@@ -18,6 +18,7 @@ from trident_py.interfaces.operations import Aggregator
 from trident_py.operations.builtin import Count, FilterNull, Max, Sum
 from trident_py.planner.plan import plan
 from trident_py.planner.sharing import SharedBranch, shared
+from trident_py.sinks.kafka.sink import KafkaSink
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
@@ -59,7 +60,7 @@ def counted(stream: Any) -> object:
 ALONE = {
     "transform": lambda words: counted(words.transform(identity, "word string, n int")),
     "a condition of Spark's": lambda words: counted(words.filter("rand() > 0.5")),
-    "a sink": lambda words: words.write_to(Nowhere()),
+    "a sink that Spark writes to": lambda words: words.write_to(Nowhere()),
     "a loose end": lambda words: words.map(lambda row: row, "word string, n int"),
     "by partition": lambda words: counted(words.partition_aggregate(Count(), "rows").map(lambda r: r, "word string")),
     "one value a batch": lambda words: words.aggregate(Sum("n"), "total").partition_persist(
@@ -91,6 +92,9 @@ TOGETHER = {
         .persistent_aggregate(MemoryMapState.factory(), Count(), "count")
     ),
     "an updater": lambda words: words.partition_persist(MemoryMapState.factory(), Append(), ["n"]),
+    "a sink that has the rows on the driver": lambda words: words.map(lambda row: row.word, "value string").write_to(
+        KafkaSink("host:9092", "words")
+    ),
     "places that nothing depends on": lambda words: counted(words.partition_by("word").shuffle().parallelism_hint(3)),
 }
 
