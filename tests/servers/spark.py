@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+import pytest
 from attrs import define, field
 
 from tests.servers.postgresql import free_port, is_answering
@@ -19,6 +20,10 @@ _HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECONDS = 30
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that is to be there soon."""
+
+
+NEEDS_REPORTS = pytest.mark.master("over Connect, PySpark drops what tasks report while their rows are kept")
+"""Marks tests of what docs/clusters.md says that only a master can do."""
 
 
 @define

@@ -30,9 +30,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run on a cluster only what uses it, and isn't about local mode."""
+    """Run on a cluster only what uses it, and isn't about local mode; over Connect nothing that needs a master."""
     if os.environ.get(CLUSTER):
         items[:] = [item for item in items if _is_of_a_cluster(item)]
+    if os.environ.get(CLUSTER) == "connect":
+        for item in items:
+            for marker in item.iter_markers("master"):
+                item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
 def _is_of_a_cluster(item: pytest.Item) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.local import LocalCoordination
+from tests.servers.spark import NEEDS_REPORTS
 from trident_py import (
     CombinerAggregator,
     Count,
@@ -192,6 +193,7 @@ class Twice(TransactionalSink[None]):
         pass
 
 
+@NEEDS_REPORTS
 def test_what_a_sink_reads_twice_counts_once(spark: SparkSession) -> None:
     topology = TridentTopology("sink")
     stream = topology.new_stream("numbers", numbers(range(10), range(10)))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.servers.spark import NEEDS_REPORTS
 from trident_py import DataFrameSpout, ForeachBatchSink, SinkTransaction, SpoutError, TridentTopology
 from trident_py.operations import Count
 from trident_py.spark.frame_hash import counted, fingerprint_of
@@ -46,6 +47,7 @@ class Numbers:
         return topology
 
 
+@NEEDS_REPORTS
 def test_each_row_is_in_one_batch_and_a_restart_goes_on_with_what_is_new(spark: SparkSession) -> None:
     numbers, coordination = Numbers(3), LocalCoordination()
     (first, second) = run_batches(numbers.topology(), coordination, spark)
@@ -84,11 +86,13 @@ def rows(*rows: tuple[Any, ...]) -> Frames:
 SAME = rows((1, "a"), (2, None), (2, None), (None, "b"))
 
 
+@NEEDS_REPORTS
 def test_a_range_that_gives_the_same_rows_in_another_order_is_taken(spark: SparkSession, tmp_path: Any) -> None:
     other = rows((None, "b"), (2, None), (1, "a"), (2, None))
     replayed(spark, tmp_path, SAME, lambda session: other(session).repartition(3))
 
 
+@NEEDS_REPORTS
 @pytest.mark.parametrize(
     "other",
     [

@@ -19,6 +19,7 @@ from coordinators.errors import About
 from coordinators.fingerprint import Fingerprint
 from coordinators.messages import Fingerprinted, Message
 from coordinators.store import TopologyIdentity
+from tests.servers.spark import NEEDS_REPORTS
 from trident_py.engine import input_frames
 from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.emitted import EmittedBatch, ReportedOffsets
@@ -245,10 +246,12 @@ def test_each_road_gives_the_fingerprint_that_each_other_gives(
     assert roads.alone(batches[1], end=SinkParticipant("s", Discarding())) == ([] if batches[1].tasks else [expected])
 
 
+@NEEDS_REPORTS
 def test_what_tasks_note_has_the_fingerprint_of_the_same_rows(roads: Roads, tmp_path: Path) -> None:
     assert [roads.checkpointed(batch) for batch in emitted_notes(tmp_path)] == [[hash_rows(TABLE)]] * 2
 
 
+@NEEDS_REPORTS
 def test_what_is_noted_without_spark_has_it_too(roads: Roads, tmp_path: Path) -> None:
     for batch in emitted_notes(tmp_path):
         by_spark, here = (roads.reported(batch, is_driver=is_driver) for is_driver in (False, True))

@@ -16,6 +16,7 @@ from tests.golden import topologies
 from tests.golden.loading import restore_databases, restore_postgres, restore_zookeeper, restored_files
 from tests.golden.topologies import RECORDED_FILES, TOPOLOGIES, expected, file_lines
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
+from tests.servers.spark import NEEDS_REPORTS
 from trident_py import TridentConfig, TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -39,7 +40,13 @@ def select(at: Path, query: str) -> list[Any]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
-@pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"files"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=NEEDS_REPORTS if name.endswith("partitions") else ())
+        for name in sorted(TOPOLOGIES.keys() - {"files"})
+    ],
+)
 def test_what_was_in_flight_is_counted_once(
     spark: SparkSession, config: TridentConfig, tmp_path: Path, name: str
 ) -> None:

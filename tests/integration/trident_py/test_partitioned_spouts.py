@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
+from tests.servers.spark import NEEDS_REPORTS
 from trident_py import (
     Count,
     FailedException,
@@ -30,7 +31,7 @@ from trident_py import (
     TridentTopology,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, NEEDS_REPORTS]
 
 
 @pytest.fixture

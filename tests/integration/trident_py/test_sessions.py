@@ -67,6 +67,7 @@ assert third.last_progress["txid"] == 2
 """
 
 
+@pytest.mark.master("over Connect, the server says which Python workers run")
 def test_a_session_whose_workers_run_another_python_is_refused_with_what_that_lacks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from attrs import define
 from pyspark.sql import SparkSession
 
 from coordinators.errors import FencedError
-from tests.unit.trident_py.testing.topologies import ALL, Declared
+from tests.servers.spark import NEEDS_REPORTS
+from tests.unit.trident_py.testing.topologies import ALL, Declared, partitioned
 from trident_py import (
     BatchCoordinator,
     Count,
@@ -33,7 +34,9 @@ from trident_py.testing import LocalCoordination, run_batches
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("declare", ALL)
+@pytest.mark.parametrize(
+    "declare", [pytest.param(each, marks=NEEDS_REPORTS if each is partitioned else ()) for each in ALL]
+)
 def test_spark_and_plain_python_leave_the_same(
     declare: Callable[[Path], Declared], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -47,6 +50,7 @@ def test_spark_and_plain_python_leave_the_same(
     assert left[0] == left[1]
 
 
+@pytest.mark.master("in a process that has used Connect, PySpark makes no local session")
 def test_an_emitter_that_asks_for_a_session_has_one_and_the_rest_runs_without(spark: SparkSession) -> None:
     counts = MemoryMapState.factory()
     topology = TridentTopology("frames")
