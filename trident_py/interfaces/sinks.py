@@ -158,10 +158,6 @@ class TransactionalSink(Identified, ABC, Generic[R]):
 class RowsSink(TransactionalSink[R]):
     """A sink that has the rows of a transaction on the driver, so that its small batches share jobs."""
 
-    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> R:
-        """Have Spark compute the rows, and keep them."""
-        return self.keep(tx, frame.toArrow())
-
     @abstractmethod
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> R:
-        """Keep the rows until ``commit`` or ``abort``; returns the receipt. Called as ``prepare`` is."""
+        """Keep the rows until ``commit`` or ``abort``; returns the receipt. Called in place of ``prepare``."""

@@ -473,7 +473,7 @@ AT_START: dict[str, tuple[Declare, str]] = {
 }  # fmt: skip
 
 
-PICKLED_LATER = pytest.mark.master("over Connect, functions are pickled when their job is built")
+PICKLED_LATER = pytest.mark.master("over Connect, a function is pickled when Spark is asked about what is built on it")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType
@@ -149,6 +149,9 @@ class Shown(RowsSink[list[str]]):
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         return self.token
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[str]:
+        return self.keep(tx, frame.toArrow())
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> list[str]:
         words: list[str] = rows.column("word").to_pylist()

@@ -13,9 +13,11 @@ from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, 
 from trident_py.rows.schema import shown
 from trident_py.sinks.kafka.records import check_fields, check_rows
 from trident_py.sinks.kafka.staging import StagedRows
+from trident_py.spark.frames import rows_of_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 _OURS = ("transactional.id", "bootstrap.servers", "enable.idempotence")
 
@@ -79,6 +81,10 @@ class KafkaSink(RowsSink[StagedRows]):
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Have Kafka fence older leaders and settle what they had open; then see what is committed."""
         return self._transactions.recover(topology, epoch)
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> StagedRows:
+        """Have Spark compute the rows, and keep them."""
+        return self.keep(tx, rows_of_frame(frame))
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> StagedRows:
         """Look at them, and keep them in memory or in a file."""

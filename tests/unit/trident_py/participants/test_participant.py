@@ -39,8 +39,6 @@ class Sink(TransactionalSink[str]):
 
 
 class Keeping(Sink, RowsSink[str]):
-    prepare = RowsSink.prepare
-
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> str:
         return f"{rows.num_rows} rows of {tx.txid}"
 
@@ -60,17 +58,11 @@ def test_a_sink_is_told_of_each_transaction_of_a_group_in_order_and_counts_for_e
     assert {txid for txid, _ in scope.counts} == {7, 8}
 
 
-def test_a_sink_of_rows_keeps_those_that_a_shared_job_has_made_as_those_of_its_own_job() -> None:
-    participant, rows = SinkParticipant("out", Keeping()), pa.table({"n": [1, 2]})
-
-    class Frame:
-        """A job of two rows."""
-
-        def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark calls it
-            return rows
-
-    assert participant.keep(transaction(7), rows) == "2 rows of 7"
-    assert participant.prepare(transaction(7), Frame(), None) == "2 rows of 7"  # type: ignore[arg-type]
+def test_only_a_sink_of_rows_keeps_those_that_a_shared_job_has_made() -> None:
+    rows = pa.table({"n": [1, 2]})
+    assert SinkParticipant("out", Keeping()).keep(transaction(7), rows) == "2 rows of 7"
+    with pytest.raises(AssertionError, match="out shares no jobs"):
+        SinkParticipant("out", Sink()).keep(transaction(7), rows)
 
 
 def test_what_a_sink_raises_at_a_takeover_names_it_and_our_own_errors_stay_as_they_are() -> None:

@@ -1,0 +1,46 @@
+"""What Spark's UI says of the jobs of a topology, asked by its REST interface."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, os, sys
+from urllib.request import urlopen
+from pyspark.sql import SparkSession
+from trident_py import Count, FixedBatchSpout, ForeachBatchSink, MemoryMapState, SQLSink, TridentConfig, TridentTopology
+from trident_py.testing import LocalCoordination
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+)
+topology = TridentTopology("described")
+words = topology.new_stream("words", FixedBatchSpout("word string", 1, *[(f"w{n}",) for n in range(20)]))
+words.group_by("word").persistent_aggregate(MemoryMapState.factory("counts"), Count(), "count")
+words.write_to(ForeachBatchSink(lambda frame, tx: frame.write.format("noop").mode("overwrite").save()))
+words.write_to(SQLSink("sqlite:///canary-5up3r-53cr3t.db", "words"))
+with topology.start(TridentConfig(max_spout_pending=8), spark=spark, coordination=LocalCoordination()) as query:
+    query.process_all_available()
+spark.range(1).count()
+base = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}/jobs"
+jobs = []
+spark.sparkContext.setLogLevel("OFF")
+print(json.dumps(json.load(urlopen(base))))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.local
+def test_jobs_are_described_by_topology_transactions_and_output(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    jobs = json.loads(done.stdout.splitlines()[-1])
+    said = {job["description"] for job in jobs if "description" in job}
+    print(sorted(said), sum("description" not in job for job in jobs), len(jobs))
+    assert False

@@ -1,0 +1,42 @@
+"""The log of a command as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime
+
+import pytest
+
+from coordinators.attempt import TransactionAttempt
+from coordinators.log_fields import logging_about
+from trident_py.cli.logs import JsonFormatter, LogStream
+
+
+def test_a_line_is_one_json_object_with_the_traceback_in_it() -> None:
+    record = logging.makeLogRecord(
+        {"name": "a.b", "levelno": 30, "levelname": "WARNING", "msg": "two\nlines", "created": 1.5}
+    )
+    assert json.loads(JsonFormatter().format(record)) == {
+        "time": "1970-01-01T00:00:01.500+00:00",
+        "level": "WARNING",
+        "logger": "a.b",
+        "message": "two\nlines",
+    }
+    try:
+        raise ValueError("bad \udcff row")
+    except ValueError as error:
+        record.exc_info = (ValueError, error, error.__traceback__)
+    with logging_about(topology="wc", attempt=TransactionAttempt(7, 1)):
+        text = JsonFormatter().format(record)
+    assert "\n" not in text
+    told = json.loads(text)
+    assert (told["topology"], told["txid"], told["attempt"]) == ("wc", 7, "7:1")
+    assert told["traceback"].startswith("Traceback (most recent call last)")
+    assert datetime.fromisoformat(told["time"]).tzinfo is not None
+
+
+def test_what_is_written_for_people_is_logged_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    print("one\n\n two \n", file=LogStream())  # type: ignore[call-overload]  # it is one to write to
+    assert [record.getMessage() for record in caplog.records] == ["one", "two"]
