@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.command import run_part
-from benchmarks.parts import Part, Table
+from benchmarks.parts import Cell, Part, Table
 from benchmarks.rounds import race
 from benchmarks.sizes import Sizes
 from benchmarks.small import SmallCourse
@@ -55,7 +55,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
             PAGE: lambda: course.trident(pending, watching, history=history(), serve="127.0.0.1:0"),
         }
         results = race(competitors, sizes.rounds, UNWATCHED)
-    rows = [
+    rows: list[dict[str, Cell]] = [
         {
             "": name,
             "transactions/s": sizes.small_batches / result.median,

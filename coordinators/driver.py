@@ -23,6 +23,7 @@ from coordinators.definitions import Definitions
 from coordinators.errors import TridentError
 from coordinators.failures import Failures
 from coordinators.idleness import IdleWaiters
+from coordinators.log_fields import logging_about
 from coordinators.master import MasterBatchCoordinator
 from coordinators.messages import (
     Acked,
@@ -281,9 +282,13 @@ class CoordinatorDriver:
 
     def _failed(self, failed: Failed, now: float) -> Iterable[Event]:
         if not self.machine.is_live(failed.attempt):
-            log.debug("topology %s: attempt %s is not live, its failure changes nothing", self.topology, failed.attempt)
+            with logging_about(attempt=failed.attempt):
+                log.debug(
+                    "topology %s: attempt %s isn't live, its failure changes nothing", self.topology, failed.attempt
+                )
             return ()
-        self.failures.attempt_failed(failed, now, self._wall)
+        with logging_about(attempt=failed.attempt):
+            self.failures.attempt_failed(failed, now, self._wall)
         self.publisher.failed(failed)
         return (AttemptFailed(failed.attempt),)
 
@@ -320,7 +325,9 @@ class CoordinatorDriver:
                 self.definitions.take_not_ready(message, now)
             case DefinitionFailed(txid=number):
                 failed = evolve(message, txid=self.numbers.txid(number))
-                self.definitions.take_failure(message, self.failures.definition_failed(failed, now, self._wall))
+                with logging_about(txid=failed.txid):
+                    again = self.failures.definition_failed(failed, now, self._wall)
+                self.definitions.take_failure(message, again)
 
     def _delivered(self, txid: int) -> None:
         if attempt := self.owed.deliver(txid, self.record.current_txid - 1):

@@ -12,6 +12,7 @@ from attrs import define, evolve, field
 
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import CoordinationLost, TridentError
+from coordinators.log_fields import log_about
 from coordinators.messages import IdleWanted, Message, StopRequested
 from coordinators.shutdown import Shutdown
 from coordinators.status import TopologyStatus
@@ -123,6 +124,7 @@ class DriverLoop:
         self.withdraw()
 
     def _run(self) -> None:
+        log_about(topology=self.topology)
         self.error = self._ends_with(self._turns)
         try:
             self.error = self._ends_with(self._end) or self.error
@@ -135,6 +137,7 @@ class DriverLoop:
         self.driver = driver = self.driver or self.take_over()
         if driver is None:
             return
+        log_about(epoch=driver.store.epoch)
         driver.start(self.clock(), self.wall())
         while not driver.finished:
             now = self.clock()

@@ -59,6 +59,7 @@ from coordinators.canonical import Json, canonical_json, content_hash
 from coordinators.cursors import Cursors
 from coordinators.declarations import Declared
 from coordinators.errors import StateError, located
+from coordinators.log_fields import log_about
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore, TopologyIdentity
 
@@ -137,6 +138,7 @@ def recover(
         FencedError: a newer leader exists.
         CoordinationLost: ZooKeeper is out of reach.
     """
+    log_about(epoch=store.epoch)
     identity = store.identity
     tokens = {state.name: _recovered(state, store) for state in states}
     found = store.read()

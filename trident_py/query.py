@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 from coordinators.candidate import Candidate, Leader
 from coordinators.coordination import Coordination
 from coordinators.errors import located
+from coordinators.log_fields import logging_about
 from coordinators.loop import DriverLoop
 from coordinators.messages import IdleWanted, PauseRequested, ResumeRequested
 from coordinators.status import TopologyStatus, TransactionStatus
@@ -134,9 +135,11 @@ class TridentQuery:
         driver = self._loop.driver
         hold = Hold.NOTHING if driver is None else driver.machine.standing.hold
         if hold is not Hold.NOTHING:
-            log.warning(
-                "topology %s: still %s, as an operator wishes: `trident resume %s` lifts it", self.name, hold, self.name
-            )
+            with logging_about(topology=self.name, epoch=self.status.epoch):
+                log.warning(
+                    "topology %s: still %s, as an operator wishes: `trident resume %s` lifts it",
+                    *(self.name, hold, self.name),
+                )
         return hold is not Hold.NOTHING
 
     # --- asking -------------------------------------------------------------------------------------------------------

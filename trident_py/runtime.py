@@ -34,6 +34,7 @@ from trident_py.engine.assembly import assembled, check_fed, ensure_stores, is_p
 from trident_py.engine.batch_engine import BatchEngine, BatchWork
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.commits import Commits
+from trident_py.engine.job_names import JobNames
 from trident_py.engine.listeners import Listeners
 from trident_py.engine.plane import DataPlane
 from trident_py.engine.reads import StateReads
@@ -358,7 +359,7 @@ class _Assembly:
     def _work(self, participants: list[Participant], reads: StateReads) -> BatchWork:
         return BatchWork(
             exact=self._exact(),
-            tag_prefix=f"trident:{self.name}:{self.store.epoch}",
+            names=JobNames(self.name, self.store.epoch),
             branches=self.plan.branches,
             participants=participants,
             transaction=self._transaction,

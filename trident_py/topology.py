@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from coordinators.coordination import Coordination
 from coordinators.errors import located
 from coordinators.listener import TridentListener
+from coordinators.log_fields import logging_about
 from trident_py.engine.listeners import listening
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
@@ -262,7 +263,7 @@ class TridentTopology:
             FencedError: it runs elsewhere.
             TridentError: its record, a spout, state or sink can't be used as it is.
         """
-        with located(topology=self.name):
+        with located(topology=self.name), logging_about(topology=self.name):
             if not self._graph.nodes:
                 raise TopologyError(f"topology {self.name!r} has no stream; declare one with new_stream")
             placed, where = (config or TridentConfig()).placed(coordination), coordination

@@ -6,7 +6,6 @@ A command's module is loaded when it is asked for, so ``trident script`` loads n
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 import traceback
@@ -17,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from coordinators.errors import TridentError
+from trident_py.cli import logs
 from trident_py.cli.usage import UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
@@ -70,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser().parse_args(words)
     except SystemExit as end:  # argparse has said why
         return USAGE if end.code else SUCCESS
-    _log(arguments.debug)
+    logs.set_up(_log_format(arguments), debug=arguments.debug)
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        print("trident: interrupted", file=sys.stderr)
+        logs.log.error("interrupted")
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,44 +86,30 @@ def _meant(word: str) -> str | None:
     return None if word in COMMANDS else next(iter(get_close_matches(word, COMMANDS, 1)), None)
 
 
-class _StandardError(logging.Handler):
-    """Logs to what standard error is at that moment, which a live display redirects above itself."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
-
-
-def _log(debug: bool) -> None:
-    detailed = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(
-        level=logging.INFO if debug else logging.WARNING,
-        format=detailed if debug else "trident: %(message)s",
-        handlers=[_StandardError()],
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
-    if not debug:
-        # What ends a topology is told once: as the error of the command.
-        for source in ("coordinators.loop", "kazoo"):
-            logging.getLogger(source).setLevel(logging.CRITICAL)
-
-
 def _run(arguments: argparse.Namespace) -> int:
     try:
         status: int = import_module(f"trident_py.cli.{arguments.module}").run(arguments)
         sys.stdout.flush()
     except UsageError as error:
-        _explain(error, arguments.debug, prefix="" if error.stands_alone else "trident: ")
+        _explain(error, arguments, prefix="" if error.stands_alone else "trident: ")
         return USAGE
     except TridentError as error:
-        _explain(error, arguments.debug, prefix="trident: ")
+        _explain(error, arguments, prefix="trident: ")
         return FAILURE
     return status
 
 
-def _explain(error: TridentError, debug: bool, prefix: str) -> None:
-    if debug:
+def _explain(error: TridentError, arguments: argparse.Namespace, prefix: str) -> None:
+    if _log_format(arguments) == logs.JSON:
+        logs.log.error("%s", error, exc_info=error)
+        return
+    if arguments.debug:
         traceback.print_exception(error)
     print(f"{prefix}{error}", file=sys.stderr)
+
+
+def _log_format(arguments: argparse.Namespace) -> str:
+    return getattr(arguments, "log_format", logs.TEXT)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -244,6 +230,12 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         metavar="CHANGE",
         action="append",
         help="a change that is meant, as the refusal of a start prints it",
+    )
+    run.add_argument(
+        "--log-format",
+        choices=(logs.TEXT, logs.JSON),
+        default=logs.TEXT,
+        help="on standard error: text for people, or a JSON object a line, which says what it is about (text)",
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
@@ -15,6 +17,9 @@ NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 STANDARD_ERROR = 2
 READ_BYTES = 64 * 1024
 LAST_WORDS_SECONDS = 1.0
+
+log = logging.getLogger("stderr")
+"""What isn't ours, as of Spark's JVM and Python workers."""
 
 
 @contextmanager
@@ -26,27 +31,43 @@ def quiet_spark() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def filtered() -> Iterator[None]:
+def filtered() -> AbstractContextManager[None]:
     """Have standard error, of processes that are started inside for as long as they live, pass without `NOISE`."""
+    return _received(partial(_pass_on, os.dup(STANDARD_ERROR)))
+
+
+def logged() -> AbstractContextManager[None]:
+    """Have standard error, of processes that are started inside for as long as they live, be logged line by line."""
+    return _received(_log_lines)
+
+
+@contextmanager
+def _received(receive: Callable[[int], None]) -> Iterator[None]:
+    """Have ``receive``, on a thread, read what comes to standard error."""
     reading, writing = os.pipe()
     before = os.dup(STANDARD_ERROR)
-    passing = threading.Thread(target=_pass_on, args=(reading, os.dup(before)), name="trident-stderr", daemon=True)
-    passing.start()
+    receiving = threading.Thread(target=receive, args=(reading,), name="trident-stderr", daemon=True)
+    receiving.start()
     os.dup2(writing, STANDARD_ERROR)
     os.close(writing)
     try:
         yield
     except BaseException:
         os.dup2(before, STANDARD_ERROR)
-        passing.join(LAST_WORDS_SECONDS)  # of a JVM that could not start
+        receiving.join(LAST_WORDS_SECONDS)  # of a JVM that could not start
         raise
     finally:
         os.dup2(before, STANDARD_ERROR)
         os.close(before)
 
 
-def _pass_on(reading: int, to: int) -> None:
+def _log_lines(reading: int) -> None:
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in filter(None, map(str.rstrip, lines)):
+            log.warning("%s", line)
+
+
+def _pass_on(to: int, reading: int) -> None:
     kept = b""
     while piece := os.read(reading, READ_BYTES):
         text = (kept + piece).replace(NOISE, b"")

@@ -59,6 +59,7 @@ class JsonFormatter(logging.Formatter):
     """Makes one JSON object of each line, with what it is about: topology, epoch, txid, attempt."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return it, with a traceback where there is one."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -75,6 +76,7 @@ class LogStream(io.TextIOBase):
     """A text file whose lines are logged."""
 
     def write(self, text: str) -> int:
+        """Log each line that isn't empty."""
         for line in filter(None, map(str.strip, text.splitlines())):
             log.info("%s", line)
         return len(text)

@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
+from trident_py.cli import logs
 from trident_py.cli.target import load
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.cli.watch import Watch
@@ -27,9 +28,8 @@ def run(arguments: Namespace) -> int:
             spark = resources.enter_context(session_on(cluster, target.topology.name)) if cluster else None
             return target.topology.start(config, spark=spark, code=code, standby=arguments.standby)
 
-        watch = Watch.starting(start, debug=arguments.debug)
-        if watch.query.page:
-            print(f"page: {watch.query.page}", file=sys.stderr, flush=True)
+        watch = Watch.starting(start, debug=arguments.debug, log_format=arguments.log_format)
+        _show_page(watch.query.page, arguments.log_format)
         drained = watch.until_end(once=arguments.once)
         done = watch.summary()
     if arguments.json:
@@ -41,6 +41,14 @@ def run(arguments: Namespace) -> int:
             f"the next transaction is {done['next_txid']}"
         )
     return 0 if drained else 1
+
+
+def _show_page(url: str, log_format: str) -> None:
+    """Say where the page is; a log for programs goes elsewhere, so it has no token."""
+    if url and log_format == logs.JSON:
+        logs.log.info("page: %s", url.partition("?")[0])
+    elif url:
+        print(f"page: {url}", file=sys.stderr, flush=True)
 
 
 def _cluster_of(arguments: Namespace) -> SparkCluster | None:

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import Any
+from typing import IO, Any, cast
 
 from attrs import define, field
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trident_py.cli.jvm_noise import quiet_spark
+from trident_py.cli.jvm_noise import logged, quiet_spark
+from trident_py.cli.logs import JSON, TEXT, LogStream
 from trident_py.cli.progress_line import RecentRate, fitted, parts
 from trident_py.errors import TridentError
 from trident_py.query import TridentQuery
@@ -29,6 +30,10 @@ LINE_SECONDS = 5.0
 
 QUIET_LINE_SECONDS = 60.0
 """Until the next line where nothing has changed since the last."""
+
+
+LOG_WIDTH = 1000
+"""Of a line in a JSON log, which nothing is left out of."""
 
 
 class _Steps(logging.Handler):
@@ -80,11 +85,15 @@ class Watch:
     _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECONDS, init=False)
 
     @classmethod
-    def starting(cls, start: Callable[[], TridentQuery], *, debug: bool) -> Watch:
+    def starting(cls, start: Callable[[], TridentQuery], *, debug: bool, log_format: str = TEXT) -> Watch:
         """Start a topology and watch it; with ``debug``, Spark's JVM may log."""
         # While its file descriptor is a pipe, standard error doesn't look like the terminal that it is.
         console = Console(stderr=True, force_terminal=sys.stderr.isatty() or None)
+        if log_format == JSON:
+            console = Console(file=cast("IO[str]", LogStream()), width=LOG_WIDTH)
         with ExitStack() as during:
+            if log_format == JSON:
+                during.enter_context(logged())
             if not debug:
                 during.enter_context(quiet_spark())
             during.enter_context(_showing_steps(console))

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from trident_py.engine.emitted import EmittedBatch
 from trident_py.engine.instructions import Emit
+from trident_py.engine.job_names import JobNames
 from trident_py.engine.requests import ByJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.graph.queries import StateQuery
@@ -34,7 +35,7 @@ class BatchWork:
 
     Attributes:
         exact: the spouts whose batches have to be the same each time.
-        tag_prefix: ``trident:<topology>:<epoch>``, for the tags of jobs.
+        names: how its jobs are called.
         branches: what is done to a batch.
         participants: the output of each branch.
         transaction: what an output is told of an attempt, at a time in milliseconds.
@@ -43,7 +44,7 @@ class BatchWork:
     """
 
     exact: frozenset[str]
-    tag_prefix: str
+    names: JobNames
     branches: Sequence[Branch]
     participants: Sequence[Participant]
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]

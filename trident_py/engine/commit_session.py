@@ -19,13 +19,15 @@ class CommitSession(CommitSpark):
 
     Attributes:
         tag: that of the jobs.
+        description: what Spark's UI says of them.
     """
 
     session: SparkSession
     tag: str
+    description: str
 
     @contextmanager
     def running(self) -> Iterator[SparkSession]:
         """Let the block run jobs in the session, on the commit thread."""
-        with jobs.tagged(self.session, self.tag), task_failures_told():
+        with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
             yield self.session

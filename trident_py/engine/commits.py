@@ -18,7 +18,7 @@ from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant
 from trident_py.participants.shared import SharedTransactions
 from trident_py.spark.failures import Diagnose, Place
-from trident_py.worker.counters import CountScope, count_scope, counting_for, summed
+from trident_py.worker.counters import CountScope, count_scope, summed, working_for
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Commits:
         yield f"spout {step.spout!r}"
         for member in step.members:
             if member.number is not None:
-                counting_for(member.attempt.txid)
+                working_for(member.attempt)
                 self.spouts[step.spout].commit(member.attempt, member.number)
 
     def _committing(self, step: CommitStep) -> Iterator[str]:

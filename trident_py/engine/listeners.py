@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from attrs import define, field
 
 from coordinators.listener import EndedEvent, TopologyEvent, TridentListener
+from coordinators.log_fields import log_about, logging_about
 from trident_py.engine.progress import Progress
 from trident_py.engine.standstill import StandstillWatch
 from trident_py.errors import ConfigError
@@ -86,6 +87,7 @@ class EventThread:
         return self.topology, self.receiver
 
     def _run(self) -> None:
+        log_about(topology=self.topology)
         while events := self._next():
             self.receive(events)
 
@@ -109,9 +111,11 @@ class ListenerCalls:
         """Call it for each event."""
         for event in events:
             try:
-                self.listener.on_event(event)
+                with logging_about(attempt=event.attempt):
+                    self.listener.on_event(event)
             except BaseException as error:  # noqa: BLE001 - user code: the topology goes on, whatever it raises
-                self._log(event, error)
+                with logging_about(attempt=event.attempt):
+                    self._log(event, error)
 
     def _log(self, event: TopologyEvent, error: BaseException) -> None:
         kind = (event.method, type(error))

@@ -24,15 +24,17 @@ class RequestJobs:
 
     Attributes:
         tag: that of the jobs.
+        description: what Spark's UI says of them.
     """
 
     session: SparkSession
     tag: str
+    description: str
 
     def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
         """Return the rows that ``operation`` gives, where its inputs have these rows and fields."""
         flows = [
             Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
         ]
-        with jobs.tagged(self.session, self.tag), task_failures_told():
+        with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
             return rows_of(operation.build(flows, None).native().toArrow())

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from coordinators.attempt import TransactionAttempt
 from coordinators.messages import Acked, Fingerprinted, Message
 from coordinators.protocol import StreamId
+from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.work import BranchInput, JobMember, Processed
-from trident_py.planner.plan import Branch
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
 from trident_py.spark.counting import CountingJob, CountingJobs
@@ -45,14 +45,12 @@ class SharedJobs:
 
     Attributes:
         session: for jobs over little.
-        exact: the spouts whose batches have to be the same each time.
-        tag_prefix: as that of `MicroBatches`.
+        work: what there is to do.
         branches: by their number, those that can be shared.
     """
 
     session: SparkSession
-    exact: frozenset[str]
-    tag_prefix: str
+    work: BatchWork
     branches: Mapping[int, SharedBranch]
     _counting: CountingJobs = field(init=False)
 
@@ -60,23 +58,21 @@ class SharedJobs:
         self._counting = CountingJobs(self.session)
 
     @classmethod
-    def of(
-        cls, session: SparkSession, exact: frozenset[str], tag_prefix: str, branches: Sequence[Branch]
-    ) -> SharedJobs:
-        """Make one for those of ``branches`` that can be shared."""
-        alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(branches)}
-        found = {number: branch for number, branch in alike.items() if branch}
-        return cls(session=session, exact=exact, tag_prefix=tag_prefix, branches=found)
+    def of(cls, session: SparkSession, work: BatchWork) -> SharedJobs:
+        """Make one for those branches that can be shared."""
+        alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(work.branches)}
+        return cls(session=session, work=work, branches={number: each for number, each in alike.items() if each})
 
     def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
         return self._counting.run(index, lambda counting: self._process(members, index, counting))
 
     def _process(self, members: Sequence[JobMember], index: int, counting: CountingJob) -> list[Processed]:
-        branch = self.branches[index]
+        branch, names, output = self.branches[index], self.work.names, self.work.participants[index].name
         given = {member.attempt: member.inputs[branch.spout] for member in members}
         rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
-        with jobs.tagged(self.session, self._tag(list(given))), task_failures_told():
+        tag, description = names.shared_tag(list(given)), names.description(list(given), f"→ {output}")
+        with jobs.tagged(self.session, tag, description), task_failures_told():
             # In one partition: all of it is one task, without a shuffle.
             frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
             changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
@@ -95,13 +91,10 @@ class SharedJobs:
         ]
 
     def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Message]:
-        fingerprint = given.batch.fingerprint() if spout in self.exact else None
+        fingerprint = given.batch.fingerprint() if spout in self.work.exact else None
         seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
         return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]
 
     def cancel(self, attempts: Sequence[TransactionAttempt]) -> None:
         """Cancel the running job of these attempts."""
-        jobs.cancel(self.session, self._tag(attempts))
-
-    def _tag(self, attempts: Sequence[TransactionAttempt]) -> str:
-        return f"{self.tag_prefix}:{attempts[0]}+{len(attempts) - 1}"
+        jobs.cancel(self.session, self.work.names.shared_tag(attempts))

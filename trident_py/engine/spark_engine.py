@@ -45,17 +45,19 @@ class SparkEngine(BatchEngine):
 
     def jobs(self, work: BatchWork) -> Jobs:
         return SparkJobs(
-            together=SharedJobs.of(self.small, work.exact, work.tag_prefix, work.branches),
+            together=SharedJobs.of(self.small, work),
             alone=MicroBatches(session=self.session, work=work),
         )
 
     @property
     def request_jobs(self) -> ByJob:
-        return RequestJobs(self.session, f"trident:{self.plan.graph.topology}:requests")
+        name = self.plan.graph.topology
+        return RequestJobs(self.session, f"trident:{name}:requests", f"{name}: a request")
 
     def commit_spark(self, epoch: int) -> CommitSpark:
         """Return the session, on the commit thread."""
-        return CommitSession(self.session, f"trident:{self.plan.graph.topology}:{epoch}:commits")
+        name = self.plan.graph.topology
+        return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
 
     def stages(self) -> Sequence[str]:
         return stages(self.session)

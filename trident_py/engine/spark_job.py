@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import pyarrow as pa
 from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +36,7 @@ class MicroBatches:
 
     Attributes:
         session: the topology's own session.
-        work: what there is to do; the tag of an attempt's jobs is its prefix, ``:``, and the attempt.
+        work: what there is to do.
     """
 
     session: SparkSession
@@ -62,7 +64,7 @@ class MicroBatches:
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
             made = [*edges, *([] if told else [done])]
             told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
-        with jobs.tagged(self.session, self._tag(attempt)), task_failures_told():
+        with self._named(attempt, f"→ {participant.name}"), task_failures_told():
             frames = {
                 spout: self._input(spout, given.batch, heard[spout] if participant.reads_all else None)
                 for spout, given in member.inputs.items()
@@ -96,7 +98,7 @@ class MicroBatches:
     def _checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool, counting: CountingJob) -> EmittedBatch:
         reports = Reports(hashing=verify, counts_frames=batch.hashes_frames) if batch.is_read_once else None
         read_by = building(f"reading of {emit.spout}")
-        with jobs.tagged(self.session, self._tag(emit.attempt)), task_failures_told(), read_by:
+        with self._named(emit.attempt, f"of {emit.spout}"), task_failures_told(), read_by:
             frame = self._kept(frame_of(self.session, batch, reports), is_observed=reports is not None)
         counts = {**batch.counts, **{node: counts for (_, node), counts in counting.heard().items()}}
         if reports is None:
@@ -115,7 +117,7 @@ class MicroBatches:
 
     def cancel(self, attempt: TransactionAttempt) -> None:
         """Cancel the running jobs of ``attempt``."""
-        jobs.cancel(self.session, self._tag(attempt))
+        jobs.cancel(self.session, self.work.names.tag(attempt))
 
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
         # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
@@ -123,8 +125,9 @@ class MicroBatches:
         answered = arrow_table(self.work.query(query, rows, flow.schema), target)
         return Flow.of(frame_of_rows(self.session, answered, target), target)
 
-    def _tag(self, attempt: TransactionAttempt) -> str:
-        return f"{self.work.tag_prefix}:{attempt}"
+    def _named(self, attempt: TransactionAttempt, what: str) -> AbstractContextManager[None]:
+        names = self.work.names
+        return jobs.tagged(self.session, names.tag(attempt), names.description([attempt], what))
 
     def _collect(self, frame: DataFrame) -> pa.Table:
         return frame.toArrow()

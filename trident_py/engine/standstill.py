@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from attrs import define, field
 
 from coordinators.listener import StandstillEvent, Tell, tell_nobody
+from coordinators.log_fields import log_about
 from coordinators.status import TopologyStatus, Wait
 from coordinators.wishes import Hold
 from trident_py.engine.threads import ThreadWork, place_of
@@ -101,6 +102,7 @@ class StandstillWatch:
             self.waits_for = ()
 
     def _run(self) -> None:
+        log_about(topology=self.topology)
         while not self._closed.wait(LOOK_SECONDS):
             try:
                 self.look(time.time())

@@ -12,6 +12,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from types import FrameType
 
@@ -60,11 +62,11 @@ class Threads:
     def submit(self, call: Callable[[], object], doing: str = "") -> bool:
         """Have a thread make ``call``, which raises nothing; False if no thread takes calls any more.
 
-        ``doing`` tells people what that is.
+        It runs in a copy of the caller's context. ``doing`` tells people what it is.
         """
         with self._lock:
             if self._is_open:
-                self._calls.put((doing, call))
+                self._calls.put((doing, partial(copy_context().run, call)))
                 self._start_one_if_needed()
             return self._is_open
 

@@ -17,6 +17,7 @@ from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import Tell, Work, WorkEvent
+from coordinators.log_fields import logging_about
 from coordinators.messages import Diagnosis, FailureKind, Message
 from coordinators.spout_coordinator import Ask
 from trident_py.engine.batch_engine import Jobs
@@ -36,6 +37,7 @@ from trident_py.engine.instructions import (
     Refuse,
     RunJob,
 )
+from trident_py.engine.job_names import shown_attempts
 from trident_py.engine.reads import Read, StateReads
 from trident_py.engine.spout_threads import SpoutThreads
 from trident_py.engine.stimuli import (
@@ -51,7 +53,7 @@ from trident_py.engine.stimuli import (
     Stimulus,
 )
 from trident_py.engine.threads import Threads, ThreadWork
-from trident_py.engine.work import Half, Job, JobMember
+from trident_py.engine.work import CommitMember, Half, Job, JobMember
 from trident_py.errors import SinkError, SpoutError, StateError
 from trident_py.spark.failures import Diagnose, Place
 
@@ -114,16 +116,21 @@ class Workers:
                 post(message)
 
         threads = self._spout(spout)
-        self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
+        with logging_about(txid=ask.numbers.txid(ask.txid)):
+            self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
 
     def do(self, instruction: Instruction) -> None:
         """Have a thread carry out ``instruction``."""
+        with logging_about(attempt=_only_attempt(instruction)):
+            self._begin(instruction)
+
+    def _begin(self, instruction: Instruction) -> None:
         match instruction:
             case Emit():
                 self._emit(instruction)
             case RunJob(job, members):
                 running = self._running[job] = Running()
-                doing = f"{self._output(job.branch)} is prepared for {_shown(job.attempts)}"
+                doing = f"{self._output(job.branch)} is prepared for {shown_attempts(job.attempts)}"
                 self._submit(self._threads, doing, partial(self._run, job, members, running))
             case CancelEmit() | CancelJob():
                 self._cancel(instruction)
@@ -223,7 +230,7 @@ class Workers:
         match instruction:
             case CommitStep():
                 outputs = " and ".join(map(self._output, instruction.branches)) or f"spout {instruction.spout!r}"
-                return f"{outputs} commits {_shown([member.attempt for member in instruction.members])}"
+                return f"{outputs} commits {shown_attempts([member.attempt for member in instruction.members])}"
             case Abort():
                 return f"{self._output(instruction.branch)} gives up {instruction.attempt}"
             case Answer():
@@ -343,5 +350,13 @@ class Workers:
         return self.diagnose(error, place, where)
 
 
-def _shown(attempts: Sequence[TransactionAttempt]) -> str:
-    return str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"
+def _only_attempt(instruction: Instruction) -> TransactionAttempt | None:
+    """Return the attempt that an instruction is about, if it is one only."""
+    match instruction:
+        case Emit(attempt=attempt) | Abort(attempt=attempt) | DeliverSuccess(attempt=attempt):
+            return attempt
+        case CancelEmit(attempt=attempt) | CommitStep(members=[CommitMember(attempt=attempt)]):
+            return attempt
+        case RunJob(job=Job(attempts=(attempt,))) | CancelJob(job=Job(attempts=(attempt,))):
+            return attempt
+    return None

@@ -22,7 +22,7 @@ from trident_py.participants.participant import Downstream, Leaf, Participant, R
 from trident_py.rows.schema import arrow_table
 from trident_py.states.sql.dialect import Database
 from trident_py.states.sql.factory import SQLState
-from trident_py.worker.counters import counting_for
+from trident_py.worker.counters import working_for
 
 
 class Output(Operation):
@@ -179,7 +179,7 @@ class CommitStream:
             return NodeRows(way=way, context=context, session=None, attempt=tx.attempt, tables=tables)
 
         def hand_on(tx: SinkTransaction, rows: NodeRows, both: NodeRows, ends: Sequence[Node]) -> None:
-            counting_for(tx.txid)
+            working_for(tx.attempt)
             with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
                 rows.session = both.session = session
                 for end in ends:

@@ -21,7 +21,7 @@ from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
 from trident_py.states.sql.fenced_table import FencedTable, TableSink
 from trident_py.states.sql.shared import SharedTransaction
-from trident_py.worker.counters import counting_for
+from trident_py.worker.counters import working_for
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +222,7 @@ class SinkParticipant(Participant):
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Have the sink make it visible."""
         for tx, receipt in group:
-            counting_for(tx.txid)
+            working_for(tx.attempt)
             self.sink.commit(tx, receipt)
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:

@@ -48,7 +48,7 @@ from trident_py.states.keys import encode_key
 from trident_py.states.maps import SnapshottableMap
 from trident_py.states.shards import PartitionedState, gathered, shards_of, spread
 from trident_py.states.sql.fenced_table import FencedTable
-from trident_py.worker.counters import counting_for
+from trident_py.worker.counters import working_for
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class StateParticipant(Participant):
         """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
         if not isinstance(self.state, GroupState):
             for tx, receipt in group:
-                counting_for(tx.txid)
+                working_for(tx.attempt)
                 self._applied(tx, partial(self._prepared_change, tx, receipt))
             return
         receipts, state, changes = dict(group), self.state, dict[SinkTransaction, tuple[Rows, Rows]]()
@@ -156,14 +156,14 @@ class StateParticipant(Participant):
             due = state.begin_group(list(receipts))
             for tx in due:
                 state.begin_member(tx)
-                counting_for(tx.txid)
+                working_for(tx.attempt)
                 changes[tx] = self._with_rolled_back(self._prepared_change(tx, receipts[tx]))
             if due:
                 self._ensure_wanted()
                 state.commit_group()
         if self.downstream is not None:
             for tx in due:
-                counting_for(tx.txid)
+                working_for(tx.attempt)
                 self.downstream(tx, *changes[tx])
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:

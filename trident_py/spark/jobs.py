@@ -14,6 +14,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 from pyspark.sql import SparkSession
 
+DESCRIPTION = "spark.job.description"
+"""The property of a thread that `SparkContext.setJobDescription` sets, and nothing reads or resets."""
+
 
 def spark_context(session: SparkSession) -> SparkContext | None:
     """Return the context of a classic session; None where Spark Connect is behind it."""
@@ -30,20 +33,27 @@ def parallelism(session: SparkSession) -> int:
 
 
 @contextmanager
-def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Give every job that this thread starts inside carries ``tag``."""
+def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
+    """Give every job that this thread starts inside ``tag``, and ``description`` in Spark's UI, if it shows any.
+
+    Over Spark Connect nobody can describe a job: it shows the tag alone.
+    """
     target = spark_context(session)
     if target is None:
         session.addTag(tag)
-    else:
-        target.addJobTag(tag)
+        try:
+            yield
+        finally:
+            session.removeTag(tag)
+        return
+    before = target.getLocalProperty(DESCRIPTION)
+    target.addJobTag(tag)
+    target.setJobDescription(description)
     try:
         yield
     finally:
-        if target is None:
-            session.removeTag(tag)
-        else:
-            target.removeJobTag(tag)
+        target.removeJobTag(tag)
+        target.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
 def stages(session: SparkSession) -> list[str]:

@@ -17,6 +17,8 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark import TaskContext
 
+from coordinators.attempt import TransactionAttempt
+from coordinators.log_fields import log_about
 from coordinators.messages import FailureKind
 from trident_py.errors import CounterError
 from trident_py.worker.failures import Stage, TaskFailed, TaskFailure
@@ -115,6 +117,12 @@ def counting_for(txid: int | None) -> None:
     scope = _scope.get()
     if scope is not None:
         scope.txid = txid
+
+
+def working_for(attempt: TransactionAttempt) -> None:
+    """Take what is counted and logged from now on in this context for that of ``attempt``."""
+    counting_for(attempt.txid)
+    log_about(attempt=attempt)
 
 
 def counting_at(node: str) -> None:

@@ -247,6 +247,47 @@ def test_what_ends_a_topology_is_told_once_and_without_a_traceback(zookeeper: st
     assert "Traceback" not in done.stderr
 
 
+LOGGING = """
+import logging
+from trident_py import Count, ForeachBatchSink, FixedBatchSpout, TridentTopology
+
+def write(frame, tx):
+    rows = frame.count()
+    logging.getLogger("mine").warning("%d rows", rows)
+    if tx.attempt.txid == 2:
+        raise ValueError("no room")
+
+topology = TridentTopology("logging")
+topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,))).write_to(ForeachBatchSink(write))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["", "debug"])
+def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
+    zookeeper: str, tmp_path: Path, options: list[str]
+) -> None:
+    (tmp_path / "logging_topology.py").write_text(LOGGING)
+    target = str(tmp_path / "logging_topology.py:topology")
+    command = [*TRIDENT, "run", target, "--zookeeper", zookeeper, "--log-format", "json", *options]
+    done = subprocess.run(command, text=True, capture_output=True, cwd=tmp_path)
+    assert done.returncode == 1
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= each.keys() for each in lines)
+    about = [(each.get("topology"), each.get("epoch"), each.get("txid"), each.get("attempt")) for each in lines]
+    users = [what for each, what in zip(lines, about, strict=True) if each["logger"] == "mine"]
+    assert users == [("logging", 1, 1, "1:0"), *(("logging", 1, 2, f"2:{attempt}") for attempt in range(5))]
+    failures = [what for each, what in zip(lines, about, strict=True) if each["logger"] == "coordinators.failures"]
+    assert failures == [("logging", 1, 2, f"2:{attempt}") for attempt in range(4)]
+    steps = [each for each in lines if each["message"] == "topology logging: starting Spark"]
+    assert [each["topology"] for each in steps] == ["logging"]
+    last = lines[-1]
+    assert (last["level"], last["topology"], last["txid"], last["attempt"]) == ("ERROR", "logging", 2, "2:4")
+    assert last["message"].startswith("topology 'logging': transaction 2 failed 5 times")
+    assert "ValueError: no room" in last["traceback"]
+
+
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_a_second_signal_stops_at_once(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from trident_py.engine import input_frames
 from trident_py.engine.batch_engine import BatchWork
 from trident_py.engine.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.instructions import Emit
+from trident_py.engine.job_names import JobNames
 from trident_py.engine.row_engine import RowJobs
 from trident_py.engine.shared_job import SharedJobs, small_session
 from trident_py.engine.spark_job import MicroBatches
@@ -164,7 +165,7 @@ class Roads:
         )
         other = member(EmittedBatch(batch.schema, (batch.table.slice(0, 3),)), TransactionAttempt(4, 0))
         with small_session(self.spark) as small:
-            jobs = SharedJobs.of(small, frozenset({"s"}), "t", branches(topology))
+            jobs = SharedJobs.of(small, self._work(topology, Leaf("s")))
             return told(jobs.process([member(batch), other], 0)[0].reports)
 
     def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:
@@ -194,7 +195,7 @@ class Roads:
 
         return BatchWork(
             exact=frozenset({"s"}),
-            tag_prefix="t",
+            names=JobNames("t", 1),
             branches=branches(topology),
             participants=[end],
             transaction=lambda attempt, time: SinkTransaction(TransactionKey("u", 0, attempt.txid), attempt, 1, time),

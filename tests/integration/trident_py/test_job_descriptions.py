@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,14 +24,13 @@ spark = (
 )
 topology = TridentTopology("described")
 words = topology.new_stream("words", FixedBatchSpout("word string", 1, *[(f"w{n}",) for n in range(20)]))
-words.group_by("word").persistent_aggregate(MemoryMapState.factory("counts"), Count(), "count")
-words.write_to(ForeachBatchSink(lambda frame, tx: frame.write.format("noop").mode("overwrite").save()))
-words.write_to(SQLSink("sqlite:///canary-5up3r-53cr3t.db", "words"))
+words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+words.name("seen").write_to(ForeachBatchSink(lambda frame, tx: frame.write.format("noop").mode("overwrite").save()))
+words.name("kept").write_to(SQLSink("sqlite:///canary-5up3r-53cr3t.db", "words"))
 with topology.start(TridentConfig(max_spout_pending=8), spark=spark, coordination=LocalCoordination()) as query:
     query.process_all_available()
 spark.range(1).count()
 base = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}/jobs"
-jobs = []
 spark.sparkContext.setLogLevel("OFF")
 print(json.dumps(json.load(urlopen(base))))
 """
@@ -37,10 +38,13 @@ print(json.dumps(json.load(urlopen(base))))
 
 @pytest.mark.spark
 @pytest.mark.local
-def test_jobs_are_described_by_topology_transactions_and_output(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_jobs_are_described_by_topology_transactions_and_output(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     jobs = json.loads(done.stdout.splitlines()[-1])
     said = {job["description"] for job in jobs if "description" in job}
-    print(sorted(said), sum("description" not in job for job in jobs), len(jobs))
-    assert False
+    assert {f"described: {txid}:0 → {output}" for txid in range(1, 21) for output in ("seen", "kept")} <= said
+    shared = [each for each in said if each.endswith(" → words-state")]
+    assert len(shared) < 20
+    assert any(re.fullmatch(r"described: \d+:0 to \d+:0 → words-state", each) for each in shared)
+    assert "canary" not in str(jobs)

@@ -1,7 +1,8 @@
-"""No password comes to light: not in a log at DEBUG, a znode, an error, a repr, the history, nor what a query tells."""
+"""No password comes to light: not in a log at DEBUG, as text or JSON, nor a znode, an error, a repr, or the history."""
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from tests.servers.postgresql import PASSWORD
 from tests.unit.trident_py.web.serving import Client
 from trident_py import Count, FixedBatchSpout, PostgresState, TridentConfig, TridentError, TridentTopology
+from trident_py.cli.logs import JsonFormatter
 from trident_py.web.token import token_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.postgres]
@@ -77,10 +79,29 @@ def history(dsn: str) -> Iterator[tuple[Any, ...]]:
             yield from connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - our names
 
 
+class JsonLog(logging.Handler):
+    """Keeps the lines of a log as `trident run --log-format json` writes them."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.formatter, self.lines = formatter, list[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
 def test_passwords_are_in_no_log_znode_error_or_repr(
-    spark: SparkSession, zookeeper: str, postgres: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    spark: SparkSession,
+    zookeeper: str,
+    postgres: str,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    as_json = JsonLog(JsonFormatter())
+    logging.getLogger().addHandler(as_json)
+    request.addfinalizer(lambda: logging.getLogger().removeHandler(as_json))
     auth = f"wordcount:{CANARY}"
     config = TridentConfig(
         zookeeper=f"{zookeeper}/guarded",
@@ -102,6 +123,8 @@ def test_passwords_are_in_no_log_znode_error_or_repr(
     assert "the history in" in caplog.text
     kept = [*znodes(f"{zookeeper}/guarded", auth), *history(postgres)]
     assert any(str(each[0]).endswith("/record") for each in kept)
+    told += as_json.lines
+    assert any(json.loads(line).get("topology") == "words" for line in as_json.lines)
     for secret in (CANARY, PASSWORD, token_at(tmp_path).reveal()):
         assert secret not in caplog.text
         assert not [each for each in [*told, *kept] if secret in str(each) or secret in repr(each)]
