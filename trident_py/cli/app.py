@@ -54,7 +54,10 @@ STATUS_WORDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out a command line; returns 0 for success, 1 for failure, 2 for a command that makes no sense.
+    """Carry out a command line; returns the exit code.
+
+    That is 0 for success, 1 for failure, 2 for a command that makes no sense; and 3 where ``trident run`` has ended by
+    something that another start doesn't mend.
 
     Args:
         argv: the words after ``trident``; None: those of this process.
@@ -95,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return USAGE
     except TridentError as error:
         _explain(error, arguments, prefix="trident: ")
-        return FAILURE
+        return _failure(error, arguments)
     return status
 
 
@@ -106,6 +109,14 @@ def _explain(error: TridentError, arguments: argparse.Namespace, prefix: str) ->
     if arguments.debug:
         traceback.print_exception(error)
     print(f"{prefix}{error}", file=sys.stderr)
+
+
+def _failure(error: TridentError, arguments: argparse.Namespace) -> int:
+    if arguments.module != "run":
+        return FAILURE
+    from trident_py.cli.halt import exit_code  # what it needs is loaded by then
+
+    return exit_code(error)
 
 
 def _log_format(arguments: argparse.Namespace) -> str:
@@ -230,6 +241,11 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         metavar="CHANGE",
         action="append",
         help="a change that is meant, as the refusal of a start prints it",
+    )
+    run.add_argument(
+        "--on-halt",
+        metavar="COMMAND|URL",
+        help="is told as JSON what has ended the topology, if it was an error: a command, or a URL for a POST",
     )
     run.add_argument(
         "--log-format",

@@ -7,10 +7,12 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
-from trident_py.cli import logs
-from trident_py.cli.target import load
+from trident_py.cli import halt, logs
+from trident_py.cli.target import Target, load
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.cli.watch import Watch
+from trident_py.errors import TridentError
+from trident_py.interfaces.config import TridentConfig
 from trident_py.query import TridentQuery, counted
 from trident_py.spark.cluster import SparkCluster
 from trident_py.spark.session import ensure_session_possible, session_on
@@ -19,8 +21,18 @@ from trident_py.spark.session import ensure_session_possible, session_on
 def run(arguments: Namespace) -> int:
     """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
     config = config_of(arguments)
+    halt.check(arguments.on_halt)
     cluster = _cluster_of(arguments)
     target = load(arguments.target)
+    try:
+        return _run(target, config, cluster, arguments)
+    except TridentError as error:
+        if arguments.on_halt is not None:
+            halt.tell(arguments.on_halt, target.topology.name, error)
+        raise
+
+
+def _run(target: Target, config: TridentConfig, cluster: SparkCluster | None, arguments: Namespace) -> int:
     code = (target.code, *arguments.py_files)
     with ExitStack() as resources:
 

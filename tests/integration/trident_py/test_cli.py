@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -239,8 +240,15 @@ topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,))).map(lambda 
 def test_what_ends_a_topology_is_told_once_and_without_a_traceback(zookeeper: str, tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     target = str(tmp_path / "failing.py:topology")
-    done = subprocess.run([*TRIDENT, "run", target, "--zookeeper", zookeeper], text=True, capture_output=True)
-    assert (done.returncode, done.stdout) == (1, "")
+    told = tmp_path / "told.json"
+    calls = shlex.join(["sh", "-c", f"cat > {shlex.quote(str(told))}; echo $TRIDENT_ERROR of $TRIDENT_TXID >&2"])
+    command = [*TRIDENT, "run", target, "--zookeeper", zookeeper, "--on-halt", calls]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "\nPoisonBatchError of 1\n" in done.stderr
+    facts = json.loads(told.read_text())
+    known = ("topology", "error", "txid", "attempt", "exit_code")
+    assert [facts[name] for name in known] == ["failing", "PoisonBatchError", 1, "1:4", 3]
     assert re.findall(r"^trident: topology 'failing': transaction 1 failed 5 times, .*$", done.stderr, re.MULTILINE)
     assert done.stderr.count("failed 5 times") == 1
     assert "incubator modules" not in done.stderr
@@ -272,7 +280,7 @@ def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
     target = str(tmp_path / "logging_topology.py:topology")
     command = [*TRIDENT, "run", target, "--zookeeper", zookeeper, "--log-format", "json", *options]
     done = subprocess.run(command, text=True, capture_output=True, cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 3
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert all({"time", "level", "logger", "message"} <= each.keys() for each in lines)
     about = [(each.get("topology"), each.get("epoch"), each.get("txid"), each.get("attempt")) for each in lines]

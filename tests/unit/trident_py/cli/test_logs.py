@@ -38,5 +38,5 @@ def test_a_line_is_one_json_object_with_the_traceback_in_it() -> None:
 
 def test_what_is_written_for_people_is_logged_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    print("one\n\n two \n", file=LogStream())  # type: ignore[call-overload]  # it is one to write to
+    print("one\n\n two \n", file=LogStream())  # it is one to write to
     assert [record.getMessage() for record in caplog.records] == ["one", "two"]
