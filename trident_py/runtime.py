@@ -253,7 +253,8 @@ class _Assembly:
         )
         driver = self._driver(record, streams, participants, publisher)
         workers, standstill = streams.workers, self.listeners.standstill
-        standstill.follow(lambda: publisher.status, workers.works, self.engine.stages, workers.lock_holders)
+        beyond = (self.engine.stages, workers.lock_holders, workers.lost_lease)
+        standstill.follow(lambda: publisher.status, workers.works, *beyond)
         return driver
 
     def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -99,9 +99,9 @@ class BatchEngine(ABC):
         """Return what jobs within the commits of a leadership run in; None: there are none."""
         return None
 
-    def stages(self) -> Sequence[str]:
-        """Return what it is working on besides our threads, a sentence each."""
-        return ()
+    def stages(self) -> Mapping[str, str]:
+        """Return what it is working on besides our threads, a sentence each, by a name that stays."""
+        return {}
 
     @abstractmethod
     def life(self) -> Life:

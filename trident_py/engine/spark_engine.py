@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from attrs import define, evolve, frozen
@@ -59,7 +59,7 @@ class SparkEngine(BatchEngine):
         name = self.plan.graph.topology
         return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
 
-    def stages(self) -> Sequence[str]:
+    def stages(self) -> Mapping[str, str]:
         return stages(self.session)
 
     def life(self) -> Life:

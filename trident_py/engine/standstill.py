@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import define, field
 
@@ -77,7 +77,8 @@ class StandstillWatch:
     waits_for: tuple[Wait, ...] = field(default=(), init=False)
     _status: Callable[[], TopologyStatus] = field(init=False)
     _works: Callable[[], Sequence[ThreadWork]] = field(init=False)
-    _beyond: Sequence[Callable[[], Sequence[str]]] = field(init=False)
+    _beyond: Sequence[Callable[[], Mapping[str, str]]] = field(init=False)
+    _seen: Mapping[str, float] = field(factory=dict, init=False)  # since when what is beyond is known
     _closed: threading.Event = field(factory=threading.Event, init=False)
     _telling: threading.Lock = field(factory=threading.Lock, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -87,9 +88,12 @@ class StandstillWatch:
         self,
         status: Callable[[], TopologyStatus],
         works: Callable[[], Sequence[ThreadWork]],
-        *beyond: Callable[[], Sequence[str]],
+        *beyond: Callable[[], Mapping[str, str]],
     ) -> None:
-        """Look there from now on: at what the driver publishes, at the threads, and at what is beyond this process."""
+        """Look there from now on: at what the driver publishes, at the threads, and at what is beyond this process.
+
+        That is a sentence for each thing, which may be another one at the next look, by a name, which stays.
+        """
         self._status, self._works, self._beyond = status, works, beyond
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-standstill", daemon=True)
@@ -114,6 +118,8 @@ class StandstillWatch:
         status = self._status()
         is_quiet = 0.0 < status.moved <= now - QUIET_SECONDS  # 0.0: its driver has not begun
         found = self._found(status, now) if is_quiet else ()
+        if not is_quiet:
+            self._seen = {}
         with self._telling:
             if self._closed.is_set():
                 return
@@ -127,8 +133,9 @@ class StandstillWatch:
         works = self._works()
         driver = next((each for each in threading.enumerate() if each.name == f"trident-{self.topology}-driver"), None)
         found = [*waits(status, works, place_of(driver) if driver else "", now)]
-        beyond = [Wait(text) for ask in self._beyond for text in ask()] if status.transactions else []
-        return (*found, *beyond)
+        told = {name: text for ask in self._beyond for name, text in ask().items()} if status.transactions else {}
+        self._seen = {name: self._seen.get(name, now) for name in told}
+        return (*found, *(Wait(text, self._seen[name]) for name, text in told.items()))
 
     def _log(self, found: Sequence[Wait], quiet_seconds: float, now: float) -> None:
         if found and quiet_seconds >= LOG_SECONDS and not self._is_logged:

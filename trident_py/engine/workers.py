@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field
@@ -54,7 +54,7 @@ from trident_py.engine.stimuli import (
 )
 from trident_py.engine.threads import Threads, ThreadWork
 from trident_py.engine.work import CommitMember, Half, Job, JobMember
-from trident_py.errors import SinkError, SpoutError, StateError
+from trident_py.errors import SinkError, SpoutError, StateError, TridentError
 from trident_py.spark.failures import Diagnose, Place
 
 log = logging.getLogger(__name__)
@@ -163,12 +163,20 @@ class Workers:
         """Return what all threads are in the middle of. Any thread may ask."""
         return [work for pool in self._pools for work in pool.works()]
 
-    def lock_holders(self) -> list[str]:
+    def lock_holders(self) -> Mapping[str, str]:
         """Return who holds the locks that a commit waits for now, as databases tell. Any thread may ask."""
         if not self.committing.works():
-            return []
+            return {}
         found = {text: output.name for output in self.commits.participants for text in output.lock_holders()}
-        return [f"{name} waits for a lock: {text}" for text, name in found.items()]
+        return {text: f"{name} waits for a lock: {text}" for text, name in found.items()}
+
+    def lost_lease(self) -> Mapping[str, str]:
+        """Return why nothing may be committed just now, where another process may lead. Any thread may ask."""
+        try:
+            self.commits.ensure_leading()
+        except TridentError as error:
+            return {"lease": f"leadership is not certain, so nothing commits: {error}"}
+        return {}
 
     @property
     def _pools(self) -> list[Threads]:

@@ -56,21 +56,21 @@ def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
         target.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
-def stages(session: SparkSession) -> list[str]:
+def stages(session: SparkSession) -> dict[str, str]:
     """Return what Spark is working on in this application, a sentence for each stage; none over Spark Connect."""
     context = spark_context(session)
     if context is None:
-        return []
+        return {}
     tracker = context.statusTracker()
     hosts = sorted({each.host for each in tracker.getExecutorInfos() if each.numRunningTasks})
     where = f" on {', '.join(hosts)}" if hosts else ""
     found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return [
-        f"Spark stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks done, "
+    return {
+        f"stage {each.stageId}": f"Spark stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks done, "
         f"{each.numActiveTasks} running{where if each.numActiveTasks else ''}"
         for each in found
         if each is not None
-    ]
+    }
 
 
 def cancel(session: SparkSession, tag: str) -> None:

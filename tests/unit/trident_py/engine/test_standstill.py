@@ -75,7 +75,7 @@ class World:
 
     status: TopologyStatus = PROCESSING
     works: list[ThreadWork] = field(factory=list)
-    stages: list[str] = field(factory=list)
+    stages: dict[str, str] = field(factory=dict)
     told: list[TopologyEvent] = field(factory=list)
     watch: StandstillWatch = field(init=False)
 
@@ -103,16 +103,18 @@ def test_only_what_is_news_is_told_and_so_is_the_end_of_it() -> None:
     world = World()
     assert len(world.look(90.0)) == 1
     assert world.look(91.0) == []
-    world.stages.append("Spark stage 1: 0 of 2 tasks done, 2 running")
+    world.stages["stage 1"] = "Spark stage 1: 0 of 2 tasks done, 2 running"
     assert world.look(92.0) == [["transaction 7:1 is processing", "Spark stage 1: 0 of 2 tasks done, 2 running"]]
-    assert world.watch.waits_for == (Wait("transaction 7:1 is processing", 80.0), Wait(world.stages[0]))
+    world.stages["stage 1"] = "Spark stage 1: 1 of 2 tasks done, 1 running"
+    assert world.look(94.0) == [["transaction 7:1 is processing", "Spark stage 1: 1 of 2 tasks done, 1 running"]]
+    assert world.watch.waits_for == (Wait("transaction 7:1 is processing", 80.0), Wait(world.stages["stage 1"], 92.0))
     world.status = evolve(world.status, moved=92.5)
     assert world.look(93.0) == [[]]
     assert world.look(94.0) == []
 
 
 def test_sparks_stages_are_told_only_where_a_transaction_is_under_way() -> None:
-    world = World(status=evolve(STATUS, unready=("lines",)), stages=["another application's"])
+    world = World(status=evolve(STATUS, unready=("lines",)), stages={"stage 1": "another application's"})
     assert world.look(90.0) == [["spout 'lines' has no input"]]
 
 
@@ -135,7 +137,7 @@ def test_nothing_follows_the_end() -> None:
     told: list[TopologyEvent] = []
     listeners.standstill.tell = told.append
     listeners.standstill._thread = threading.current_thread()
-    listeners.standstill.follow(lambda: PROCESSING, list, list)
+    listeners.standstill.follow(lambda: PROCESSING, list, dict)
     listeners.tell(EndedEvent(topology="wc", at=1.0))
     listeners.standstill.look(100.0)
     assert told == []
@@ -146,11 +148,11 @@ def test_what_it_looks_at_may_raise(caplog: pytest.LogCaptureFixture, monkeypatc
     monkeypatch.setattr("trident_py.engine.standstill.LOOK_SECONDS", 0.001)
     looked, heard = threading.Event(), threading.Event()
 
-    def stages() -> list[str]:
+    def stages() -> dict[str, str]:
         if not looked.is_set():
             looked.set()
             raise ValueError("no stages")
-        return []
+        return {}
 
     watch = StandstillWatch("wc", lambda _: heard.set())
     watch.follow(lambda: PROCESSING, list, stages)

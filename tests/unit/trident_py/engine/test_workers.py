@@ -13,7 +13,7 @@ from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from tests.unit.trident_py.engine.numbers import CommitterNumbers, Numbers
 from tests.unit.trident_py.engine.steps import Steps
 from trident_py.engine.work import Job, JobMember, Processed
-from trident_py.errors import SpoutError, StateError
+from trident_py.errors import CoordinationLost, SpoutError, StateError
 
 
 def test_user_code_that_wants_to_end_python_fails_its_attempt(world: Driven, steps: Steps) -> None:
@@ -91,3 +91,16 @@ def test_each_piece_of_work_is_told_before_its_end_is_acted_upon(steps: Steps) -
         ]
     )
     assert all(each.seconds >= 0 and each.topology == "t" for each in works)
+
+
+def test_where_another_process_may_lead_it_is_said_why_nothing_commits(world: Driven) -> None:
+    workers = world.streams.workers
+    assert workers.lost_lease() == {}
+
+    def ensure_leading() -> None:
+        raise CoordinationLost("ZooKeeper was not heard of for 7 s")
+
+    workers.commits.ensure_leading = ensure_leading
+    assert workers.lost_lease() == {
+        "lease": "leadership is not certain, so nothing commits: ZooKeeper was not heard of for 7 s"
+    }
