@@ -191,8 +191,7 @@ class Page:
     async def answer(self, request: Request) -> Response:
         """Answer a request, as Storm's DRPC servers do: the rows of the answer, as JSON."""
         function = request.path_params["function"]
-        is_given = "args" in request.path_params or request.method == "GET"
-        args = request.path_params.get("args", "") if is_given else (await _body(request)).decode()
+        args = request.path_params.get("args", "") if request.method == "GET" else await _text(request)
         if leader := await run_in_threadpool(self.shown.elsewhere):
             if not leader.address:
                 return _error(
@@ -244,6 +243,16 @@ def _wish_of(body: bytes) -> Wish:
         actions = ", ".join(Action)
         raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {error}") from error
     return Wish(uuid4().hex, action, rate, reason.strip())
+
+
+async def _text(request: Request) -> str:
+    """Return what is asked for with a body, or, as Storm has it, behind the function's name all the same."""
+    if "args" in request.path_params:
+        return str(request.path_params["args"])
+    try:
+        return (await _body(request)).decode()
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the body is what the function is asked, as text in UTF-8") from None
 
 
 async def _body(request: Request) -> bytes:

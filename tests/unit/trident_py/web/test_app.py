@@ -33,6 +33,7 @@ def test_what_can_not_be_answered_says_why_and_whether_to_ask_again(words: Words
     broken = words.client.get("/drpc/broken")
     assert (broken.status, "ZeroDivisionError" in broken.json["error"]) == (500, True)
     assert "retry-after" not in {**unknown.headers, **broken.headers}
+    assert words.client.post("/drpc/count", b"\xff").status == 400
     words.coordination.expire("words")  # another one may lead
     lost = words.client.get("/drpc/count/to")
     assert (lost.status, lost.headers.get("retry-after")) == (503, "1")
