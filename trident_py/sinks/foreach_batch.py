@@ -11,6 +11,7 @@ from trident_py.errors import TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.rows.schema import shown
 from trident_py.spark.frames import kept
+from trident_py.spark.jobs import described
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +41,7 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
         if not callable(fn) or not _takes_two(fn):
             raise TopologyError(f"a function of a DataFrame and a SinkTransaction is needed, not {shown(fn)}")
         self._fn = fn
+        self._topology = ""
 
     def __repr__(self) -> str:
         return f"ForeachBatchSink({self._name})"
@@ -54,13 +56,15 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Return None: nothing is known of what was committed."""
+        self._topology = topology.name
         return None
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
         return kept(frame)
 
     def commit(self, tx: SinkTransaction, receipt: DataFrame) -> None:
-        self._fn(receipt, tx)
+        with described(receipt.sparkSession, f"{self._topology}: {tx.attempt} → {self!r}"):
+            self._fn(receipt, tx)
 
     def abort(self, tx: SinkTransaction, receipt: DataFrame | None) -> None:
         """Do nothing: nothing was written, and Spark drops the rows when nobody refers to them."""

@@ -34,25 +34,34 @@ def parallelism(session: SparkSession) -> int:
 
 @contextmanager
 def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
-    """Give every job that this thread starts inside ``tag``, and ``description`` in Spark's UI, if it shows any.
-
-    Over Spark Connect nobody can describe a job: it shows the tag alone.
-    """
+    """Give every job that this thread starts inside ``tag``, and ``description`` in Spark's UI."""
     target = spark_context(session)
     if target is None:
         session.addTag(tag)
-        try:
+    else:
+        target.addJobTag(tag)
+    try:
+        with described(session, description):
             yield
-        finally:
+    finally:
+        if target is None:
             session.removeTag(tag)
+        else:
+            target.removeJobTag(tag)
+
+
+@contextmanager
+def described(session: SparkSession, description: str) -> Iterator[None]:
+    """Have Spark's UI say ``description`` of every job that this thread starts inside; Spark Connect can't."""
+    target = spark_context(session)
+    if target is None:
+        yield
         return
     before = target.getLocalProperty(DESCRIPTION)
-    target.addJobTag(tag)
     target.setJobDescription(description)
     try:
         yield
     finally:
-        target.removeJobTag(tag)
         target.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 

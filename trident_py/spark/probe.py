@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from trident_py.errors import ConfigError
-from trident_py.spark.jobs import spark_context
+from trident_py.spark.jobs import described, spark_context
 
 NEEDED = ("trident_py", "pyarrow", "pandas")
 _good: set[tuple[str, Sequence[str]]] = set()
@@ -35,7 +35,8 @@ def ensure_workers(session: SparkSession, topology: str, code: Sequence[str] = (
         return
     looked = udf(_looking(code), "array<string>", useArrow=False)()  # an Arrow function needs what may be missing
     try:
-        [[[python, version, missing]]] = session.range(0, 1, 1, 1).select(looked).collect()
+        with described(session, f"{topology}: what the Python workers have"):
+            [[[python, version, missing]]] = session.range(0, 1, 1, 1).select(looked).collect()
     except PySparkException as error:
         raise ConfigError(_explained(topology, f"they could not run one task, {_last_line(error)}")) from error
     if missing:

@@ -43,6 +43,8 @@ def test_jobs_are_described_by_topology_transactions_and_output(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     jobs = json.loads(done.stdout.splitlines()[-1])
     said = {job["description"] for job in jobs if "description" in job}
+    last = max(job["jobId"] for job in jobs if "description" in job)
+    assert all("description" in job for job in jobs if job["jobId"] < last), "the program's own came behind them"
     assert {f"described: {txid}:0 → {output}" for txid in range(1, 21) for output in ("seen", "kept")} <= said
     shared = [each for each in said if each.endswith(" → words-state")]
     assert len(shared) < 20
