@@ -18,6 +18,7 @@ from coordinators.listener import (
     FailedEvent,
     SucceededEvent,
     TopologyEvent,
+    TransactionEvent,
     TridentListener,
     WorkEvent,
 )
@@ -72,10 +73,15 @@ def _instrument(meter: metrics.Meter, wanted: Instrument) -> Callable[..., None]
 
 @define
 class _Trace:
-    """The open spans of one transaction: its own, and those of its attempts."""
+    """The open spans of one transaction: its own, and those of its attempts.
+
+    Attributes:
+        last: when the last piece of work ended that was done for it, in seconds since 1970.
+    """
 
     root: Span
     attempts: dict[TransactionAttempt, Span] = field(factory=dict)
+    last: float = 0.0
 
 
 @define(eq=False)
@@ -129,6 +135,7 @@ class Traces:
                 if event.has_failed:
                     span.set_status(Status(StatusCode.ERROR))
                 span.end(_nanos(event.at))
+                self._open[attempt.txid].last = max(event.at, self._open[attempt.txid].last)
 
     def _commit(self, event: CommittedEvent) -> None:
         span = self._close(event.attempt)
@@ -137,7 +144,7 @@ class Traces:
         processed = event.at - event.committing
         self._span(span, "wait", processed, {}).end(_nanos(processed + event.waiting))
         span.set_attribute("trident.rows", event.rows)
-        span.end(_nanos(event.at))
+        self._end_attempt(span, event)
 
     def _fail(self, event: FailedEvent) -> None:
         span = self._close(event.attempt)
@@ -148,7 +155,11 @@ class Traces:
             span.set_status(Status(StatusCode.ERROR, text_of(event.error)))
         else:
             span.set_attribute("trident.failed", str(event.failed))
-        span.end(_nanos(event.at))
+        self._end_attempt(span, event)
+
+    def _end_attempt(self, span: Span, event: TransactionEvent) -> None:
+        """End it behind all that is in it: the driver's moments are those at which its turns begin."""
+        span.end(_nanos(max(event.at, self._open[event.attempt.txid].last)))
 
     def _span(self, parent: Span, name: str, at: float, about: _About) -> Span:
         inside = trace.set_span_in_context(parent, Context())
@@ -166,7 +177,7 @@ class Traces:
         known = self._open.pop(txid, None)
         if known is not None:
             for span in (*known.attempts.values(), known.root):
-                span.end(_nanos(at))
+                span.end(_nanos(max(at, known.last)))
 
 
 def _nanos(seconds: float) -> int:

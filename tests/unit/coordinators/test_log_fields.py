@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 
 import pytest
 
@@ -12,6 +12,12 @@ from coordinators.errors import StateError
 from coordinators.log_fields import fields_of, log_about, logging_about
 
 ATTEMPT = TransactionAttempt(7, 1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that drive a leader on their own thread leave behind what its log was about."""
+    monkeypatch.setattr("coordinators.log_fields._known", ContextVar("known", default={}))  # noqa: B039 - it never changes
 
 
 def line(*args: object, error: BaseException | None = None) -> logging.LogRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextvars import ContextVar
 from datetime import datetime
 
 import pytest
@@ -11,6 +12,12 @@ import pytest
 from coordinators.attempt import TransactionAttempt
 from coordinators.log_fields import logging_about
 from trident_py.cli.logs import JsonFormatter, LogStream
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that drive a leader on their own thread leave behind what its log was about."""
+    monkeypatch.setattr("coordinators.log_fields._known", ContextVar("known", default={}))  # noqa: B039 - it never changes
 
 
 def test_a_line_is_one_json_object_with_the_traceback_in_it() -> None:
