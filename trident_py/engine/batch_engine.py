@@ -29,6 +29,9 @@ AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Seque
 """Asks a state for rows with these fields; blocks until it may be read."""
 
 
+NO_STAGES: Mapping[str, str] = {}
+
+
 @frozen(kw_only=True)
 class BatchWork:
     """What one leadership has to do with batches.
@@ -101,7 +104,7 @@ class BatchEngine(ABC):
 
     def stages(self) -> Mapping[str, str]:
         """Return what it is working on besides our threads, a sentence each, by a name that stays."""
-        return {}
+        return NO_STAGES
 
     @abstractmethod
     def life(self) -> Life:
