@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -288,7 +289,8 @@ def _started(
     standby: bool,
 ) -> TridentQuery:
     """Start what was declared, with everybody who is told of it."""
-    name, planned, program = graph.topology, plan(graph), this_program(code, diagram(graph))
+    name, planned = graph.topology, plan(graph)
+    program = cache(lambda: this_program(code, diagram(graph)))
     told = listening(name, [*listeners, *installed_listeners(name)])
     with served(name, config, program) as page:
         told = page.listening(recorded(told, config.history_place, name, program))

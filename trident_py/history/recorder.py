@@ -6,9 +6,10 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeAlias
 
 from attrs import define, evolve, field
 
@@ -102,6 +103,9 @@ class Recorder:
         self._succeeded.clear()
 
 
+MakeProgram: TypeAlias = Callable[[], Program]
+
+
 def this_program(code: Code, plan: Sequence[Json]) -> Program:
     """Return who runs a topology here."""
     return Program(
@@ -113,14 +117,14 @@ def this_program(code: Code, plan: Sequence[Json]) -> Program:
     )
 
 
-def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, program: Program) -> Listeners:
+def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, program: MakeProgram) -> Listeners:
     """Return ``listeners``, and one that keeps the history at ``place``.
 
     Args:
         listeners: who is told besides.
         place: as ``TridentConfig.history_place`` has it; None: no history is kept.
         topology: whose history.
-        program: who runs it.
+        program: tells who runs it; asked only where a history is kept, as it reads the user's code.
 
     Raises:
         ConfigError: what the database needs isn't installed.
@@ -128,7 +132,7 @@ def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, p
     """
     if place is None:
         return listeners
-    recorder = Recorder(topology, history_at(place), Entries(program))
+    recorder = Recorder(topology, history_at(place), Entries(program()))
     thread = EventThread(
         topology, "the history", recorder.receive, at_once_max=UNWRITTEN_MAX, gather_seconds=GATHER_SECONDS
     )

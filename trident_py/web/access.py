@@ -88,7 +88,7 @@ class Access:
             response = JSONResponse({"error": refused.reason}, refused.status)
             await response(scope, receive, send_guarded)
         else:
-            await self.app(scope, _bounded(receive, scope), send_guarded)
+            await self.app(scope, _bounded(receive), send_guarded)
 
     @property
     def cookie(self) -> str:
@@ -105,7 +105,8 @@ class Access:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         self._check_host(headers.get("host", ""))
-        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > BODY_BYTES_MAX:
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > BODY_BYTES_MAX:
             raise Refused(413, f"a request has at most {BODY_BYTES_MAX:,} bytes")
         path = scope["path"]
         is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
@@ -153,7 +154,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _bounded(receive: Receive, scope: Scope) -> Receive:
+def _bounded(receive: Receive) -> Receive:
     """Return ``receive``, which gives no more than a body may have: a length that is not told is counted."""
     taken = 0
 

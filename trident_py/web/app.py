@@ -104,11 +104,9 @@ class Page:
     async def page(self, request: Request) -> Response:
         """Show it to who has the token, which is a cookie from then on; ask others for it."""
         access: Access = request.app.state.access
-        if "token" in request.query_params and access.has_token(request.scope):
-            return _logged_in(access)
         if not access.has_token(request.scope):
             return FileResponse(STATIC / "login.html", status_code=401)
-        return FileResponse(STATIC / "page.html")
+        return _logged_in(access) if "token" in request.query_params else FileResponse(STATIC / "page.html")
 
     async def login(self, request: Request) -> Response:
         """Take the token that was typed."""

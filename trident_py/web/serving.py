@@ -11,7 +11,7 @@ from attrs import frozen
 
 from trident_py.engine.listeners import Listeners
 from trident_py.errors import ConfigError
-from trident_py.history.entries import Program
+from trident_py.history.recorder import MakeProgram
 from trident_py.interfaces.config import TridentConfig
 from trident_py.query import TridentQuery
 
@@ -46,7 +46,7 @@ class Serving:
 
 
 @contextmanager
-def served(name: str, config: TridentConfig, program: Program) -> Iterator[Serving]:
+def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[Serving]:
     """Serve the page of a topology where ``config`` says; closed if the block raises, else when the topology has ended.
 
     Raises:
@@ -61,7 +61,7 @@ def served(name: str, config: TridentConfig, program: Program) -> Iterator[Servi
     from trident_py.web.server import PageServer
     from trident_py.web.token import token_at
 
-    topology = LiveTopology(name, config, program, lambda: server.close())
+    topology = LiveTopology(name, config, program(), lambda: server.close())
     server = PageServer(Page(topology), config, token_at(config.state_dir))
     server.open()
     try:

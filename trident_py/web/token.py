@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from coordinators.secret import Secret
@@ -45,8 +46,7 @@ def _make(path: Path) -> None:
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
         file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
     try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            os.link(draft, path)
     finally:
         draft.unlink()

@@ -34,7 +34,7 @@ def phases(path: Path) -> dict[int, str]:
 
 def test_all_that_listeners_are_told_is_written_by_the_end(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    listeners = recorded(Listeners(), path, "wc", this_program((), [{"id": 0}]))
+    listeners = recorded(Listeners(), path, "wc", lambda: this_program((), [{"id": 0}]))
     for event in [*ALL_GOOD, emitted("2:0"), ended()]:
         listeners.tell(event)
     listeners.close()
@@ -48,7 +48,7 @@ def test_all_that_listeners_are_told_is_written_by_the_end(tmp_path: Path) -> No
 
 def test_none_is_kept_where_none_is_wanted() -> None:
     listeners = Listeners()
-    assert recorded(listeners, None, "wc", PROGRAM) is listeners
+    assert recorded(listeners, None, "wc", lambda: pytest.fail("nobody asks")) is listeners
 
 
 def test_what_could_not_be_written_is_written_later_and_both_are_said_once(
