@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -25,6 +23,7 @@ from tests.unit.trident_py.sinks.delta.tables import (
     rewrite,
     rows_in,
 )
+from tests.unit.trident_py.sinks.tables.crashes import Crash, at_line
 from tests.unit.trident_py.sinks.tables.leaders import EVERY_TYPE, EVERY_VALUE, A, B, C
 from tests.unit.trident_py.spouts.delta.test_spout import run
 from trident_py import CommitToken, SinkError
@@ -245,36 +244,6 @@ def test_files_become_one_where_none_is_larger_than_the_others_together(monkeypa
 # --- at each line -----------------------------------------------------------------------------------------------------
 
 
-class Crash(BaseException):
-    """The process has died."""
-
-
-@contextmanager
-def at_line(number: int, then: Callable[[], None]) -> Iterator[None]:
-    """``then()`` is called before the line of this number of a compaction."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if frame.f_code.co_filename != compaction.__file__:
-            return None
-        if event == "line":
-            lines += 1
-            if lines == number:
-                before = sys.gettrace()
-                sys.settrace(None)
-                then()
-                sys.settrace(before)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
 def die(leader: Leader) -> set[tuple[Any, ...]]:
     raise Crash
 
@@ -329,7 +298,7 @@ def test_whatever_happens_at_any_line_of_it_each_row_is_there_once(
             wanted.clear()
             wanted.update(after)
 
-        with suppress(Crash), at_line(number, then):
+        with suppress(Crash), at_line(compaction, number, then):
             compact(leader)
         assert rows_in(leader.path) == sorted(wanted)
         newer = Leader(leader.path, epoch=9)

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from tests.unit.trident_py.sinks.delta import tables
 from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in
-from tests.unit.trident_py.sinks.tables.crashes import Call, Crash, commit_second, die, finish, recover, take_over
+from tests.unit.trident_py.sinks.tables.crashes import (
+    Call,
+    Crash,
+    at_line,
+    commit_second,
+    die,
+    finish,
+    recover,
+    take_over,
+)
 from tests.unit.trident_py.sinks.tables.leaders import A, B, TableLeader
 from trident_py import FailedException, FencedError
 from trident_py.sinks.tables import transactions as protocol
 
 pytestmark = pytest.mark.slow
-
-HOME = protocol.__file__
-
-
-@contextmanager
-def at_line(number: int, then: Callable[[], None]) -> Iterator[list[int]]:
-    """``then()`` is called before the line of this number is executed; gives how many lines were."""
-    lines = [0]
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(HOME):
-            return None
-        if event == "line":
-            lines[0] += 1
-            if lines[0] == number:
-                before = sys.gettrace()
-                sys.settrace(None)
-                then()
-                sys.settrace(before)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
 
 
 def each_line(tmp_path: Path, met: Callable[[Path, Leader, int], int]) -> int:
@@ -67,7 +46,7 @@ CALLS = {"commit": commit_second, "recover": recover}
 def test_whoever_dies_at_any_line_leaves_each_row_once_for_the_next_leader(tmp_path: Path, call: Call) -> None:
     def met(path: Path, leader: Leader, number: int) -> int:
         called = call(leader)
-        with suppress(Crash), at_line(number, die) as lines:
+        with suppress(Crash), at_line(protocol, number, die) as lines:
             called()
         assert rows_in(path) in ([A], [A, B])
         finish(tables, take_over(tables, path, 5))
@@ -88,7 +67,7 @@ def test_whoever_is_overtaken_at_any_line_adds_no_row_afterwards(tmp_path: Path,
                 newer[0].commit(2, B)
 
         called = call(leader)
-        with at_line(number, overtake) as lines, suppress(FencedError, FailedException):
+        with at_line(protocol, number, overtake) as lines, suppress(FencedError, FailedException):
             called()
         if newer:
             there = rows_in(path)

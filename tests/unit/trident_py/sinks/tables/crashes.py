@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from types import FrameType, ModuleType
+from typing import Any, TypeAlias
 
 from tests.unit.trident_py.sinks.tables.leaders import A, B, C, TableLeader, Tables, transaction
 from trident_py import CommitToken
@@ -15,6 +18,31 @@ Call: TypeAlias = Callable[[TableLeader], Callable[[], object]]
 
 class Crash(BaseException):
     """The process has died."""
+
+
+@contextmanager
+def at_line(module: ModuleType, number: int, then: Callable[[], None]) -> Iterator[list[int]]:
+    """``then()`` is called before the line of this number of ``module`` is executed; gives how many lines were."""
+    lines = [0]
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        if event == "line":
+            lines[0] += 1
+            if lines[0] == number:
+                before = sys.gettrace()
+                sys.settrace(None)
+                then()
+                sys.settrace(before)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
 
 
 def die() -> None:
