@@ -18,13 +18,14 @@ import pyarrow.dataset
 from attrs import define, field
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import Catalog, load_catalog
 from pyspark.sql import DataFrame
 
 from benchmarks.stage import Stage
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
-from trident_py import DeltaSink, FileSink, KafkaSink, SQLSink
+from trident_py import DeltaSink, FileSink, IcebergSink, KafkaSink, SQLSink
 from trident_py.sinks import TransactionalSink
 
 CREATE = "CREATE TABLE {0} (id BIGINT, word VARCHAR(64), amount DOUBLE PRECISION)"
@@ -96,6 +97,41 @@ class Delta(Store):
     def rows(self) -> int:
         """Read by deltalake."""
         return int(DeltaTable(self.path).count())
+
+
+@define(eq=False)
+class Iceberg(Store):
+    """An Iceberg table, in a catalog of its own in SQLite."""
+
+    path: Path
+    by_hand = "pyiceberg, Table.append"
+    _catalog: Catalog = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.path.mkdir()
+        self._catalog = load_catalog("benchmark", **self._properties)
+        self._catalog.create_namespace("web")
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        return {"type": "sql", "uri": f"sqlite:///{self.path}/catalog.db", "warehouse": f"file://{self.path}"}
+
+    def write(self, frame: DataFrame) -> None:
+        """By the library that our sink commits by."""
+        rows = frame.toArrow()
+        self._catalog.create_table_if_not_exists("web.rows", rows.schema).append(rows)
+
+    def sink(self) -> IcebergSink:
+        """Ours."""
+        return IcebergSink("web.rows", catalog=self._properties)
+
+    def rows(self) -> int:
+        """Read by pyiceberg."""
+        return self._catalog.load_table("web.rows").scan().count()
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self._catalog.close()
 
 
 @define(eq=False)
@@ -265,6 +301,7 @@ def tuples(frame: DataFrame) -> Iterable[tuple[Any, ...]]:
 KINDS: Mapping[str, type[Store]] = {
     "files": Files,
     "Delta": Delta,
+    "Iceberg": Iceberg,
     "SQLite": SQLite,
     "PostgreSQL": Postgres,
     "MariaDB": MariaDB,
@@ -312,7 +349,7 @@ class Stores:
     @property
     def names(self) -> list[str]:
         """Of those that there are."""
-        return ["files", "Delta", "SQLite", *self._servers]
+        return ["files", "Delta", "Iceberg", "SQLite", *self._servers]
 
     def new(self, name: str) -> Store:
         """Make an empty one."""

@@ -8,6 +8,7 @@ import socket
 import threading
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 from attrs import define, field, frozen
 from attrs.validators import instance_of
@@ -33,6 +34,10 @@ class Leader:
 
     def __str__(self) -> str:
         return f"pid {self.pid} on host {self.host}, since {self.started}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return it for programs, as JSON."""
+        return {"host": self.host, "pid": self.pid, "since": self.started, "address": self.address or None}
 
 
 class Withdrawn(Exception):

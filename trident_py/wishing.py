@@ -74,7 +74,7 @@ class WishAnswer:
             "waits": self.wish in self.description.wishes,
             "standing": self.standing.to_json(),
             "under_way": self.under_way,
-            "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
+            "leader": leader.facts() if leader else None,
         }
 
     @property

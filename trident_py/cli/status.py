@@ -116,7 +116,7 @@ class Readable:
             "uuid": self.description.identity.uuid,
             "incarnation": self.description.identity.incarnation,
             "epoch": status.epoch,
-            "leader": {"host": leader.host, "pid": leader.pid, "since": leader.started} if leader else None,
+            "leader": leader.facts() if leader else None,
             "current_txid": status.current_txid,
             "committed": status.last_committed,
             "success_upto": self._record.success_upto,

@@ -7,14 +7,13 @@ import sys
 import threading
 from argparse import Namespace
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 from coordinators.coordination import Coordination
 from trident_py.cli.coordination import existing
 from trident_py.cli.tx import history_of
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError, TridentError
-from trident_py.history.databases import history_at
+from trident_py.history.databases import NoHistoryError, existing_history
 from trident_py.interfaces.config import TridentConfig
 from trident_py.web.serving import ensure_installed
 from trident_py.web.token import token_at
@@ -59,13 +58,14 @@ def _only(config: TridentConfig) -> str:
         UsageError: there are several.
         HistoryError: there is no history, or nothing in it.
     """
-    place = config.history_place
-    if place is None or (isinstance(place, Path) and not place.is_file()):
-        raise HistoryError(f"there is no history in {place}; name the place with --state-dir, or with --history")
-    with closing(history_at(place, reads=True)) as database:
+    try:
+        database = existing_history(config.history_place)
+    except NoHistoryError as error:
+        raise HistoryError(f"{error}; name the place with --state-dir, or with --history") from error
+    with closing(database):
         names = database.topologies()
     if len(names) > 1:
         raise UsageError(f"say which topology: {', '.join(names)}")
     if not names:
-        raise HistoryError(f"the history in {place} knows no topology")
+        raise HistoryError(f"the history in {database.shown} knows no topology")
     return names[0]

@@ -6,9 +6,27 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from coordinators.secret import Secret
-from trident_py.errors import ConfigError
+from trident_py.errors import ConfigError, HistoryError
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.sqlite import SQLiteHistory
+
+
+class NoHistoryError(HistoryError):
+    """Nothing is kept of a topology or transaction where it was looked for."""
+
+
+def existing_history(place: Path | Secret | None) -> HistoryDatabase:
+    """Return the history at ``place``, as ``TridentConfig.history_place`` has it, to be read.
+
+    Raises:
+        NoHistoryError: there is none.
+        ConfigError: psycopg isn't installed, or can't be loaded.
+    """
+    if place is None:
+        raise NoHistoryError("history=None: nothing is kept")
+    if isinstance(place, Path) and not place.is_file():
+        raise NoHistoryError(f"there is no history in {place}")
+    return history_at(place, reads=True)
 
 
 def history_at(place: Path | Secret, *, reads: bool = False) -> HistoryDatabase:

@@ -9,17 +9,12 @@ from attrs import evolve, frozen
 
 from coordinators.secret import Secret
 from coordinators.store import TopologyIdentity
-from trident_py.errors import HistoryError
 from trident_py.history.database import HistoryDatabase
-from trident_py.history.databases import history_at
+from trident_py.history.databases import NoHistoryError, existing_history
 from trident_py.history.entries import LeadershipEntry
 from trident_py.history.transactions import TransactionHistory, transactions
 
 TXID_MAX = (1 << 63) - 1
-
-
-class NoHistoryError(HistoryError):
-    """Nothing is kept of a topology or transaction where it was looked for."""
 
 
 @frozen
@@ -41,11 +36,7 @@ class TopologyHistory:
             NoHistoryError: nothing is kept of the topology there.
             HistoryError: it can't be read.
         """
-        if place is None:
-            raise NoHistoryError("history=None: nothing is kept")
-        if isinstance(place, Path) and not place.is_file():
-            raise NoHistoryError(f"there is no history in {place}")
-        database = history_at(place, reads=True)
+        database = existing_history(place)
         leaderships = _last_life(database.leaderships(topology))
         if not leaderships:
             known = ", ".join(database.topologies()) or "none"

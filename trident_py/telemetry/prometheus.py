@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -12,6 +13,8 @@ from coordinators.listener import TopologyEvent, TridentListener
 from trident_py.telemetry.instruments import INSTRUMENTS, TOPOLOGY, Instrument, Kind, Measured, Measurement
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 _UNITS = {"s": "seconds"}
 """What Prometheus spells out in a name, as OpenTelemetry's exporters do."""
@@ -48,12 +51,24 @@ class PrometheusListener(TridentListener):
         match wanted.kind:
             case Kind.COUNTER:
                 counter = Counter(name, wanted.description, labels, unit=unit, registry=self._registry)
-                return lambda each: counter.labels(self.topology, *each.attributes).inc(each.value)
+                return self._taking(counter, Counter.inc)
             case Kind.GAUGE:
                 gauge = Gauge(name, wanted.description, labels, unit=unit, registry=self._registry)
-                return lambda each: gauge.labels(self.topology, *each.attributes).set(each.value)
+                return self._taking(gauge, Gauge.set)
             case Kind.HISTOGRAM:
                 histogram = Histogram(
                     name, wanted.description, labels, unit=unit, registry=self._registry, buckets=wanted.bounds
                 )
-                return lambda each: histogram.labels(self.topology, *each.attributes).observe(each.value)
+                return self._taking(histogram, Histogram.observe)
+
+    def _taking(self, metric: M, add: Callable[[M, float], None]) -> Callable[[Measurement], None]:
+        """Return what adds measurements to the series of ``metric``, each of which is looked up once."""
+        series: dict[tuple[str, ...], M] = {}
+
+        def take(measurement: Measurement) -> None:
+            of = measurement.attributes
+            if of not in series:
+                series[of] = metric.labels(self.topology, *of)
+            add(series[of], measurement.value)
+
+        return take

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from coordinators.errors import ConfigError, TridentError
 from coordinators.wishes import Action, Rate, Wish
 from trident_py.errors import RequestError, UnknownFunctionError
-from trident_py.history.topology import NoHistoryError
+from trident_py.history.databases import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access

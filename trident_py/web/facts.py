@@ -44,7 +44,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         "message": status.message,
         "state": state_of(status),
         "is_leading": status.is_leading,
-        "leader": leader_facts(leader),
+        "leader": leader.facts() if leader else None,
         "leads_since": status.leads_since,
         "epoch": status.epoch,
         "current_txid": status.current_txid,
@@ -75,13 +75,6 @@ def state_of(status: TopologyStatus) -> str:
     if status.standing.hold is not Hold.NOTHING:
         return str(status.standing.hold)
     return "paused" if status.is_paused else "running"
-
-
-def leader_facts(leader: Leader | None) -> dict[str, Any] | None:
-    """Return who leads."""
-    if leader is None:
-        return None
-    return {"host": leader.host, "pid": leader.pid, "since": leader.started, "address": leader.address or None}
 
 
 def wait_facts(waits: Sequence[Wait]) -> list[dict[str, Any]]:

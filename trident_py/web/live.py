@@ -93,9 +93,8 @@ class LiveTopology:
 
     def transaction(self, txid: int) -> TransactionHistory:
         """Return one that is in memory, or in the history."""
-        for each in self._recent.last(TRANSACTIONS_SHOWN):
-            if each.txid == txid:
-                return each
+        if recent := self._recent.transaction(txid):
+            return recent
         with closing(TopologyHistory.of(self.name, self.config.history_place)) as history:
             return history.transaction(txid)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 
 from attrs import define, field
 
@@ -43,8 +44,9 @@ class RecentTransactions:
         with self._lock:
             self._leadership = change.leadership or self._leadership
             self._attempts |= {each.attempt: each for each in change.attempts}
-            for attempt in sorted(self._attempts)[:-ATTEMPTS_KEPT]:
-                del self._attempts[attempt]
+            if len(self._attempts) > ATTEMPTS_KEPT:
+                for attempt in sorted(self._attempts, key=attrgetter("txid", "attempt_id"))[:-ATTEMPTS_KEPT]:
+                    del self._attempts[attempt]
         self.ended = next((event for event in events if isinstance(event, EndedEvent)), None)
         if self.ended:
             self.at_end()
@@ -52,8 +54,14 @@ class RecentTransactions:
     def last(self, transactions_max: int) -> list[TransactionHistory]:
         """Return the last transactions, lowest first."""
         with self._lock:
-            leaderships = [self._leadership] if self._leadership else []
-            txids = sorted({attempt.txid for attempt in self._attempts})[-transactions_max:]
-            wanted = set(txids)
-            attempts = [entry for attempt, entry in self._attempts.items() if attempt.txid in wanted]
-        return transactions(leaderships, attempts)
+            txids = {attempt.txid for attempt in self._attempts}
+            return self._of(set(sorted(txids)[-transactions_max:]))
+
+    def transaction(self, txid: int) -> TransactionHistory | None:
+        """Return one; None: it isn't kept."""
+        with self._lock:
+            return next(iter(self._of({txid})), None)
+
+    def _of(self, txids: Collection[int]) -> list[TransactionHistory]:
+        leaderships = [self._leadership] if self._leadership else []
+        return transactions(leaderships, [each for each in self._attempts.values() if each.txid in txids])

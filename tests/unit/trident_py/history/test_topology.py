@@ -10,9 +10,10 @@ from attrs import evolve
 from coordinators.store import TopologyIdentity
 from tests.unit.trident_py.history.told import LIFE, PROGRAM, committed, emitted, failed, leading
 from trident_py.errors import HistoryError
+from trident_py.history.databases import NoHistoryError
 from trident_py.history.entries import Change, Entries
 from trident_py.history.sqlite import SQLiteHistory
-from trident_py.history.topology import NoHistoryError, TopologyHistory
+from trident_py.history.topology import TopologyHistory
 
 
 @pytest.fixture
