@@ -19,7 +19,10 @@ from trident_py.states.header import StateHeader
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.leftovers import Leftovers
-from trident_py.states.sql.staging import StagingTask, stored_columns
+from trident_py.states.sql.staging import StagingTask
+from trident_py.states.sql.state import CHUNK_ROWS
+from trident_py.states.sql.stored import StoredRows
+from trident_py.worker.pipeline import collector_paused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,27 +150,34 @@ class RowsWriter(FencedTable):
         if prepared.staged:
             self._write_staged(connection, tx, table, prepared.rows)
         else:
-            rows, texts = stored_columns(table.fields, prepared.rows, table.keys)
-            double = next((text for text, times in Counter(texts).items() if times > 1), None) if table.keys else None
-            self._refuse_double(tx, double)
-            bound = [(*row, text) for row, text in zip(rows, texts, strict=True)] if table.keys else list(rows)
-            if bound:
-                self._database.write(connection, table.insert, bound)
+            self._write_here(connection, tx, table, prepared.rows)
+
+    def _write_here(self, connection: Connection, tx: SinkTransaction, table: RowsTable, rows: pa.Table) -> None:
+        if table.keys:
+            times = Counter(StoredRows(table.fields, rows, table.keys).texts())
+            self._refuse_double(tx, next((text for text, count in times.items() if count > 1), None))
+        for batch in rows.to_batches(CHUNK_ROWS):
+            part = StoredRows(table.fields, batch, table.keys)
+            with collector_paused():
+                bound = list(part.rows())
+                if table.keys:
+                    bound = [(*row, text) for row, text in zip(bound, part.texts(), strict=True)]
+                if bound:
+                    self._database.write(connection, table.insert, bound)
 
     def _write_staged(self, connection: Connection, tx: SinkTransaction, table: RowsTable, reports: pa.Table) -> None:
-        columns = map(column_values, reports.columns)
-        reported = {task: (rows, checksum) for task, rows, checksum in zip(*columns, strict=True) if rows}
+        reported = {task: rows for task, rows in zip(*map(column_values, reports.columns), strict=True) if rows}
         if not reported:
             return
         staging = table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
         tasks = table.dialect.listed(list(reported))
         with self._database.explained(self._where(tx), staged=True):
-            sums = connection.execute(staging.sums, [tasks]).fetchall()
-        if {task: (rows, checksum) for task, rows, checksum in sums} != reported:
+            found = staging.counted(connection, list(reported))
+        if found != reported:
             raise StoreBusyException(f"{self._where(tx)}: what is staged is not what was reported; it is staged again")
         if table.keys:
-            found = connection.execute(table.find_double(staging), [tasks]).fetchone()
-            self._refuse_double(tx, found[0] if found else None)
+            double = connection.execute(table.find_double(staging), [tasks]).fetchone()
+            self._refuse_double(tx, double[0] if double else None)
         connection.execute(table.insert_staged(staging), [tasks])
 
     def _refuse_double(self, tx: SinkTransaction, key: Any) -> None:

@@ -15,6 +15,7 @@ from trident_py.errors import StateError
 from trident_py.interfaces.sinks import TopologyKey
 from trident_py.states.sql.columns import TypedColumn
 from trident_py.states.sql.nested import is_nested, json_text
+from trident_py.states.sql.stored import StoredRows
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -144,7 +145,6 @@ class Dialect:
         times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
             name of an index by time and key.
         stages: whether tasks may hand it their part of a change.
-        checksum: an aggregate over the rows of a staging table, called ``_row``, by which a change of them is seen.
         longest_name: how long the name of a table may be.
     """
 
@@ -179,7 +179,6 @@ class Dialect:
         'CREATE INDEX {1} ON {0} ("_time", "_key")',
     )
     stages: bool = False
-    checksum: str = ""
     longest_name: int = 63
 
     def quoted(self, *names: str) -> str:
@@ -314,8 +313,16 @@ class Database(ABC):
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Run what ``statement`` gives for a number of rows, until all were bound to it."""
 
-    def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-        """Insert many rows into a staging table, the fastest way that there is."""
+    def load(self, connection: Connection, table: str, columns: str, parts: Iterable[StoredRows], task: int) -> int:
+        """Insert the rows of a task, the fastest way that there is; returns how many they are.
+
+        Args:
+            connection: in its transaction.
+            table: a staging table, as it stands in a statement.
+            columns: its columns, likewise: those of the rows, the text of the key, the task.
+            parts: the rows.
+            task: its number.
+        """
         raise NotImplementedError(f"{self.dialect.database} takes nothing from tasks")
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from trident_py.states.sql.columns import as_day, as_float, as_integer, checked,
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Errors, Session, SessionDatabase, code_of
+from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, placed
 
 if TYPE_CHECKING:
@@ -111,7 +111,6 @@ MYSQL = Dialect(
     has_table="SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
     times=("ALTER TABLE {0} ADD COLUMN `_prev_time` bigint, ADD COLUMN `_time` bigint, ADD INDEX {1} (`_time`)",),
     stages=True,
-    checksum="cast(sum(crc32(`_key`)) AS char)",
     longest_name=64,
 )
 
@@ -200,11 +199,15 @@ class MySQLDatabase(SessionDatabase):
                 raise self.library().OperationalError(_TOO_LARGE, f"a row has {largest} characters") from None
             raise
 
-    def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
+    def load(self, connection: Connection, table: str, columns: str, parts: Iterable[StoredRows], task: int) -> int:
         """Insert many rows with each statement."""
-        query, left = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})", iter(rows)
-        while some := list(islice(left, 10_000)):
-            self.write(connection, lambda _: query, some)
+        query = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})"
+        loaded = 0
+        for part in parts:
+            rows = [(*row, text, task) for row, text in zip(part.rows(), part.texts(), strict=True)]
+            self.write(connection, lambda _: query, rows)
+            loaded += len(rows)
+        return loaded
 
 
 def _end_older(connection: Connection, schema: str, table: str, leader: Leader) -> None:

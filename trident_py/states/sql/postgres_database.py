@@ -26,6 +26,8 @@ from trident_py.states.sql.postgres_client import (
     explained,
     starting,
 )
+from trident_py.states.sql.postgres_copy import copied
+from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import Headers
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -122,7 +124,6 @@ POSTGRESQL = Dialect(
         "SELECT 1 FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
     ),
     stages=True,
-    checksum='sum(hashtextextended("_row"::text, 0))::text',
 )
 
 
@@ -208,12 +209,14 @@ class PostgresDatabase(Database):
         client: Any = connection
         client.cursor().executemany(statement(1), rows)
 
-    def load(self, connection: Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
+    def load(self, connection: Connection, table: str, columns: str, parts: Iterable[StoredRows], task: int) -> int:
         """Copy the rows into the table."""
         client: Any = connection
-        with client.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
-            for row in rows:
-                copy.write_row(row)
+        with client.cursor() as cursor:
+            with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                for part in parts:
+                    copy.write(copied(part, task))
+            return int(cursor.rowcount)
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
         """Give the rows of a cursor of the server."""

@@ -17,18 +17,17 @@ from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import StagingState, combiner_updater
 from trident_py.rows.row import column_values
-from trident_py.states.keys import encode_keys
-from trident_py.states.sql.columns import TypedColumn
 from trident_py.states.sql.dialect import Connection, Database, Link
 from trident_py.states.sql.leftovers import Leftovers
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
+from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import Staging, Table
 from trident_py.worker.failures import by_state, telling
 
-REPORTS = "task bigint, rows bigint, checksum string"
-"""What a task tells the driver: which it was, how many rows it stored, and what the database made of them."""
+REPORTS = "task bigint, rows bigint"
+"""What a task tells the driver: which it was, and how many rows it stored."""
 
-_ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("checksum", pa.string())])
+_ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64())])
 _links: dict[tuple[int, object], Link] = {}
 
 
@@ -97,15 +96,14 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
         """Combine what the reported tasks staged into the table, if it is all there."""
         connection, tx = self._in_transaction()
-        reported = {task: (rows, checksum) for task, rows, checksum in reports if rows}
+        reported = {task: rows for task, rows in reports if rows}
         if not reported:
             return
         staging, tasks = self._staging(tx), self._table.dialect.listed(list(reported))
         self._verify(connection, tx, staging, reported)
         with self.explained(tx):
             if aggregator.merge in self._table.value.merges:
-                count = sum(rows for rows, _ in reported.values())
-                self._removals.before_merge(connection, staging, tasks, count)
+                self._removals.before_merge(connection, staging, tasks, sum(reported.values()))
                 stamp = self._table.stamp(tx.txid, tx.time)
                 connection.execute(self._table.merge(staging, aggregator.merge), [*stamp, tasks])
             else:
@@ -118,17 +116,13 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._leftovers.names.add(name)
         self.clean()
 
-    def _verify(
-        self, connection: Connection, tx: SinkTransaction, staging: Staging, reported: dict[int, tuple[int, str]]
-    ) -> None:
+    def _verify(self, connection: Connection, tx: SinkTransaction, staging: Staging, reported: dict[int, int]) -> None:
         with self._database.explained(self._where(tx), staged=True):
-            sums = connection.execute(staging.sums, [self._table.dialect.listed(list(reported))]).fetchall()
-        found = {task: (rows, checksum) for task, rows, checksum in sums}
+            found = staging.counted(connection, list(reported))
         if found != reported:
-            wanted, there = (sum(rows for rows, _ in each.values()) for each in (reported, found))
             raise StoreBusyException(
-                f"{self._where(tx)}: {wanted} rows were staged and {there} are there, or others; a crash of the server "
-                f"empties what is staged; the attempt is replayed"
+                f"{self._where(tx)}: {sum(reported.values())} rows were staged and {sum(found.values())} are there; "
+                f"a crash of the server empties what is staged; the attempt is replayed"
             )
 
     def _merge_here(
@@ -180,36 +174,18 @@ class StagingTask:
         """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
         context = TaskContext.get()
         task = context.taskAttemptId() if context else 0
-        rows, checksum = self.staged(task, batches)
-        yield pa.RecordBatch.from_pylist([{"task": task, "rows": rows, "checksum": checksum}], schema=_ARROW)
+        yield pa.RecordBatch.from_pylist([{"task": task, "rows": self.staged(task, batches)}], schema=_ARROW)
 
-    def staged(self, task: int, batches: Iterator[pa.RecordBatch]) -> tuple[int, str]:
-        """Store ``batches`` as the rows of ``task``; returns how many the database has, and their checksum."""
+    def staged(self, task: int, batches: Iterator[pa.RecordBatch]) -> int:
+        """Store ``batches`` as the rows of ``task``, all of them or none; returns how many they are."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return 0, ""
+            return 0
         link = link_of(self.database)
         with self.database.explained(self.where, staged=True), link.transaction() as connection:
-            rows = (row for batch in chain([first], filled) for row in self._rows(batch, task))
-            self.database.load(connection, self.staging.there, self.staging.loaded, rows)
-            listed = self.staging.dialect.listed([task])
-            ((_, count, checksum),) = connection.execute(self.staging.sums, [listed]).fetchall()
-        return count, checksum
-
-    def _rows(self, batch: pa.RecordBatch, task: int) -> Iterator[tuple[Any, ...]]:
-        rows, texts = stored_columns(self.staging.columns, batch, self.keys)
-        return ((*row, text, task) for row, text in zip(rows, texts, strict=True))
-
-
-def stored_columns(
-    columns: Sequence[TypedColumn], data: pa.RecordBatch | pa.Table, places: Sequence[int]
-) -> tuple[Iterator[tuple[Any, ...]], list[str]]:
-    """Return the rows of ``data`` as they are stored, and the text of each key, whose columns are at ``places``."""
-    values = list(map(column_values, data.columns))
-    keys: list[Any] = list(zip(*(values[place] for place in places), strict=True)) if places else [()] * data.num_rows
-    stored = [column.stored(its) for column, its in zip(columns, values, strict=True)]
-    return zip(*stored, strict=True), encode_keys(keys)
+            parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in chain([first], filled))
+            return self.database.load(connection, self.staging.there, self.staging.loaded, parts, task)
 
 
 def link_of(database: Database) -> Link:

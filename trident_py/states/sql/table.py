@@ -132,14 +132,11 @@ class Staging:
         """The columns that are loaded: the state's, the key's text, the task."""
         return self.dialect.quoted(*(column.name for column in self.columns), "_key", "_task")
 
-    @property
-    def sums(self) -> str:
-        """What is there of some tasks: task, number of rows, checksum."""
+    def counted(self, connection: Connection, tasks: Sequence[int]) -> dict[int, int]:
+        """Count what is there of some tasks."""
         task = self.dialect.quoted("_task")
-        return (
-            f"SELECT {task}, count(*), {self.dialect.checksum} FROM {self.there} AS {self.dialect.quoted('_row')} "
-            f"WHERE {task} {self.dialect.among} GROUP BY {task}"
-        )
+        count = f"SELECT {task}, count(*) FROM {self.there} WHERE {task} {self.dialect.among} GROUP BY {task}"
+        return dict(connection.execute(count, [self.dialect.listed(list(tasks))]).fetchall())
 
     @property
     def rows(self) -> str:

@@ -19,7 +19,7 @@ from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.staging import StagingSQLMapState, StagingTask
 
-Report = tuple[int, int, str]
+Report = tuple[int, int]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def commit(state: StagingSQLMapState, tx: SinkTransaction, changes: dict[Any, An
 
 def staged_by(task: StagingTask, number: int, rows: list[tuple[Any, ...]], fields: str) -> Report:
     """What task ``number`` reports for ``rows``."""
-    return (number, *task.staged(number, iter(arrow_table(rows, schema_of(fields)).to_batches())))
+    return (number, task.staged(number, iter(arrow_table(rows, schema_of(fields)).to_batches())))
 
 
 WORDS = "word string, count bigint"

@@ -64,7 +64,7 @@ def test_what_several_tasks_staged_is_merged_and_their_table_dropped(
 ) -> None:
     commit(state, transaction(1), {"a": 1})
     reports = stage(state, transaction(2), {"a": 1, None: 5}, {}, {f"w{number}": 1 for number in range(6000)})
-    assert [rows for _, rows, _ in reports] == [2, 0, 6000]
+    assert [rows for _, rows in reports] == [2, 0, 6000]
     assert tables(postgres) == ["_counts_1_2_0", *BOOKS]
     merge(state, transaction(2), reports, Adding(hint))
     assert state.multi_get([("a",), (None,), ("w0",), ("w5999",)]) == [2, 5, 1, 1]
@@ -105,7 +105,6 @@ def test_rows_of_tasks_that_nobody_reported_are_never_merged(postgres: str, stat
     "change",
     [
         "DELETE FROM _counts_1_1_0 WHERE word = 'a'",
-        "UPDATE _counts_1_1_0 SET count = 9 WHERE word = 'a'",
         "INSERT INTO _counts_1_1_0 SELECT 'c', 1, '[\"c\"]', 100",
         "TRUNCATE _counts_1_1_0",
         "DROP TABLE _counts_1_1_0",

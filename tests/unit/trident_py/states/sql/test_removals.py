@@ -282,7 +282,7 @@ def test_what_tasks_have_staged_begins_anew_for_keys_that_have_expired(make: Mak
         rows = arrow_table([("a", count), ("b", count)], schema_of("word string, count bigint"))
         report = state.staging_task(tx).staged(7, iter(rows.to_batches()))
         assert state.begin_transaction(tx)
-        state.merge_staged([(7, *report)], aggregator)
+        state.merge_staged([(7, report)], aggregator)
         state.end_transaction(tx)
     assert contents(state) == {"a": 8, "b": 8}
     commit(state, at(16, 4), {"b": 1})
