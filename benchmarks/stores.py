@@ -283,8 +283,9 @@ class Kafka(Store):
 
     def rows(self) -> int:
         """Read to the end."""
-        given = {"bootstrap.servers": self.broker.servers, "group.id": self.name, "enable.partition.eof": True}
-        consumer, found, ended = confluent_kafka.Consumer(given), 0, 0
+        own = {"bootstrap.servers": self.broker.servers, "group.id": self.name, "enable.partition.eof": True}
+        consumer = confluent_kafka.Consumer({**own, "fetch.queue.backoff.ms": 10})  # instead of a second, as it is far
+        found = ended = 0
         consumer.assign([confluent_kafka.TopicPartition(self.name, number, 0) for number in (0, 1)])
         while ended < 2:
             for message in consumer.consume(10_000, 1.0):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import SinkError, TopologyError
@@ -26,9 +25,8 @@ ANY_PARTITION = -1
 """What librdkafka takes for: by the key, or any where there is none."""
 
 
-@frozen
-class Record:
-    """What one row becomes.
+class Record(NamedTuple):
+    """What one row becomes. A tuple, as it is made a million times, and that takes a third of the time.
 
     Attributes:
         timestamp: in milliseconds since 1970, UTC; 0: the time when it is sent.
@@ -107,12 +105,12 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
     )
     for named, value, key, partition, at, headers in found:
         yield Record(
-            topic=named if named is not None else topic or "",
-            value=value,
-            key=key,
-            partition=ANY_PARTITION if partition is None else partition,
-            timestamp=0 if at is None else at // 1000,
-            headers=headers and [_header(each) for each in headers],
+            named if named is not None else topic or "",
+            value,
+            key,
+            ANY_PARTITION if partition is None else partition,
+            0 if at is None else at // 1000,
+            headers and [_header(each) for each in headers],
         )
 
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 from attrs import define, field, frozen
@@ -35,6 +36,9 @@ from trident_py.spark.frames import map_batches, rows_of_frame
 
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 64 << 20
+LOOKED_AT_ROWS = 10_000
+"""To see whether the values of a column repeat."""
+
 _PER_FOLDER = 1000
 _REPORT = StructType(
     [
@@ -238,13 +242,12 @@ class FileWriter:
     _waiting_rows: int = field(default=0, init=False)
     _waiting_bytes: int = field(default=0, init=False)
     _stream: Any = field(init=False)
-    _writer: pq.ParquetWriter = field(init=False)
+    _writer: pq.ParquetWriter | None = field(default=None, init=False)
     _footer: list[pq.FileMetaData] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin the file."""
         self._stream = self.files.open_output_stream(self.path)
-        self._writer = pq.ParquetWriter(self._stream, self.schema, metadata_collector=self._footer)
 
     def write(self, rows: pa.Table, content: Fingerprint) -> None:
         """Take rows, and what they are with the fields that are not in the file."""
@@ -258,15 +261,40 @@ class FileWriter:
     def close(self) -> tuple[int, pq.FileMetaData]:
         """End the file; returns its size and its footer."""
         self._write_group()
-        self._writer.close()
+        self._begun(self.schema.empty_table()).close()
         size = self._stream.tell()
         self._stream.close()
         return size, self._footer[0]
 
     def _write_group(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.concat_tables(self._waiting))
+            rows = pa.concat_tables(self._waiting)
+            self._begun(rows).write_table(rows)
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _begun(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Return what writes; begun with its first rows."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._stream, self.schema, metadata_collector=self._footer, use_dictionary=repeating(rows)
+            )
+        return self._writer
+
+
+def repeating(rows: pa.Table) -> bool | list[str]:
+    """Return the columns that a file had better have as a dictionary: those whose values repeat.
+
+    Of others it makes the file larger, and writing takes three times as long. Where a column is nested, whose leaves
+    have names of their own, all columns have one.
+    """
+    if any(pa.types.is_nested(kind) for kind in rows.schema.types):
+        return True
+    some = rows.slice(0, LOOKED_AT_ROWS)
+    return [
+        name
+        for name, column in zip(some.column_names, some.columns, strict=True)
+        if 2 * pc.count_distinct(column, mode="all").as_py() <= some.num_rows
+    ]
 
 
 def split(rows: pa.Table, columns: Sequence[Values]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
