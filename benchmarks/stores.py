@@ -109,7 +109,7 @@ class Iceberg(Store):
 
     def __attrs_post_init__(self) -> None:
         self.path.mkdir()
-        self._catalog = load_catalog("benchmark", **self._properties)
+        self._catalog = load_catalog(**self._properties)
         self._catalog.create_namespace("web")
 
     @property

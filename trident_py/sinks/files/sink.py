@@ -22,6 +22,8 @@ from trident_py.sinks.files.token import FileToken
 from trident_py.spark.asking import answer_within
 
 OBSERVED_WITHIN_SECONDS = 30.0
+_ROW_BITS = (1 << 33) - 1
+"""What `monotonically_increasing_id` counts the rows of a task by."""
 _TASK = re.compile(r"part-([0-9]+)-")
 """How Spark begins the name of a file: with the number of the task that has written it."""
 
@@ -85,7 +87,11 @@ class FileSink(TransactionalSink[Path]):
         draft, seen, wrote = self._directory.draft(tx), Observation(), Observation()
         task = "_task".ljust(1 + max(map(len, frame.columns)), "_")  # longer than each name that there is
         # Counted first: right above rows that the driver holds, Spark would take the number of the task for a constant.
-        counted = frame.observe(seen, F.count(F.lit(1)).alias("rows")).withColumn(task, F.spark_partition_id())
+        # Each task tells its number by its first row: to collect it from all of them took a tenth of the time.
+        is_first = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_BITS)) == 0
+        counted = frame.observe(seen, F.count(F.lit(1)).alias("rows")).withColumn(
+            task, F.when(is_first, F.spark_partition_id())
+        )
         self._layout.write(counted.observe(wrote, F.collect_set(task).alias("tasks")).drop(task), draft)
         rows, tasks = _told(seen, "rows"), _told(wrote, "tasks")
         token = FileToken.of(tx, rows, self._layout, frame.schema)

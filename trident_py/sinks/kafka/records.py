@@ -87,31 +87,24 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
     Raises:
         SinkError: a row has a header without a key.
     """
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    count, columns = batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
 
-    def values(name: str, kind: pa.DataType) -> list[Any]:
-        return columns[name].cast(kind).to_pylist() if name in columns else [None] * batch.num_rows
+    def given(name: str, kind: pa.DataType) -> list[Any]:
+        return columns[name].cast(kind).to_pylist() if name in columns else [None] * count
 
-    micros = pa.timestamp("us", "UTC")
-    times = columns["timestamp"].cast(micros).cast(pa.int64()).to_pylist() if "timestamp" in columns else None
-    found = zip(
-        values("topic", pa.large_string()),
-        values("value", pa.large_binary()),
-        values("key", pa.large_binary()),
-        values("partition", pa.int64()),
-        times or [None] * batch.num_rows,
-        columns["headers"].to_pylist() if "headers" in columns else [None] * batch.num_rows,
-        strict=True,
-    )
-    for named, value, key, partition, at, headers in found:
-        yield Record(
-            named if named is not None else topic or "",
-            value,
-            key,
-            ANY_PARTITION if partition is None else partition,
-            0 if at is None else at // 1000,
-            headers and [_header(each) for each in headers],
-        )
+    topics, partitions, times = [topic or ""] * count, [ANY_PARTITION] * count, [0] * count
+    headers: list[Any] = [None] * count
+    if "topic" in columns:
+        topics = [named if named is not None else topic or "" for named in given("topic", pa.large_string())]
+    if "partition" in columns:
+        partitions = [ANY_PARTITION if each is None else each for each in given("partition", pa.int64())]
+    if "timestamp" in columns:
+        micros = columns["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        times = [0 if each is None else each // 1000 for each in micros]
+    if "headers" in columns:
+        headers = [each and [_header(one) for one in each] for each in columns["headers"].to_pylist()]
+    keys, values = given("key", pa.large_binary()), given("value", pa.large_binary())
+    return map(Record, topics, values, keys, partitions, times, headers)
 
 
 def _header(given: Mapping[str, Any] | None) -> tuple[str, str | bytes | None]:

@@ -34,6 +34,8 @@ TRIES = 10
 INIT_SECONDS = 60.0
 COMMIT_SECONDS = 60.0
 """How long a producer may take to begin, and a commit to be answered."""
+FULL_SECONDS = 0.01
+"""Between two tries to send where as much is under way as there may be."""
 _ONE_CALL_SECONDS = 10.0
 _ABORT_SECONDS = 5.0
 _DEFAULTS = {
@@ -244,17 +246,13 @@ class KafkaTransactions:
 def _send(producer: kafka.Producer, record: Record) -> None:
     while True:
         try:
-            producer.produce(
-                record.topic,
-                record.value,
-                record.key,
-                record.partition,
-                timestamp=record.timestamp,
-                headers=record.headers,
-            )
+            if record.timestamp or record.headers:
+                producer.produce(*record[:4], timestamp=record.timestamp, headers=record.headers)
+            else:
+                producer.produce(*record[:4])  # half the time of a call with names
             return
-        except BufferError:  # as much is under way as there may be
-            producer.poll(1.0)
+        except BufferError:  # as much is under way as there may be; deliveries, of which we don't hear, make room
+            producer.poll(FULL_SECONDS)
 
 
 def _commit(producer: kafka.Producer) -> None:
