@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
+from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import evolve
@@ -49,21 +51,30 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
     """All in turn; for longer, and more often, than elsewhere, as some hundredths are looked for."""
     pending = max(sizes.small_pending)
     sizes = evolve(sizes, small_many=4 * sizes.small_many, rounds=3 * sizes.rounds)
+    spent: dict[str, list[float]] = {}
     with stage.session(SMALL) as spark:
         course = SmallCourse.of(stage, spark, sizes)
-        history = partial(_history, stage)
+
+        def turn(name: str, **settings: Any) -> float:
+            began = time.process_time()
+            seconds = course.trident(pending, watching if name == PAGE else unwatching, **settings)
+            spent.setdefault(name, []).append(time.process_time() - began)
+            return seconds
+
         competitors = {
-            UNWATCHED: lambda: course.trident(pending, history=None),
-            HISTORY: lambda: course.trident(pending, history=history()),
-            PAGE: lambda: course.trident(pending, watching, history=history(), serve="127.0.0.1:0"),
+            UNWATCHED: lambda: turn(UNWATCHED, history=None),
+            HISTORY: lambda: turn(HISTORY, history=_history(stage)),
+            PAGE: lambda: turn(PAGE, history=_history(stage), serve="127.0.0.1:0"),
         }
         results = race(competitors, sizes.rounds, UNWATCHED)
+    transactions = sizes.small_batches * min(pending, sizes.small_many)
     rows: list[dict[str, Cell]] = [
         {
             "": name,
             "transactions/s": sizes.small_batches / result.median,
             "× unwatched": result.ratio,
             "spread": result.ratio_spread,
+            "CPU of the driver, ms": 1000 * median(spent[name][1:]) / transactions,
         }
         for name, result in results.items()
     ]
@@ -71,12 +82,17 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         tables=[Table(f"{pending} pending transactions, watched and not", rows)],
         numbers={f"watched_{name}_of_unwatched": results[name].ratio for name in (HISTORY, PAGE)},
         spread={f"watched_{name}_of_unwatched": results[name].ratio_spread for name in (HISTORY, PAGE)},
-        notes=[],
+        notes=["the CPU is that of Python's process, its start included, for each transaction"],
     )
 
 
 def _history(stage: Stage) -> Path:
     return stage.scratch("history") / "history.db"
+
+
+def unwatching(_: TridentQuery) -> AbstractContextManager[None]:
+    """Have nobody look."""
+    return nullcontext()
 
 
 @contextmanager

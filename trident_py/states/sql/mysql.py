@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, field, frozen
 from pyspark.sql import types as t
@@ -24,10 +24,7 @@ from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Errors, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
-from trident_py.states.sql.table import HEADERS, Headers, placed
-
-if TYPE_CHECKING:
-    from trident_py.states.sql.table import Table
+from trident_py.states.sql.table import HEADERS, Headers, Table, placed
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +47,7 @@ ERRORS = Errors(
     },
 )
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'"
+_LOCK = "trident {}".format
 _ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
@@ -82,14 +80,14 @@ _TYPES: dict[type[t.DataType], Any] = {
 }
 
 
-def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
-    return f"decimal({kind.precision},{kind.scale})", _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
-
-
 MYSQL = Dialect(
     database="MySQL",
     types=_TYPES,
-    decimal=_decimal,
+    decimal=lambda kind: (
+        f"decimal({kind.precision},{kind.scale})",
+        _ORDERED | {"sum"},
+        exact_decimal(kind.precision, kind.scale),
+    ),
     json="longtext",
     checked_name=partial(checked, database="MySQL", what="field", pattern=_FIELD),
     checked_table=partial(checked, database="MySQL", what="table", pattern=_TABLE),
@@ -155,7 +153,7 @@ class MySQLDatabase(SessionDatabase):
 
     def mark(self, session: Session, owner: str) -> None:
         """Hold a lock of this name: the server says who does."""
-        session.execute("SELECT GET_LOCK(%s, 10)", [_lock_of(owner)])
+        session.execute("SELECT GET_LOCK(%s, 10)", [_LOCK(owner)])
 
     def schema(self, link: Link, where: str) -> str:
         """Return the name of the database."""
@@ -180,7 +178,7 @@ class MySQLDatabase(SessionDatabase):
 
     @contextmanager
     def _locked(self, connection: Connection, schema: str, table: str) -> Iterator[None]:
-        lock = _lock_of(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
+        lock = _LOCK(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
         if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
             raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
         yield
@@ -201,8 +199,7 @@ class MySQLDatabase(SessionDatabase):
 
     def load(self, connection: Connection, table: str, columns: str, parts: Iterable[StoredRows], task: int) -> int:
         """Insert many rows with each statement."""
-        query = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})"
-        loaded = 0
+        query, loaded = f"INSERT INTO {table} ({columns}) VALUES ({MYSQL.marks(columns.count(',') + 1)})", 0
         for part in parts:
             rows = [(*row, text, task) for row, text in zip(part.rows(), part.texts(), strict=True)]
             self.write(connection, lambda _: query, rows)
@@ -213,13 +210,9 @@ class MySQLDatabase(SessionDatabase):
 def _end_older(connection: Connection, schema: str, table: str, leader: Leader) -> None:
     query = f"SELECT owner FROM {placed(MYSQL, schema, HEADERS)} WHERE state = %s AND fence < %s AND owner <> %s"
     for (owner,) in connection.execute(query, [table, leader.epoch, leader.owner]).fetchall():
-        ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_lock_of(owner)]).fetchall()
+        ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_LOCK(owner)]).fetchall()
         if held_by is not None:
             connection.execute(f"KILL {held_by}")
-
-
-def _lock_of(name: str) -> str:
-    return f"trident {name}"
 
 
 @frozen
