@@ -26,7 +26,7 @@ topology = TridentTopology("described")
 words = topology.new_stream("words", FixedBatchSpout("word string", 1, *[(f"w{n}",) for n in range(20)]))
 words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
 words.name("seen").write_to(ForeachBatchSink(lambda frame, tx: frame.write.format("noop").mode("overwrite").save()))
-words.name("kept").write_to(SQLSink("sqlite:///canary-5up3r-53cr3t.db", "words"))
+words.transform(lambda frame: frame.distinct()).name("kept").write_to(SQLSink("sqlite:///canary-5up3r-53cr3t.db", "words"))
 with topology.start(TridentConfig(max_spout_pending=8), spark=spark, coordination=LocalCoordination()) as query:
     query.process_all_available()
 spark.range(1).count()

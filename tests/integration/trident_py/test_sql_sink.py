@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.servers.mariadb import MariaDBServer
 from trident_py import SQLQuery, SQLSink, TridentTopology
@@ -26,9 +26,14 @@ def lines(topology: TridentTopology) -> Any:
 
 
 @pytest.mark.mysql
-def test_tasks_stage_rows_for_a_server(spark: SparkSession, mysql: str, mariadb_server: MariaDBServer) -> None:
+@pytest.mark.parametrize("by_tasks", [True, False])
+def test_rows_reach_a_server_from_tasks_and_small_batches_of_them_from_the_driver(
+    by_tasks: bool, spark: SparkSession, mysql: str, mariadb_server: MariaDBServer
+) -> None:
     topology = TridentTopology("rows")
-    lines(topology).write_to(SQLSink(mysql, "seen"))
+    words = lines(topology)
+    words = words.transform(DataFrame.distinct) if by_tasks else words  # which shares no jobs
+    words.write_to(SQLSink(mysql, "seen"))
     assert "exactly-once" in topology.explain()
     coordination = LocalCoordination()
     run_batches(topology, coordination, spark)

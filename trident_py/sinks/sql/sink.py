@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from coordinators.canonical import Json
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import names_of
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.fenced_table import TableSink
 from trident_py.states.sql.staging import reported_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from trident_py.sinks.sql.writer import Prepared, RowsWriter
 
 
-class SQLSink(TransactionalSink["Prepared"], TableSink):
+class SQLSink(RowsSink["Prepared"], TableSink):
     """Writes each transaction into a table: all of its rows appear at once, with the commit token.
 
     The table is made where there is none. With ``mode="append"`` it may be one of yours that has columns of these
     names; with ``mode="upsert"`` rows of the same key replace each other, and ``_key`` is the primary key, a text that
-    tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows in
-    PostgreSQL and MySQL; those of a batch for SQLite come to the driver. `docs/databases.md` says more.
+    tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows of
+    large batches in PostgreSQL and MySQL; those of small ones, and all for SQLite, come to the driver.
+    `docs/databases.md` says more.
 
     The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque; but
     ``mode="upsert"`` takes what a SQL state gives behind one, by the state's own keys, straight behind its new values.
@@ -104,6 +106,12 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
         with _as_sink():
             return self._writer.prepare(tx, frame, self._table_for(frame.schema))
 
+    def keep(self, tx: SinkTransaction, rows: pa.Table) -> Prepared:
+        """Keep them in memory."""
+        from trident_py.sinks.sql.writer import Prepared
+
+        return Prepared(rows, staged=False)
+
     def receipt_rows(self, receipt: Prepared) -> int:
         """Count the rows, or what tasks say that they have staged."""
         return reported_rows(receipt.rows) if receipt.staged else receipt.rows.num_rows
@@ -115,7 +123,7 @@ class SQLSink(TransactionalSink["Prepared"], TableSink):
 
     def abort(self, tx: SinkTransaction, receipt: Prepared | None) -> None:
         """Drop what was staged."""
-        if self._open is not None:
+        if self._open is not None and (receipt is None or receipt.staged):
             self._open.discard(tx)
 
     def close(self) -> None:

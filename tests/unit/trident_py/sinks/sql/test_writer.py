@@ -43,7 +43,8 @@ def _no_links_left() -> Iterator[None]:
 class Written:
     """A writer, given rows as `SQLSink` gives them, without Spark."""
 
-    def __init__(self, url: str, keys: tuple[str, ...] = (), fields: str = FIELDS) -> None:
+    def __init__(self, url: str, keys: tuple[str, ...] = (), fields: str = FIELDS, *, by_tasks: bool = True) -> None:
+        self.by_tasks = by_tasks
         database = database_of(Secret(url))
         self.writer = RowsWriter(database, "words", by_key=bool(keys))
         self.wanted = RowsTable.of(database.dialect, "words", schema_of(fields), keys)
@@ -56,7 +57,7 @@ class Written:
 
     def prepare(self, tx: SinkTransaction, rows: Rows) -> Prepared:
         table = self.writer.table(self.wanted)
-        if not table.dialect.stages:
+        if not self.by_tasks or not table.dialect.stages:
             return Prepared(arrow_table(rows, schema_of(self.fields)), staged=False)
         task: StagingTask = self.writer.staging_task(tx, table)
         report = staged_by(task, 7, rows, self.fields)
@@ -66,9 +67,15 @@ class Written:
         self.writer.commit(tx, self.prepare(tx, rows))
 
 
+@pytest.fixture(params=[True, False], ids=["large", "small"])
+def by_tasks(request: pytest.FixtureRequest) -> bool:
+    """Rows of small batches, and all for SQLite, are on the driver."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def written(url: str) -> Iterator[Written]:
-    made = Written(url)
+def written(url: str, by_tasks: bool) -> Iterator[Written]:
+    made = Written(url, by_tasks=by_tasks)
     yield made
     made.writer.close()
 
@@ -108,8 +115,8 @@ def test_an_older_leader_is_refused_and_what_it_staged_is_gone(url: str, written
     newer.writer.close()
 
 
-def test_rows_of_one_key_replace_each_other(url: str) -> None:
-    written = Written(url, ("id",))
+def test_rows_of_one_key_replace_each_other(url: str, by_tasks: bool) -> None:
+    written = Written(url, ("id",), by_tasks=by_tasks)
     written.recover()
     written.write(transaction(1), [(1, "a"), (2, "b"), (None, "n")])
     written.write(transaction(2), [(1, "A"), (3, "c"), (None, "N")])
@@ -122,8 +129,8 @@ def test_rows_of_one_key_replace_each_other(url: str) -> None:
     written.writer.close()
 
 
-def test_rows_that_replace_those_of_an_older_attempt_are_taken_once(url: str) -> None:
-    written = Written(url, ("id",))
+def test_rows_that_replace_those_of_an_older_attempt_are_taken_once(url: str, by_tasks: bool) -> None:
+    written = Written(url, ("id",), by_tasks=by_tasks)
     written.recover()
     written.write(transaction(1), [(1, "a"), (2, "b")])
     written.write(transaction(2), [(1, "A"), (3, "c")])
