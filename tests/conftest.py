@@ -17,6 +17,7 @@ from hypothesis import settings
 from coordinators.errors import ConfigError
 from coordinators.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.zookeeper.session import ZooKeeperSession
+from tests.servers.class_archive import quick
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import NoServerError, PostgresServer
@@ -24,6 +25,8 @@ from tests.servers.redis_server import RedisServer
 from tests.servers.running import Server, started
 from tests.servers.s3 import S3Server
 from tests.servers.zookeeper import Ensemble
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", quick())  # of each JVM that a test has Spark start
 
 IS_CI = os.environ.get("CI", "").lower() == "true"
 

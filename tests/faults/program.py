@@ -42,6 +42,7 @@ from tests.faults.churn import DATABASE, declare
 from tests.faults.journal import Journal
 from tests.faults.ledger import LedgerPostgres
 from tests.faults.points import Points, around
+from tests.servers.class_archive import quick
 from trident_py import (
     MapGet,
     TridentConfig,
@@ -262,10 +263,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     set_clock(float(os.environ.get("TRIDENT_CLOCK_AHEAD_SECONDS", "0")))
-    # Compiled less, it is there sooner.
-    os.environ.setdefault(
-        "PYSPARK_SUBMIT_ARGS", '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
-    )
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", quick())
     with ExitStack() as stack:
         session = SparkSession.Builder().master(arguments.master).config(map=SPARK).getOrCreate()
         stack.callback(session.stop)

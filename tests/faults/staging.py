@@ -82,7 +82,7 @@ def _(case: Case) -> None:
     case.shares = False
     given = " ".join(f"--conf {name}={value}" for name, value in SPECULATING.items())
     cluster = SparkCluster(case.world.directory / case.topology)
-    quick = f'--driver-java-options "{QUICK}" --conf "spark.executor.extraJavaOptions={QUICK}"'
+    quick = f'--conf "spark.executor.extraJavaOptions={QUICK}"'
     environment = {"PYSPARK_SUBMIT_ARGS": f"{given} {quick} pyspark-shell"}
     try:
         cluster.start()

@@ -64,9 +64,7 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    os.environ.setdefault(
-        "PYSPARK_SUBMIT_ARGS", '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
-    )
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
     threading.Thread(target=_end_with_input, daemon=True).start()
     topology = importlib.import_module(options.module).declared(**options.arguments)
     journal = Journal(options.journal, topology.name)

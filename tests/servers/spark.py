@@ -13,14 +13,13 @@ import pyspark
 import pytest
 from attrs import define, field
 
+from tests.servers.class_archive import quick
 from tests.servers.postgresql import free_port, is_answering
 from tests.servers.process import ServerProcess
 
 _HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECONDS = 30
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that is to be there soon."""
-
+QUICK = quick()
 
 NEEDS_REPORTS = pytest.mark.master("over Connect, PySpark drops what tasks report while their rows are kept")
 """Marks tests of what docs/clusters.md says that only a master can do."""

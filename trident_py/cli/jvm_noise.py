@@ -26,7 +26,9 @@ log = logging.getLogger("stderr")
 def quiet_spark() -> Iterator[None]:
     """Have the JVM that is started inside log nothing but what is fatal: our errors tell the rest, once."""
     quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options {quiet} pyspark-shell")
+    # Not as an option of the driver: those of spark-defaults.conf would be lost.
+    if quiet not in (given := os.environ.get("SPARK_SUBMIT_OPTS", "")):
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {quiet}".strip()
     with filtered():
         yield
 

@@ -69,10 +69,9 @@ def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
 
 
 def local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Have the driver on the loopback network, and soon."""
+    """Have the driver on the loopback network."""
     return (
         builder.config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # many short jobs
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

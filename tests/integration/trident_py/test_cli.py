@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from attrs import evolve
 
@@ -212,10 +213,14 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> None:
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_the_first_ctrl_c_lets_what_is_under_way_commit(
-    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dof.the=user\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with running(tmp_path, zookeeper, "lambda row: None") as process:
         read_until(process, r"^endless  .*  [1-9]\d* transaction")
+        below = psutil.Process(process.pid).children(recursive=True)
+        assert any("-Dof.the=user" in each.cmdline() for each in below), "our own options of the JVM leave the user's"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 0, err
