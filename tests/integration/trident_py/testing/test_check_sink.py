@@ -22,6 +22,7 @@ def checked(sink: type[sinks.Table], path: Path) -> Report:
     return check_sink(lambda: sink(path), lambda: sinks.read_table(path), schema=SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_right_passes_and_was_killed_at_each_of_its_lines(spark: SparkSession, tmp_path: Path) -> None:
     report = checked(sinks.RightTable, tmp_path / "words.db")
     assert report.ok, str(report)

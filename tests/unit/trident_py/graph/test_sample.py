@@ -41,9 +41,10 @@ def counted(rows: Iterable[Any]) -> Counter[str]:
 def test_the_same_rows_are_kept_in_each_replay_in_whatever_order_and_pieces(
     seed: int, size: int, shuffled: Random
 ) -> None:
-    sample, other = sample_of("sample", 0.3, seed), list(WORDS)
+    words = WORDS[:60]
+    sample, other = sample_of("sample", 0.3, seed), list(words)
     shuffled.shuffle(other)
-    first = kept(sample, WORDS, TransactionAttempt(7, 0))
+    first = kept(sample, words, TransactionAttempt(7, 0))
     assert counted(kept(sample, other, TransactionAttempt(7, 3), size)) == counted(first)
 
 
