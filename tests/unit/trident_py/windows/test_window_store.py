@@ -72,7 +72,7 @@ def test_windows_that_fire_at_once_are_made_one_by_one() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert peak < 1 << 20
+    assert peak < 1 << 19
 
 
 def test_what_waits_takes_no_more_room_than_its_rows() -> None:
