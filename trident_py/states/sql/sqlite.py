@@ -43,7 +43,7 @@ class SQLiteState(SQLState):
         StateError: ``table`` cannot be a table's name, or ``path`` is no path.
     """
 
-    path: Path = field(converter=_as_path)
+    path: Path = field(converter=_as_path, repr=lambda path: repr(str(path)))
     table: str = field(kw_only=True)
     ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)

@@ -189,7 +189,7 @@ def test_explain_shows_windows_with_their_guarantee() -> None:
         "          words-state: OpaqueMap over directory, partition_persist(Appending)",
         f"              {guarantee(Replay.OPAQUE, StateKind.OPAQUE)}",
         "              no fence: while it commits, stop() keeps leading and says so, unless it is stop(force=True)",
-        "  own: SQLiteState(path=PosixPath('own.db'), table='own'), window(TumblingCount(length=2), Count())",
+        "  own: SQLiteState(path='own.db', table='own'), window(TumblingCount(length=2), Count())",
         "      exactly-once: data and commit token change in one atomic step, and older tokens are refused",
         "      windows that fire",
     ]
