@@ -138,7 +138,7 @@ def test_t9_a_table_of_ours_is_declared_as_a_state_that_is_only_asked(tmp_path: 
     state = topology.new_static_state(SQLiteState(tmp_path / "counts.db", table="counts"))
     topology.new_drpc_stream("count").state_query(state, "args", MapGet(), "n bigint")
     assert state.name == "counts"
-    assert "counts.db'), table='counts')" in topology.explain()
+    assert "counts.db', table='counts')" in topology.explain()
     assert not list(tmp_path.iterdir())
 
 
