@@ -14,6 +14,7 @@ from typing import Self
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import error_text, quoted
 from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, TridentError
 from coordinators.messages import DefinitionFailed, Failed, FailureKind
 from coordinators.patience import SourcePatience
@@ -76,7 +77,8 @@ class Failures:
         elif before and before.cause == self.retries.known[attempt.txid].cause:
             log.warning("topology %s: %s failed again (same cause), next try in %.1f s", self.topology, attempt, wait)
         else:
-            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, cause)
+            said = self.retries.known[attempt.txid].cause
+            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, said)
 
     def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
         """Take note that a coordinator has raised; returns when it is asked again."""
@@ -148,7 +150,7 @@ class Failures:
                 spout,
                 wait.until - now,
                 wait.cause,
-                exc_info=cause,
+                exc_info=quoted(cause),
             )
         else:
             log.info("topology %s: %s", self.topology, wait.status(spout).message(wall))
@@ -167,7 +169,8 @@ class Failures:
         tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
             f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
-            f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again",
+            f"{attempt}: {error_text(cause)}. It is not committed; mend the code or the data and start the topology "
+            f"again",
             topology=self.topology,
             attempt=attempt,
             spout=next(iter(failed.spouts)) if len(failed.spouts) == 1 else None,

@@ -154,7 +154,7 @@ def test_what_has_failed_is_in_the_record_after_a_halt() -> None:
     world.retry_within_lease()
     with pytest.raises(PoisonBatchError):
         poisoned(world)
-    assert record_of(world).failures == {1: Failure(5, 4, "boom", since=5000.0, last=5240.0, tries=5)}
+    assert record_of(world).failures == {1: Failure(5, 4, "ValueError: boom", since=5000.0, last=5240.0, tries=5)}
 
 
 def test_after_a_halt_a_start_tries_once_more_and_so_does_every_further_one() -> None:
@@ -222,7 +222,7 @@ def test_a_batch_that_no_replay_mends_lets_those_before_it_commit_first() -> Non
     with pytest.raises(SpoutError, match="row 344"):
         world.committed("2:0")
     assert world.said[-1] == "SUCCESS 2:0"
-    assert (record_of(world).current_txid, record_of(world).failures[3].cause) == (3, "row 344 is wrong")
+    assert (record_of(world).current_txid, record_of(world).failures[3].cause) == (3, "SpoutError: row 344 is wrong")
 
 
 def test_a_coordinator_that_finds_its_source_changed_lets_what_is_in_flight_commit_first() -> None:
@@ -255,7 +255,7 @@ def test_the_same_failure_is_told_once_at_length(caplog: pytest.LogCaptureFixtur
         world.after(60)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert told == [
-        "topology test: 1:0 failed, next try in 0.1 s: boom",
+        "topology test: 1:0 failed, next try in 0.1 s: ValueError: boom",
         "topology test: 1:1 failed again (same cause), next try in 0.2 s",
-        "topology test: 1:2 failed, next try in 0.4 s: bang",
+        "topology test: 1:2 failed, next try in 0.4 s: ValueError: bang",
     ]

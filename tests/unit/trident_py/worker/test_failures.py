@@ -65,7 +65,7 @@ def run_as_spark_does(stage: Any) -> None:
 def test_whatever_user_code_says_it_counts_against_its_batch(text: str) -> None:
     failure = told(RuntimeError(text))
     assert (failure.kind, failure.txid, failure.error) == (FailureKind.USER_CODE, None, None)
-    assert failure.text == f"RuntimeError: {text}".replace("\n", " ")
+    assert failure.text == f"RuntimeError: {text}".replace("\n", r"\n")
 
 
 @pytest.mark.parametrize("text", IMITATIONS)
