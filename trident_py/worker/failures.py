@@ -158,7 +158,7 @@ def by_state(error: BaseException) -> FailureKind:
         case TridentError():
             return FailureKind.FATAL
         case StoreBusyException():
-            return FailureKind.INTERRUPTED
+            return FailureKind.BUSY
     return FailureKind.USER_CODE
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define
 
-from coordinators.errors import CoordinationLost, PoisonBatchError, SpoutError
+from coordinators.errors import CoordinationLost, PoisonBatchError, SpoutError, StateError
 from coordinators.messages import Failed, FailureKind
 from coordinators.record import CoordinatorRecord, Failure
 from tests.unit.coordinators.world import Numbers, World, attempt
@@ -138,6 +138,35 @@ def test_patience_with_a_source_that_cannot_be_read_ends_too() -> None:
         world.after(world.driver.failures.held_until(1) - world.now)
     with pytest.raises(SpoutError, match=r"'lines': the source could not be asked for 60 s"):
         unreachable(world, 10)
+
+
+def test_a_store_that_cannot_be_used_is_waited_for_without_end_unless_patience_says_how_long() -> None:
+    endless, world = World().start(), World().start(store_patience=60)
+    for each in (endless, world):
+        each.retry_within_lease()
+    for number in range(11):
+        if number < 10:
+            fail(world, f"1:{number}", FailureKind.BUSY)
+            world.after(world.driver.failures.held_until(1) - world.now)
+        fail(endless, f"1:{number}", FailureKind.BUSY)
+        endless.after(30)
+    assert record_of(endless).failures[1].lasted(endless.wall).startswith("11 tries, ")
+    with pytest.raises(StateError, match=r"transaction 1: the store could not be used for .* s \(11 tries, last: V"):
+        fail(world, "1:10", FailureKind.BUSY)
+
+
+def test_patience_with_a_store_begins_anew_with_each_transaction() -> None:
+    world = World().start(store_patience=60)
+    world.retry_within_lease()
+    fail(world, "1:0", FailureKind.BUSY)
+    world.after(30)
+    world.processed("1:1")
+    world.committed("1:1")
+    world.after(30)
+    fail(world, "2:0", FailureKind.BUSY)
+    world.after(30)
+    world.processed("2:1")
+    assert world.committed("2:1")[0] == "SUCCESS 2:1"
 
 
 # --- batches that fail ------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_our_errors_mean_nothing_where_a_function_raises_them(kind: type[Excepti
         (by_spout, ConnectionResetError("by a user's client"), FailureKind.USER_CODE),
         (by_state, StateError("gone"), FailureKind.FATAL),
         (by_state, FencedError("newer"), FailureKind.FATAL),
-        (by_state, StoreBusyException("locked"), FailureKind.INTERRUPTED),
+        (by_state, StoreBusyException("locked"), FailureKind.BUSY),
         (by_state, ValueError("defect"), FailureKind.USER_CODE),
     ],
 )
