@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident_py.errors import StateError
 from trident_py.rows.row import column_values
 from trident_py.states.sql.columns import TypedColumn
 from trident_py.states.sql.stored import StoredRows
@@ -13,32 +14,64 @@ NULL = r"\N"
 _ESCAPED = (("\\", r"\\"), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
 """In this order: the backslash first."""
 
+_TEXT = pa.large_string()
+"""Lines of a batch may be more than the 2 GiB of a plain string array."""
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+_PLAIN = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+"""Types whose values as text have nothing to escape; what is in none of these groups is refused."""
+
 
 def copied(part: StoredRows, task: int) -> memoryview:
-    """Return the lines of some rows of a task for a staging table: their columns, the keys' texts, the task."""
+    """Return the lines of some rows of a task for a staging table: their columns, the keys' texts, the task.
+
+    Raises:
+        StateError: a value doesn't fit its column, or Arrow hands it over as a type that isn't known.
+    """
     columns = [_texts(column, data) for column, data in zip(part.columns, part.data.columns, strict=True)]
-    ends = [_escaped(pa.array(part.texts(), pa.string())), f"{task}\n"]
-    lines = pc.binary_join_element_wise(*columns, *ends, "\t", null_handling="replace", null_replacement=NULL)
+    ends = [_escaped(pa.array(part.texts(), _TEXT)), pa.scalar(f"{task}\n", _TEXT)]
+    separator = pa.scalar("\t", _TEXT)
+    lines = pc.binary_join_element_wise(*columns, *ends, separator, null_handling="replace", null_replacement=NULL)
     _, offsets, data = lines.buffers()
-    first, last = (pa.Array.from_buffers(pa.int32(), len(lines) + 1, [None, offsets])[at].as_py() for at in (0, -1))
+    first, last = (pa.Array.from_buffers(pa.int64(), len(lines) + 1, [None, offsets])[at].as_py() for at in (0, -1))
     return memoryview(data)[first:last]
 
 
 def _texts(column: TypedColumn, data: pa.Array) -> pa.Array:
-    """Return each value as COPY wants it."""
+    """Return each value as COPY reads it."""
+    if pa.types.is_dictionary(data.type):
+        data = data.dictionary_decode()
     kind = data.type
     if pa.types.is_nested(kind):
-        return _escaped(pa.array(column.stored(column_values(data)), pa.string()))
-    if pa.types.is_binary(kind):
+        return _escaped(pa.array(column.stored(column_values(data)), _TEXT))
+    if any(test(kind) for test in _BINARY):
         hexed = [None if value is None else f"\\x{value.hex()}" for value in data.to_pylist()]
-        return _escaped(pa.array(hexed, pa.string()))
-    if pa.types.is_string(kind):
-        return _escaped(data)
+        return _escaped(pa.array(hexed, _TEXT))
+    if any(test(kind) for test in _TEXTS):
+        return _escaped(data.cast(_TEXT))
+    if not any(test(kind) for test in _PLAIN):
+        raise StateError(
+            f"field {column.name!r} is {column.kind.simpleString()}, and Spark hands it over as Arrow's {kind}, which "
+            f"can't be copied into PostgreSQL; to fix this: cast the field to a type that docs/databases.md lists"
+        )
     if pa.types.is_float32(kind):
         data = data.cast(pa.float64())  # as which its column stores it
-    if pa.types.is_timestamp(kind) and kind.tz:
-        data = data.cast(pa.timestamp("us", tz="UTC"))
-    return data.cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        data = data.cast(pa.timestamp("us", tz="UTC" if kind.tz else None))
+    return data.cast(_TEXT)
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
