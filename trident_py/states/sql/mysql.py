@@ -19,9 +19,11 @@ from pyspark.sql import types as t
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.states.expiry import checked_ttl
+from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
+from trident_py.states.sql.mysql_catalog import columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Errors, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
@@ -183,6 +185,10 @@ class MySQLDatabase(SessionDatabase):
             raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
         yield
         connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
+
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns and unique keys."""
+        return columns_of(connection, schema, table, placed(MYSQL, schema, table), keys=keys)
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send about a megabyte of rows with each statement."""

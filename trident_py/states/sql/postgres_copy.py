@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from trident_py.errors import StateError
 from trident_py.rows.row import column_values
 from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.limits import plain_array
 from trident_py.states.sql.stored import StoredRows
 
 NULL = r"\N"
@@ -17,13 +18,6 @@ _ESCAPED = (("\\", r"\\"), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
 _TEXT = pa.large_string()
 """Lines of a batch may be more than the 2 GiB of a plain string array."""
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BINARY = (
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_binary_view,
-    pa.types.is_fixed_size_binary,
-)
 _PLAIN = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -32,7 +26,7 @@ _PLAIN = (
     pa.types.is_date,
     pa.types.is_timestamp,
 )
-"""Types whose values as text have nothing to escape; what is in none of these groups is refused."""
+"""Types whose values as text have nothing to escape."""
 
 
 def copied(part: StoredRows, task: int) -> memoryview:
@@ -41,7 +35,8 @@ def copied(part: StoredRows, task: int) -> memoryview:
     Raises:
         StateError: a value doesn't fit its column, or Arrow hands it over as a type that isn't known.
     """
-    columns = [_texts(column, data) for column, data in zip(part.columns, part.data.columns, strict=True)]
+    part.check()
+    columns = [_texts(part, column, data) for column, data in zip(part.columns, part.data.columns, strict=True)]
     ends = [_escaped(pa.array(part.texts(), _TEXT)), pa.scalar(f"{task}\n", _TEXT)]
     separator = pa.scalar("\t", _TEXT)
     lines = pc.binary_join_element_wise(*columns, *ends, separator, null_handling="replace", null_replacement=NULL)
@@ -50,18 +45,17 @@ def copied(part: StoredRows, task: int) -> memoryview:
     return memoryview(data)[first:last]
 
 
-def _texts(column: TypedColumn, data: pa.Array) -> pa.Array:
+def _texts(part: StoredRows, column: TypedColumn, data: pa.Array) -> pa.Array:
     """Return each value as COPY reads it."""
-    if pa.types.is_dictionary(data.type):
-        data = data.dictionary_decode()
+    data = plain_array(data)
     kind = data.type
     if pa.types.is_nested(kind):
-        return _escaped(pa.array(column.stored(column_values(data)), _TEXT))
-    if any(test(kind) for test in _BINARY):
+        return _escaped(pa.array(part.stored(column, column_values(data)), _TEXT))
+    if pa.types.is_large_binary(kind):
         hexed = [None if value is None else f"\\x{value.hex()}" for value in data.to_pylist()]
         return _escaped(pa.array(hexed, _TEXT))
-    if any(test(kind) for test in _TEXTS):
-        return _escaped(data.cast(_TEXT))
+    if pa.types.is_large_string(kind):
+        return _escaped(data)
     if not any(test(kind) for test in _PLAIN):
         raise StateError(
             f"field {column.name!r} is {column.kind.simpleString()}, and Spark hands it over as Arrow's {kind}, which "

@@ -61,7 +61,7 @@ class Written:
             return Prepared(arrow_table(rows, schema_of(self.fields)), staged=False)
         task: StagingTask = self.writer.staging_task(tx, table)
         report = staged_by(task, 7, rows, self.fields)
-        return Prepared(arrow_table([report], schema_of(staging.REPORTS)), staged=True)
+        return Prepared(arrow_table([report], schema_of(staging.REPORTS)), staged=True, storages=table.storages)
 
     def write(self, tx: SinkTransaction, rows: Rows) -> None:
         self.writer.commit(tx, self.prepare(tx, rows))
