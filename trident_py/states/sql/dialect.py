@@ -258,15 +258,17 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what the client library raises into an error that names ``where``, the cause and the way out.
 
         Args:
             where: names the topology, the attempt and the table.
             staged: whether a table that is gone passes, as what is staged does with a replay.
+            way_out: what to do, in place of what is known of the error.
 
         Raises:
             StoreBusyException: a replay may get through.
+            FailedException: a value of the batch is refused.
             StateError: anything else.
         """
 

@@ -158,9 +158,9 @@ class PostgresDatabase(Database):
         with link.transaction() as connection:
             return connection.execute(_IDENTITY).fetchone()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what psycopg raises into our errors."""
-        return explained(where, self.target, GONE if staged else "")
+        return explained(where, self.target, GONE if staged else "", way_out)
 
     def starting(self, where: str) -> AbstractContextManager[None]:
         """Turn what psycopg raises at a start into our errors."""

@@ -235,9 +235,9 @@ class SQLiteDatabase(Database):
         """Return device and number of the file; where there is none yet, its path."""
         return identity(self.path) if self.exists else self.path.resolve()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what SQLite raises into our errors."""
-        return explained(where)
+        return explained(where, way_out)
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
