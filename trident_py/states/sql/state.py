@@ -224,10 +224,10 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         if not texts:
             return
         table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
-        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
-        # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
-        rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
         with self.explained(tx):
+            columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
+            # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
+            rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
             self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
 
