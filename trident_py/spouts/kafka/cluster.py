@@ -69,10 +69,13 @@ class Cluster:
         """Return those of the ``wanted`` topics that there are."""
         self.client.poll(0)  # it logs then
         listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
-        names = [name for name in listed if _is_wanted(name, wanted)]
+        return self.described([name for name in listed if is_wanted(name, wanted)])
+
+    def described(self, names: Collection[str]) -> dict[str, Topic]:
+        """Return those of the topics with these names that there are."""
         if not names:
             return {}
-        described = self.client.describe_topics(kafka.TopicCollection(names), request_timeout=TIMEOUT_SECONDS)
+        described = self.client.describe_topics(kafka.TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
         found: dict[str, Topic] = {}
         for name, answer in described.items():
             try:
@@ -150,5 +153,6 @@ class Cluster:
         return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
 
 
-def _is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+def is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+    """Tell whether a topic is one of those that are ``wanted``."""
     return bool(wanted.fullmatch(name)) if isinstance(wanted, re.Pattern) else name in wanted
