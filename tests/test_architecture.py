@@ -30,6 +30,7 @@ ONE_DOOR = {
         "trident_py.cli.kafka_demo",
         "trident_py.sinks.kafka.token_topic",
         "trident_py.sinks.kafka.transactions",
+        "trident_py.sinks.kafka.verdicts",
         "trident_py.spouts.kafka",
     },
     "redis": {"trident_py.states.redis"},

@@ -13,7 +13,7 @@ from attrs import Factory, define, evolve, field, frozen
 from coordinators.batch_coordinator import CursorCoordinator
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic, is_wanted
+from trident_py.spouts.kafka.cluster import Cluster, Topic, errors_of_spout, is_wanted
 from trident_py.spouts.kafka.ranges import (
     OffsetRange,
     Partition,
@@ -34,6 +34,9 @@ POLICY_SECONDS = 30.0
 
 SAMPLED_BATCHES = 100
 """After so many batches it is looked anew how large records are."""
+
+SAMPLED_RECORDS = 100
+"""Of so many offsets."""
 
 
 @frozen(kw_only=True)
@@ -140,7 +143,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     def _look(self) -> list[OffsetRange]:
         with self._rest.looking():
             try:
-                return self._found()
+                with errors_of_spout(self.name):
+                    return self._found()
             except BaseException:
                 self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
                 raise
@@ -195,9 +199,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         records = min(self.limits.records, self._rows_max or self.limits.records)
         if self._sampled % SAMPLED_BATCHES == 0:
             largest = max(ranges, key=lambda each: each.size)
-            self._record_bytes = self.mean_bytes(evolve(largest, end=min(largest.end, largest.start + 100)))
-        self._sampled += 1
+            first = evolve(largest, end=min(largest.end, largest.start + SAMPLED_RECORDS))
+            found = self.mean_bytes(first) or self.mean_bytes(largest)  # the first ones may all be aborted
+            self._record_bytes = found or self._record_bytes
         if self._record_bytes:
+            self._sampled += 1
             records = min(records, max(1, int(self.limits.bytes / self._record_bytes)))
         return [each for each in limited(ranges, records) if each.size]
 

@@ -13,7 +13,7 @@ from attrs import define, field
 from confluent_kafka import KafkaException
 
 from trident_py.errors import FailedException, SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic
+from trident_py.spouts.kafka.cluster import Cluster, Topic, errors_of_spout
 from trident_py.spouts.kafka.ranges import OffsetRange
 
 GONE_SECONDS = 10.0
@@ -44,7 +44,8 @@ class TopicIds:
         """
         wanted = {(each.topic, each.topic_id) for each in ranges}
         try:
-            found = self.cluster.described({name for name, _ in wanted})
+            with errors_of_spout(self.spout):
+                found = self.cluster.described({name for name, _ in wanted})
         except KafkaException as error:
             self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
             raise FailedException(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException
 
 from coordinators.canonical import Json
 from trident_py.errors import FailedException, SpoutError
@@ -310,3 +311,56 @@ def test_a_topic_that_is_deleted_and_no_longer_asked_for_is_left_alone() -> None
     life.coordinator.topics = ["u"]
     life.cluster.add(("u", 0), 10)
     assert life.batch() == [("u", 0, 100, 110)]
+
+
+def test_a_batch_is_cut_by_bytes_though_its_first_records_were_aborted() -> None:
+    life = Life(ClusterOfATest(held={("t", 0): (0, 10_000)}))
+    asked: list[OffsetRange] = []
+
+    def mean_bytes(given: OffsetRange) -> float:
+        asked.append(given)
+        return 100_000.0 if given.end > 5_000 else 0.0
+
+    life.coordinator.mean_bytes = mean_bytes
+    assert life.batch() == [("t", 0, 0, 10)]
+    assert life.batch() == [("t", 0, 10, 20)]
+    assert [each.size for each in asked] == [100, 10_000]
+
+
+def test_where_all_that_is_there_was_aborted_the_next_batch_looks_again_how_large_records_are() -> None:
+    life = Life(hundred())
+    life.coordinator.mean_bytes = lambda given: 0.0 if given.end <= 100 else 100_000.0
+    assert life.batch() == [("t", 0, 0, 100)]
+    life.cluster.add(("t", 0), 100)
+    assert life.batch() == [("t", 0, 100, 110)]
+
+
+@pytest.mark.parametrize(
+    ("code", "raised", "message"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SpoutError, r"spout 'records': Kafka refuses: .*authorization failed"),
+        (KafkaError.UNSUPPORTED_VERSION, SpoutError, "Kafka refuses"),
+        (KafkaError._TRANSPORT, KafkaException, "transport failure"),
+        (9999, KafkaException, "9999"),
+    ],
+)
+def test_what_kafka_refuses_for_ever_stops_by_name_and_all_else_is_asked_again(
+    code: int, raised: type[Exception], message: str
+) -> None:
+    class Refusing(ClusterOfATest):
+        def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+            raise KafkaException(KafkaError(code))
+
+        def described(self, names: Collection[str]) -> dict[str, Topic]:
+            if refuses:
+                raise KafkaException(KafkaError(code))
+            return super().described(names)
+
+    refuses = False
+    life = Life(Refusing(held={("t", 0): (0, 100)}))
+    with pytest.raises(raised, match=message):
+        life.batch()
+    refuses = True
+    again = FailedException if raised is KafkaException else raised
+    with pytest.raises(again, match=message):
+        life.coordinator.initialize_transaction(1, None, [OffsetRange("t", 0, 0, 100, "id of t").stored])
