@@ -14,7 +14,8 @@ from typing import Self
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, TridentError
+from coordinators.error_text import error_text, quoted
+from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, StateError, TridentError
 from coordinators.messages import DefinitionFailed, Failed, FailureKind
 from coordinators.patience import SourcePatience
 from coordinators.record import CoordinatorRecord, Failure
@@ -34,6 +35,8 @@ class Failures:
     topology: str
     retries: Retries
     patience: SourcePatience
+    store_patience: float | None = None
+    _busy_since: dict[int, float] = field(factory=dict, init=False)  # the monotonic clock, by txid
     _verdicts: dict[int, BaseException] = field(factory=dict, init=False)
 
     @classmethod
@@ -48,7 +51,7 @@ class Failures:
             }
         )
         patience = SourcePatience(settings.source_patience, settings.backoff)
-        return cls(topology=topology, retries=retries, patience=patience)
+        return cls(topology=topology, retries=retries, patience=patience, store_patience=settings.store_patience)
 
     def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
         """Take note that a live attempt has failed.
@@ -73,10 +76,13 @@ class Failures:
         wait = self.retries.failed(attempt, cause, counts=failed.kind.counts, now=now, wall=wall)
         if wait is None:
             self._verdicts[attempt.txid] = self._poison(failed)
+        elif failed.kind is FailureKind.BUSY and self._is_patience_over(attempt.txid, now):
+            self._verdicts[attempt.txid] = self._unreachable(failed, now)
         elif before and before.cause == self.retries.known[attempt.txid].cause:
             log.warning("topology %s: %s failed again (same cause), next try in %.1f s", self.topology, attempt, wait)
         else:
-            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, cause)
+            said = self.retries.known[attempt.txid].cause
+            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, said)
 
     def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
         """Take note that a coordinator has raised; returns when it is asked again."""
@@ -107,11 +113,13 @@ class Failures:
         """Forget ``txid``, which is committed."""
         self.retries.forget(txid)
         self.patience.read(txid)
+        self._busy_since.pop(txid, None)
 
     def make_room(self, txid: int) -> None:
         """Make room for an empty transaction ``txid``: what could not be defined as that is the one after it."""
         self.retries.make_room(txid)
         self.patience.make_room(txid)
+        self._busy_since = {each + (each >= txid): since for each, since in self._busy_since.items()}
 
     def verdict(self, txid: int) -> BaseException | None:
         """Return the error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
@@ -148,7 +156,7 @@ class Failures:
                 spout,
                 wait.until - now,
                 wait.cause,
-                exc_info=cause,
+                exc_info=quoted(cause),
             )
         else:
             log.info("topology %s: %s", self.topology, wait.status(spout).message(wall))
@@ -162,12 +170,31 @@ class Failures:
         self.retries.failed(attempt, cause, counts=False, now=now, wall=wall)
         self._verdicts[attempt.txid] = cause
 
+    def _is_patience_over(self, txid: int, now: float) -> bool:
+        since = self._busy_since.setdefault(txid, now)
+        return self.store_patience is not None and now >= since + self.store_patience
+
+    def _unreachable(self, failed: Failed, now: float) -> StateError:
+        attempt, cause = failed.attempt, failed.cause
+        error = StateError(
+            f"topology {self.topology!r}, transaction {attempt.txid}"
+            f"{f', {failed.state!r}' if failed.state else ''}: the store could not be used for "
+            f"{now - self._busy_since[attempt.txid]:.0f} s ({self.retries.failures(attempt.txid)} tries, last: "
+            f"{error_text(cause)}); start the topology again when the store can be reached",
+            topology=self.topology,
+            attempt=attempt,
+            state=failed.state,
+        )
+        error.__cause__ = cause
+        return error
+
     def _poison(self, failed: Failed) -> PoisonBatchError:
         attempt, cause = failed.attempt, failed.cause
         tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
             f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
-            f"{attempt}: {cause}. It is not committed; mend the code or the data and start the topology again",
+            f"{attempt}: {error_text(cause)}. It is not committed; mend the code or the data and start the topology "
+            f"again",
             topology=self.topology,
             attempt=attempt,
             spout=next(iter(failed.spouts)) if len(failed.spouts) == 1 else None,

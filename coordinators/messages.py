@@ -34,8 +34,11 @@ class FailureKind(Enum):
     UNREACHABLE = "unreachable"
     """The source can't be reached just now: the batch waits for it, which doesn't count."""
 
+    BUSY = "busy"
+    """The store of a state or sink is locked or can't be reached: the batch is replayed, which doesn't count."""
+
     INTERRUPTED = "interrupted"
-    """Something else broke it off, such as Spark, a busy store or silence: it is replayed, which doesn't count."""
+    """Something else broke it off, such as Spark or silence: it is replayed, which doesn't count."""
 
     FATAL = "fatal"
     """No replay mends it: the topology ends with the cause."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
+from coordinators.error_text import error_text
 from coordinators.errors import SpoutError
 from coordinators.status import SourceStatus
 
@@ -68,7 +69,7 @@ class SourcePatience:
             until = min(until, began + self.seconds)  # the last try is made when patience ends
         wait = SourceWait(
             txid=txid,
-            cause=f"{type(cause).__name__}: {cause}",
+            cause=error_text(cause),
             tries=tries,
             began=began,
             until=until,

@@ -65,6 +65,11 @@ class Failure:
     tries: int = 0
     spout: str | None = None
 
+    def lasted(self, now: float) -> str:
+        """Return how often it was tried, and for how long by ``now``, in seconds since 1970."""
+        times = "1 try" if self.tries == 1 else f"{self.tries} tries"
+        return f"{times}, {max(0.0, now - self.since):,.0f} s"
+
 
 # large: one field for each thing that is stored, since all of it is replaced in one write
 @frozen

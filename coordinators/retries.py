@@ -8,12 +8,10 @@ from typing import TypeVar
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import error_text
 from coordinators.record import Failure
 
 V = TypeVar("V")
-
-CAUSE_CHARS_MAX = 4000
-"""Of the text of a cause; it is stored with the record."""
 
 
 @define
@@ -50,7 +48,7 @@ class Retries:
         self.known[txid] = Failure(
             count=count,
             attempt_id=attempt.attempt_id,
-            cause=(str(cause) or type(cause).__name__)[:CAUSE_CHARS_MAX],
+            cause=error_text(cause),
             since=before.since if before else wall,
             last=wall,
             tries=(before.tries if before else 0) + 1,

@@ -20,6 +20,7 @@ class LeadershipSettings:
         backoff: before the first replay; doubles with each further one.
         backoff_max: the longest wait between two replays.
         source_patience: how long a source that is away is waited for; None: without end.
+        store_patience: the same for the store of a state or sink.
     """
 
     max_spout_pending: int
@@ -32,3 +33,4 @@ class LeadershipSettings:
     backoff: float = 0.1
     backoff_max: float = 30.0
     source_patience: float | None = None
+    store_patience: float | None = None

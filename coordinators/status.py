@@ -198,7 +198,7 @@ class TopologyStatus(Mapping[str, Any]):
             return "; ".join(self.waiting.values())
         if self.failures:
             txid, failure = min(self.failures.items())
-            return f"transaction {txid} has failed and is tried again: {failure.cause}"
+            return f"transaction {txid} has failed and is tried again: {failure.cause} ({failure.lasted(self.at)})"
         return "processing" if self.transactions else "waiting for data"
 
     @property

@@ -16,7 +16,10 @@ from typing import Any
 from attrs import asdict, evolve, frozen
 
 from coordinators.canonical import Json
+from coordinators.error_text import safe_text
 from coordinators.errors import ConfigError
+
+REASON_CHARS_MAX = 500
 
 OUTCOMES_KEPT = 16
 """So many outcomes are in a record, the last ones; no turn carries out more wishes."""
@@ -107,6 +110,19 @@ class Wish:
     rate: Rate = Rate()
     reason: str = ""
 
+    def check(self) -> None:
+        """Return if a leader can carry it out.
+
+        Raises:
+            ConfigError: a limit is none, or the reason is not one line of text.
+        """
+        self.rate.check()
+        if len(self.reason) > REASON_CHARS_MAX or safe_text(self.reason) != self.reason:
+            raise ConfigError(
+                f"a reason is one line of Unicode text without control characters, at most {REASON_CHARS_MAX} "
+                f"characters long, not '{safe_text(self.reason, 200)}'"
+            )
+
     @property
     def text(self) -> str:
         """The stored form, without the id: a JSON object."""
@@ -119,7 +135,7 @@ class Wish:
             body = json.loads(text)
             reason = str(body.pop("reason", ""))
             wish = cls(id, Action(body.pop("action")), Rate(**body), reason)
-            wish.rate.check()
+            wish.check()
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
             return cls(id, None)
         return wish

@@ -114,9 +114,10 @@ def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: fl
     """Leave ``wish`` for whoever leads ``topology``, and wait for its outcome, up to so many seconds.
 
     Raises:
-        ConfigError: there is no such topology.
+        ConfigError: there is no such topology, or no leader could carry out the wish.
         CoordinationLost: the coordination is out of reach.
     """
+    wish.check()
     coordination.wish(topology, wish)
     until = time.monotonic() + seconds
     while True:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import quoted
 from trident_py.engine.commit_thread import CommitThread
 from trident_py.engine.counting import CommitCounts
 from trident_py.engine.instructions import Abort, CommitStep
@@ -58,7 +59,7 @@ class Commits:
                     log.debug("transaction %d: %s committing", last.txid, name)
         except BaseException as error:
             where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
-            log.debug("%s failed", where, exc_info=error)
+            log.debug("%s failed", where, exc_info=quoted(error))
             why = self.diagnose(error, Place.COMMIT, where)
             return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, step_name))
         return StepCommitted(_counted(scope, step_name))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
+from coordinators.error_text import quoted
 from coordinators.listener import EndedEvent, TopologyEvent, TridentListener
 from coordinators.log_fields import log_about, logging_about
 from trident_py.engine.progress import Progress
@@ -127,7 +128,7 @@ class ListenerCalls:
             self.topology,
             shown_listener(self.listener),
             event.method,
-            exc_info=error,
+            exc_info=quoted(error),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
+from coordinators.error_text import error_notes, error_text
 from coordinators.store import RecordStore
 from trident_py.engine.reads import StateReads, States
 from trident_py.errors import RequestError, StoreBusyException, TridentError, UnknownFunctionError
@@ -18,7 +19,6 @@ from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
 from trident_py.interfaces.states import ReadOnlyState
 from trident_py.rows.schema import shown
 from trident_py.spark.failures import Diagnose, Place
-from trident_py.worker.failures import TaskFailed
 from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import Values
 
@@ -99,11 +99,11 @@ class Requests:
             raise
         except StoreBusyException as error:
             raise TridentError(f"{where}: not answered, ask again: {error}", topology=self.topology) from error
-        except Exception as error:
-            cause = self._diagnose(error, Place.JOB, where).cause
-            notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            said = f"{cause}" if isinstance(cause, TaskFailed) else f"{type(cause).__name__}: {cause}"
-            raise RequestError(f"{where}: {said}{notes}", topology=self.topology) from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            said = error_text(self._diagnose(error, Place.JOB, where).cause)
+            raise RequestError(f"{where}: {'; '.join([said, *error_notes(error)])}", topology=self.topology) from error
 
     def _answered(self, plan: RequestPlan, args: str, reads: StateReads, deadline: float | None) -> RequestAnswer:
         made: Made = {}

@@ -30,6 +30,7 @@ def settings_of(
         backoff=config.retry.backoff,
         backoff_max=config.retry.backoff_max,
         source_patience=config.source_patience,
+        store_patience=config.store_patience,
     )
 
 

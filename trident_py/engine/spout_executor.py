@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, json_copy
 from coordinators.cursors import Cursors
+from coordinators.error_text import error_text
 from coordinators.errors import About, located
 from coordinators.messages import Fingerprinted, OffsetsResolved
 from trident_py.engine.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
@@ -91,7 +92,7 @@ class SpoutCollector(ArrowCollector):
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error`` and count it; the attempt goes on."""
-        log.error("%s: reported %s: %s", self.where, type(error).__name__, error)
+        log.error("%s: reported %s", self.where, error_text(error))
         self.metrics.add("reported_errors")
 
     def collected(self) -> EmittedBatch:

@@ -16,6 +16,7 @@ from functools import partial
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import error_text, quoted
 from coordinators.listener import Tell, Work, WorkEvent
 from coordinators.log_fields import logging_about
 from coordinators.messages import Diagnosis, FailureKind, Message
@@ -337,7 +338,7 @@ class Workers:
         except BaseException as error:
             raise SpoutError(
                 f"topology {self.topology!r}: success({succeeded.txid}) of spout {succeeded.spout!r} raised "
-                f"{type(error).__name__}: {error}; the transaction is committed, and its success is delivered again "
+                f"{error_text(error)}; the transaction is committed, and its success is delivered again "
                 f"when the topology is started again",
                 topology=self.topology,
                 txid=succeeded.txid,
@@ -354,7 +355,7 @@ class Workers:
 
     def _diagnosed(self, attempt: TransactionAttempt, place: Place, doing: str, error: BaseException) -> Diagnosis:
         where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
-        log.debug("%s failed", where, exc_info=error)
+        log.debug("%s failed", where, exc_info=quoted(error))
         return self.diagnose(error, place, where)
 
 

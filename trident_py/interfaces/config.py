@@ -176,6 +176,8 @@ class TridentConfig:
         retry: what a failing batch is given; see `RetryPolicy`.
         source_patience: how long a source that can't be reached is waited for; None: without end. It is tried again
             up to 30 s apart, and ``TridentQuery.status`` shows what is waited for.
+        store_patience: how long batches are replayed while the store of a state or sink is locked or can't be reached;
+            None: without end. After that the topology ends with a `StateError`.
         accept: changes of the topology that are meant: the strings that a start prints which refuses them. Each fits
             one change, and is used once; then it may stay or go (docs/changing-a-topology.md).
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
@@ -199,6 +201,7 @@ class TridentConfig:
     session_timeout: float = field(default=10.0, converter=seconds, validator=_at_least(1))
     retry: RetryPolicy = field(factory=RetryPolicy)
     source_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
+    store_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)

@@ -16,6 +16,7 @@ from attrs import define
 from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken
+from coordinators.error_text import error_text
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
@@ -196,10 +197,12 @@ class SinkParticipant(Participant):
             self.recovered = self.sink.recover(topology, epoch)
         except TridentError:
             raise
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise SinkError(
-                f"topology {topology.name!r}: sink {self.name!r} could not recover, "
-                f"{type(error).__name__}: {error}; the topology was not started",
+                f"topology {topology.name!r}: sink {self.name!r} could not recover, {error_text(error)}; "
+                f"the topology was not started",
                 topology=topology.name,
                 state=self.name,
             ) from error

@@ -14,6 +14,7 @@ from attrs import define, field
 from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.error_text import error_text
 from coordinators.store import TopologyIdentity
 from trident_py.errors import StateError
 from trident_py.interfaces.collector import TridentCollector
@@ -364,7 +365,7 @@ class UpdateCollector(TridentCollector):
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error``; the attempt goes on."""
-        log.error("%s: reported %s: %s", self.where, type(error).__name__, error)
+        log.error("%s: reported %s", self.where, error_text(error))
 
 
 @define(kw_only=True)

@@ -49,7 +49,7 @@ def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[],
         case TridentError():
             return Diagnosis(error, FailureKind.FATAL)
         case StoreBusyException():
-            return Diagnosis(error, FailureKind.INTERRUPTED)
+            return Diagnosis(error, FailureKind.INTERRUPTED if place is Place.SPOUT else FailureKind.BUSY)
         case FailedException() if place is Place.SPOUT:
             return Diagnosis(error, FailureKind.UNREACHABLE)
     match life():

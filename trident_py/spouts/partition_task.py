@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json, canonical_json
+from coordinators.error_text import error_text
 from coordinators.errors import MetadataError
 from trident_py.errors import SpoutError
 from trident_py.interfaces.config import TridentConfig
@@ -158,7 +159,7 @@ class TaskCollector(ArrowCollector):
 
     def report_error(self, error: BaseException) -> None:
         """Note ``error`` for the driver, which logs and counts it; the attempt goes on."""
-        self.errors.append(f"{type(error).__name__}: {error}")
+        self.errors.append(error_text(error))
 
     def batches(self) -> list[pa.RecordBatch]:
         """Return all that was emitted."""

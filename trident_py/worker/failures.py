@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import traceback
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
+from coordinators.error_text import QuotedError, error_notes, error_text, message_of, safe_text
 from coordinators.errors import About, located
 from coordinators.messages import FailureKind
 from trident_py import errors
@@ -67,9 +67,16 @@ class TaskFailure:
         if kind is FailureKind.FATAL and isinstance(error, TridentError):
             # A subclass of the user's is told as what it is one of: the driver need not have it.
             ours = next(each.__name__ for each in type(error).__mro__ if each.__name__ in errors.__all__)
-            text = str(error)[:TEXT_CHARS_MAX]
-            return cls(kind=kind, text=text, txid=txid, error=ours, spout=error.spout, state=error.state)
-        text = " ".join("".join(traceback.format_exception_only(error)).split("\n")).strip()
+            text = safe_text(message_of(error), TEXT_CHARS_MAX)
+            return cls(
+                kind=kind,
+                text=text,
+                txid=txid,
+                error=ours,
+                spout=error.spout,
+                state=error.state,
+            )
+        text = " ".join([error_text(error), *error_notes(error)])
         return cls(kind=kind, text=text[:TEXT_CHARS_MAX], txid=txid)
 
     @property
@@ -92,7 +99,7 @@ class TaskFailure:
         return cls(**{**fields, "kind": FailureKind(fields["kind"])})
 
 
-class TaskFailed(Exception):
+class TaskFailed(QuotedError):
     """What was raised at a place that was classified: in a task, or by a function of the user's on the driver."""
 
     def __init__(self, failure: TaskFailure) -> None:
@@ -163,7 +170,7 @@ def by_state(error: BaseException) -> FailureKind:
         case TridentError():
             return FailureKind.FATAL
         case StoreBusyException():
-            return FailureKind.INTERRUPTED
+            return FailureKind.BUSY
     return FailureKind.USER_CODE
 
 
@@ -182,7 +189,7 @@ def in_user_code(place: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        error.add_note(place())
+        BaseException.add_note(error, place())
         if isinstance(error, TridentError | StoreBusyException):
             raise TaskFailed(TaskFailure.of(error, by_user_code)) from error
         raise
@@ -260,7 +267,5 @@ def text_of(error: BaseException | None) -> str:
     """Return what was raised, with its notes, for people, as any database can hold it; empty: nothing was."""
     if error is None:
         return ""
-    said = str(error) if isinstance(error, TaskFailed) else f"{type(error).__name__}: {error}"
-    text = "\n".join([said, *getattr(error, "__notes__", ())]).replace("\0", "\ufffd")
-    text = text.encode("utf-8", "backslashreplace").decode()
+    text = "\n".join([error_text(error), *error_notes(error)])
     return text if len(text) <= ERROR_CHARS_MAX else f"{text[:ERROR_CHARS_MAX]}…"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
+from coordinators.error_text import error_text
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Function
 from trident_py.rows.row import Row, row_class
@@ -244,7 +245,7 @@ class RowCollector(TridentCollector):
 
     def report_error(self, error: BaseException) -> None:
         """Log ``error``; the attempt goes on."""
-        log.error("%s: reported %s: %s", self.title, type(error).__name__, error)
+        log.error("%s: reported %s", self.title, error_text(error))
 
     def take(self) -> list[Values]:
         """Return what was emitted since the last call."""

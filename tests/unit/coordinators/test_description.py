@@ -62,7 +62,7 @@ def test_what_was_begun_and_is_not_committed_is_told_and_what_is_committed_is_no
     )
     assert (str(second.attempt), second.number, second.phase, second.failures) == ("6:0", None, "begun", 0)
     assert seen.failures == {5: BOOM}
-    assert seen.message == "transaction 5 has failed and is tried again: ValueError: boom"
+    assert seen.message == "transaction 5 has failed and is tried again: ValueError: boom (3 tries, 140 s)"
 
 
 def test_a_source_that_is_waited_for_is_no_failure_of_the_batch() -> None:

@@ -127,7 +127,7 @@ def test_five_failures_of_its_own_make_a_poison_batch() -> None:
     for tries in range(4):
         world.retry_within_lease(Failed(attempt(f"1:{tries}"), ValueError("boom")))
         assert world.after(30) == [f"BATCH 1:{tries + 1}"]
-    with pytest.raises(PoisonBatchError, match="transaction 1 failed 5 times, last as 1:4: boom") as caught:
+    with pytest.raises(PoisonBatchError, match="transaction 1 failed 5 times, last as 1:4: ValueError: boom") as caught:
         world.turn(Failed(attempt("1:4"), ValueError("boom")))
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define
 
-from coordinators.errors import CoordinationLost, PoisonBatchError, SpoutError
+from coordinators.errors import CoordinationLost, PoisonBatchError, SpoutError, StateError
 from coordinators.messages import Failed, FailureKind
 from coordinators.record import CoordinatorRecord, Failure
 from tests.unit.coordinators.world import Numbers, World, attempt
@@ -140,6 +140,35 @@ def test_patience_with_a_source_that_cannot_be_read_ends_too() -> None:
         unreachable(world, 10)
 
 
+def test_a_store_that_cannot_be_used_is_waited_for_without_end_unless_patience_says_how_long() -> None:
+    endless, world = World().start(), World().start(store_patience=60)
+    for each in (endless, world):
+        each.retry_within_lease()
+    for number in range(11):
+        if number < 10:
+            fail(world, f"1:{number}", FailureKind.BUSY)
+            world.after(world.driver.failures.held_until(1) - world.now)
+        fail(endless, f"1:{number}", FailureKind.BUSY)
+        endless.after(30)
+    assert record_of(endless).failures[1].lasted(endless.wall).startswith("11 tries, ")
+    with pytest.raises(StateError, match=r"transaction 1: the store could not be used for .* s \(11 tries, last: V"):
+        fail(world, "1:10", FailureKind.BUSY)
+
+
+def test_patience_with_a_store_begins_anew_with_each_transaction() -> None:
+    world = World().start(store_patience=60)
+    world.retry_within_lease()
+    fail(world, "1:0", FailureKind.BUSY)
+    world.after(30)
+    world.processed("1:1")
+    world.committed("1:1")
+    world.after(30)
+    fail(world, "2:0", FailureKind.BUSY)
+    world.after(30)
+    world.processed("2:1")
+    assert world.committed("2:1")[0] == "SUCCESS 2:1"
+
+
 # --- batches that fail ------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +183,7 @@ def test_what_has_failed_is_in_the_record_after_a_halt() -> None:
     world.retry_within_lease()
     with pytest.raises(PoisonBatchError):
         poisoned(world)
-    assert record_of(world).failures == {1: Failure(5, 4, "boom", since=5000.0, last=5240.0, tries=5)}
+    assert record_of(world).failures == {1: Failure(5, 4, "ValueError: boom", since=5000.0, last=5240.0, tries=5)}
 
 
 def test_after_a_halt_a_start_tries_once_more_and_so_does_every_further_one() -> None:
@@ -222,7 +251,7 @@ def test_a_batch_that_no_replay_mends_lets_those_before_it_commit_first() -> Non
     with pytest.raises(SpoutError, match="row 344"):
         world.committed("2:0")
     assert world.said[-1] == "SUCCESS 2:0"
-    assert (record_of(world).current_txid, record_of(world).failures[3].cause) == (3, "row 344 is wrong")
+    assert (record_of(world).current_txid, record_of(world).failures[3].cause) == (3, "SpoutError: row 344 is wrong")
 
 
 def test_a_coordinator_that_finds_its_source_changed_lets_what_is_in_flight_commit_first() -> None:
@@ -255,7 +284,7 @@ def test_the_same_failure_is_told_once_at_length(caplog: pytest.LogCaptureFixtur
         world.after(60)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert told == [
-        "topology test: 1:0 failed, next try in 0.1 s: boom",
+        "topology test: 1:0 failed, next try in 0.1 s: ValueError: boom",
         "topology test: 1:1 failed again (same cause), next try in 0.2 s",
-        "topology test: 1:2 failed, next try in 0.4 s: bang",
+        "topology test: 1:2 failed, next try in 0.4 s: ValueError: bang",
     ]

@@ -224,8 +224,8 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
     world.after(0.2)
     assert world.status.sources == ()
     world.retry_within_lease(Failed(attempt("1:0"), ValueError("boom")))
-    assert world.status.failing == {1: "boom"}
-    assert world.status.message == "transaction 1 has failed and is tried again: boom"
+    assert world.status.failing == {1: "ValueError: boom"}
+    assert world.status.message == "transaction 1 has failed and is tried again: ValueError: boom (1 try, 0 s)"
     world.after(0.1)
     assert world.status.transactions[0].failures == 1
     world.processed("1:1")

@@ -24,7 +24,7 @@ def test_each_transaction_has_its_own_book_until_it_commits() -> None:
     retries = Retries(attempts=3, backoff=1.0)
     fail(retries, 1, counts=True, now=10.0)
     assert (retries.held_until(1), retries.held_until(2)) == (11.0, 0.0)
-    assert retries.causes == {1: "boom"}
+    assert retries.causes == {1: "ValueError: boom"}
     retries.forget(1)
     assert (retries.held_until(1), retries.failures(1), retries.causes) == (0.0, 0, {})
 
@@ -33,7 +33,7 @@ def test_what_is_kept_of_failures_is_how_many_which_why_and_since_when() -> None
     retries = Retries()
     fail(retries, 7, counts=True, now=1.0)
     fail(retries, 7, counts=False, now=5.0, cause="lost")
-    assert retries.known == {7: Failure(1, 1, "lost", since=1001.0, last=1005.0, tries=2)}
+    assert retries.known == {7: Failure(1, 1, "ValueError: lost", since=1001.0, last=1005.0, tries=2)}
 
 
 def test_a_later_leader_goes_on_counting_and_tries_once_more_what_was_given_up() -> None:

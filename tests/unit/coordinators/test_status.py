@@ -70,9 +70,9 @@ def test_it_says_in_a_sentence_what_matters_most(status: TopologyStatus, message
 
 
 def test_the_lowest_transaction_that_fails_is_told() -> None:
-    failure = Failure(count=1, attempt_id=0, cause="ValueError: no", since=0.0, last=0.0)
+    failure = Failure(count=1, attempt_id=0, cause="ValueError: no", since=0.0, last=0.0, tries=1)
     status = evolve(IDLE, failures={6: failure, 5: evolve(failure, cause="KeyError: 'x'")})
-    assert status.message == "transaction 5 has failed and is tried again: KeyError: 'x'"
+    assert status.message == "transaction 5 has failed and is tried again: KeyError: 'x' (1 try, 0 s)"
     assert status.failing == {6: "ValueError: no", 5: "KeyError: 'x'"}
 
 

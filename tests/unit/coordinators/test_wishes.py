@@ -7,7 +7,7 @@ import json
 import pytest
 
 from coordinators.errors import ConfigError
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.wishes import NOTHING_STANDS, REASON_CHARS_MAX, Action, Hold, Outcome, Rate, Standing, Wish
 
 SLOW = Standing(rate=Rate(batches_per_second=2.0, pending=3))
 
@@ -52,6 +52,10 @@ def test_a_wish_comes_back_equal(wish: Wish) -> None:
         '{"action": "rate", "batches_per_second": -1}',
         '{"action": "rate", "batches_per_second": Infinity}',
         "[" * 100_000,
+        '{"action": "pause", "reason": "\\ud800"}',
+        '{"action": "pause", "reason": "M\\udcfcller"}',
+        '{"action": "pause", "reason": "a\\nb"}',
+        '{"action": "pause", "reason": "' + "x" * 501 + '"}',
     ],
 )
 def test_a_wish_that_no_leader_can_carry_out_is_one_without_an_action(text: str) -> None:
@@ -75,3 +79,10 @@ def test_a_rate_that_is_none_is_refused(rate: Rate) -> None:
 def test_a_rate_says_how_far_apart_batches_are() -> None:
     assert Rate().interval == 0
     assert Rate(batches_per_second=4).interval == 0.25
+
+
+@pytest.mark.parametrize("reason", ["M\udcfcller", "\x1b]0;title\x07", "two\nlines", "x" * (REASON_CHARS_MAX + 1)])
+def test_a_reason_that_is_no_line_of_text_is_refused_and_shown_escaped(reason: str) -> None:
+    with pytest.raises(ConfigError, match="a reason is one line") as refusal:
+        Wish("a", Action.PAUSE, reason=reason).check()
+    assert str(refusal.value).isprintable()

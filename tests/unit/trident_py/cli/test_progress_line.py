@@ -14,7 +14,7 @@ DONE = {"committed_transactions": 1, "total_input_rows": 2_345, "seconds": 61.4}
 
 def status(*attempts: TransactionAttempt, failing: int = 0) -> TopologyStatus:
     """Of a topology with these in flight, one of which may have failed before."""
-    failures = {failing: Failure(count=1, attempt_id=0, cause="ValueError", since=0.0, last=0.0)} if failing else {}
+    failures = {failing: Failure(count=1, attempt_id=0, cause="ValueError", since=0.0, last=0.0, tries=1)} if failing else {}
     transactions = [
         TransactionStatus(attempt=each, number=each.txid, phase="processing", since=0.0) for each in attempts
     ]
@@ -25,7 +25,7 @@ def test_state_and_cause_come_before_the_numbers() -> None:
     failing = status(TransactionAttempt(5, 2), TransactionAttempt(6, 0), failing=5)
     assert parts("orders", failing, DONE, 1234.5) == [
         "orders",
-        "transaction 5 has failed and is tried again: ValueError",
+        "transaction 5 has failed and is tried again: ValueError (1 try, 0 s)",
         "5 (try 3) 6",
         "1 transaction",
         "2,345 rows",

@@ -77,7 +77,8 @@ def test_one_that_raises_goes_on_and_hurts_nobody_and_is_logged_once_for_each_ki
     listeners.close()
     assert hearing.heard == [committed(1), committed(2), committed(3)]
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [record.exc_info[0] for record in errors if record.exc_info] == [ValueError, SystemExit]
+    raised = [str(record.exc_info[1]).partition(":")[0] for record in errors if record.exc_info]
+    assert raised == ["ValueError", "SystemExit"]
     assert "topology wc: the listener Raising raised in on_committed" in errors[0].getMessage()
 
 

@@ -65,7 +65,7 @@ def run_as_spark_does(stage: Any) -> None:
 def test_whatever_user_code_says_it_counts_against_its_batch(text: str) -> None:
     failure = told(RuntimeError(text))
     assert (failure.kind, failure.txid, failure.error) == (FailureKind.USER_CODE, None, None)
-    assert failure.text == f"RuntimeError: {text}".replace("\n", " ")
+    assert failure.text == f"RuntimeError: {text}".replace("\n", r"\n")
 
 
 @pytest.mark.parametrize("text", IMITATIONS)
@@ -119,7 +119,7 @@ def test_our_errors_mean_nothing_where_a_function_raises_them(kind: type[Excepti
         (by_spout, ConnectionResetError("by a user's client"), FailureKind.USER_CODE),
         (by_state, StateError("gone"), FailureKind.FATAL),
         (by_state, FencedError("newer"), FailureKind.FATAL),
-        (by_state, StoreBusyException("locked"), FailureKind.INTERRUPTED),
+        (by_state, StoreBusyException("locked"), FailureKind.BUSY),
         (by_state, ValueError("defect"), FailureKind.USER_CODE),
     ],
 )

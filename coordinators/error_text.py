@@ -1,0 +1,89 @@
+"""Texts that come from outside, made safe to store, to log and to show.
+
+User code, rows, headers and operators may give any text: control characters, half of a surrogate pair, a gigabyte.
+An exception's ``__str__`` may raise. None of this may end what it isn't about: what is stored or logged passes here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+TEXT_BYTES_MAX = 4 * 1024
+"""Of a text from outside, in UTF-8."""
+
+_GROUP_PARTS_MAX = 3
+_CHAIN_MAX = 5
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line ends, what turns the direction of text, and surrogates."""
+
+
+class QuotedError(Exception):
+    """An exception whose text already names the class of what was raised, and is safe."""
+
+
+def safe_text(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """Return ``text`` in one line of Unicode, with what no terminal should get escaped, cut to ``bytes_max``."""
+    escaped = _UNSAFE.sub(_escape, text[:bytes_max])
+    raw = escaped.encode()
+    if len(raw) <= bytes_max and len(text) <= bytes_max:
+        return escaped
+    return raw[: bytes_max - len("…".encode())].decode(errors="ignore") + "…"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the class and the text of ``error`` as `safe_text`, also if its ``__str__`` raises."""
+    if isinstance(error, QuotedError):
+        return safe_text(str(error))
+    said = message_of(error)
+    return safe_text(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+
+def error_notes(error: BaseException) -> list[str]:
+    """Return the notes of ``error``, each as `safe_text`."""
+    notes = getattr(error, "__notes__", ())
+    return [safe_text(note) for note in notes if isinstance(note, str)] if isinstance(notes, list | tuple) else []
+
+
+def quoted(error: BaseException) -> QuotedError:
+    """Return an exception for a log: the frames, notes and causes of ``error``, with texts that are safe."""
+    copies = []
+    for each in _chain(error):
+        copy = QuotedError(error_text(each)).with_traceback(each.__traceback__)
+        for note in error_notes(each):
+            copy.add_note(note)
+        copies.append(copy)
+    for copy, cause in pairwise(copies):
+        copy.__cause__ = cause
+    return copies[0]
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and len(seen) < _CHAIN_MAX and all(following is not each for each in seen):
+        seen.append(following)
+        yield following
+        following = following.__cause__ or (None if following.__suppress_context__ else following.__context__)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of ``error``, without its class, as it is; a ``__str__`` that raises is named instead."""
+    try:
+        said = str(error)
+    except BaseException as broken:  # noqa: BLE001 - it is user code
+        return f"(its text can't be shown: __str__ raised {type(broken).__name__})"
+    if isinstance(error, BaseExceptionGroup):
+        parts = [error_text(part) for part in error.exceptions[:_GROUP_PARTS_MAX]]
+        return f"{said}: {'; '.join(parts)}"
+    return said
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(character) or f"\\{_code(ord(character))}"
+
+
+def _code(code: int) -> str:
+    return f"x{code:02x}" if code < 0x100 else f"u{code:04x}"
