@@ -40,6 +40,8 @@ ONE_DOOR = {
     "uvicorn": {"trident_py.web.server"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
+        "trident_py.sinks.delta.handle",
+        "trident_py.sinks.delta.replacement",
         "trident_py.sinks.delta.staging",
         "trident_py.sinks.delta.table",
         "trident_py.spouts.delta",
