@@ -112,7 +112,9 @@ class Access:
         is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
         if scope["method"] not in READING:
             self._check_origin(scope, headers, is_open=is_open)
-        if not (is_open or path == "/" or self.has_token(scope)):
+        if self.has_token(scope):
+            scope["state"]["connection"].let_in()
+        elif not (is_open or path == "/"):
             raise Refused(401, "the token is missing or not the one; `trident run` prints it with the page's address")
 
     def _check_host(self, host: str) -> None:

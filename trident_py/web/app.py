@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from coordinators.errors import ConfigError, TridentError
 from coordinators.wishes import Action, Rate, Wish
@@ -118,24 +119,23 @@ class Page:
         """Send how the topology is, twice a second, and what has become of its transactions."""
         if self._watchers >= WATCHERS_MAX:
             return _error(503, f"{WATCHERS_MAX} pages watch already; close one")
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(self._messages(), media_type="text/event-stream", headers=headers)
+        self._watchers += 1
+        return _Events(self._messages(), self._stop_watching)
+
+    def _stop_watching(self) -> None:
+        self._watchers -= 1
 
     async def _messages(self) -> AsyncIterator[str]:
         sent: dict[int, TransactionHistory] = {}
-        self._watchers += 1
-        try:
-            while True:
-                is_last = self.is_closing
-                snapshot = await self._snapshot()
-                if snapshot is not None:
-                    yield f"data: {json.dumps(_message(snapshot, sent))}\n\n"
-                    sent = {each.txid: each for each in snapshot.transactions}
-                if is_last:
-                    return
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            self._watchers -= 1
+        while True:
+            is_last = self.is_closing
+            snapshot = await self._snapshot()
+            if snapshot is not None:
+                yield f"data: {json.dumps(_message(snapshot, sent))}\n\n"
+                sent = {each.txid: each for each in snapshot.transactions}
+            if is_last:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _snapshot(self) -> Snapshot | None:
         """Return one that is fresh enough, which all who watch share; None: none can be had."""
@@ -208,6 +208,21 @@ class Page:
         if answer.txid is not None:
             headers["Trident-Txid"] = str(answer.txid)
         return Response(json.dumps(answer.rows, default=str), media_type="application/json", headers=headers)
+
+
+class _Events(StreamingResponse):
+    """A stream of server-sent events; calls ``at_end`` when it has ended, also if its client left before it began."""
+
+    def __init__(self, messages: AsyncIterator[str], at_end: Callable[[], None]) -> None:
+        super().__init__(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
 
 
 def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[str, Any]:
