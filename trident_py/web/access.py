@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import hmac
+import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from attrs import define, field
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinators.secret import Secret
 
 BODY_BYTES_MAX = 1 << 20
+PATH_BYTES_MAX = 8 * 1024
+"""Of a path with its query."""
+
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
+"""A name or an address, and a port."""
+
+TOO_LARGE = f"a body has at most {BODY_BYTES_MAX:,} bytes"
+
 READING = ("GET", "HEAD")
 
 HEADERS = {
@@ -76,7 +86,11 @@ class Access:
             await self.app(scope, receive, send)
             return
 
+        is_answering = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal is_answering
+            is_answering = True
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
@@ -88,7 +102,7 @@ class Access:
             response = JSONResponse({"error": refused.reason}, refused.status)
             await response(scope, receive, send_guarded)
         else:
-            await self.app(scope, _bounded(receive), send_guarded)
+            await self.app(scope, _bounded(receive, lambda: is_answering), send_guarded)
 
     @property
     def cookie(self) -> str:
@@ -104,10 +118,12 @@ class Access:
         return any(map(self.knows, self._given(scope, Headers(scope=scope))))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
+        if len(scope["raw_path"]) + len(scope["query_string"]) > PATH_BYTES_MAX:
+            raise Refused(414, f"a path with its query has at most {PATH_BYTES_MAX:,} bytes")
         self._check_host(headers.get("host", ""))
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > BODY_BYTES_MAX:
-            raise Refused(413, f"a request has at most {BODY_BYTES_MAX:,} bytes")
+            raise Refused(413, TOO_LARGE)
         path = scope["path"]
         is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
         if scope["method"] not in READING:
@@ -119,7 +135,10 @@ class Access:
 
     def _check_host(self, host: str) -> None:
         """Refuse names that are not this machine's: whoever owns one may have it lead here, and be of our origin."""
-        name = urlsplit(f"//{host}").hostname or ""
+        found = HOST.fullmatch(host)
+        if found is None:
+            raise Refused(400, "the header Host is a name or an address of this machine, and a port")
+        name = found[1].strip("[]")
         if name.lower() not in self._names and not _is_address(name):
             raise Refused(421, f"{name!r} is no name of this machine; use its address")
 
@@ -156,16 +175,21 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Return ``receive``, which gives no more than a body may have: a length that is not told is counted."""
+def _bounded(receive: Receive, is_answering: Callable[[], bool]) -> Receive:
+    """Return ``receive``, which gives no more than a body may have: a length that is not told is counted.
+
+    Where a body is longer it raises `HTTPException`, or closes the connection if the answer has begun.
+    """
     taken = 0
 
     async def take() -> Any:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > BODY_BYTES_MAX:
+        if taken <= BODY_BYTES_MAX:
+            return message
+        if is_answering():
             return {"type": "http.disconnect"}
-        return message
+        raise HTTPException(413, TOO_LARGE)
 
     return take

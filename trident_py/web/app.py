@@ -15,13 +15,15 @@ from uuid import uuid4
 from attrs import define, field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from coordinators.error_text import safe_text
 from coordinators.errors import ConfigError, TridentError
 from coordinators.wishes import Action, Rate, Wish
 from trident_py.errors import RequestError, UnknownFunctionError
@@ -49,7 +51,9 @@ BODY_SECONDS = 10.0
 """For a body to arrive."""
 
 LISTED_MAX = 1_000
-REASON_CHARS_MAX = 500
+TXID_MAX = 2**63 - 1
+REFUSAL_BYTES_MAX = 500
+"""Of what is said about something that was sent."""
 
 
 @define(eq=False)
@@ -90,11 +94,11 @@ class Page:
                 Route("/status", self.status),
                 Route("/plan", self.plan),
                 Route("/tx", self.listed),
-                Route("/tx/{txid:int}", self.transaction),
+                Route("/tx/{txid}", self.transaction),
                 Route("/wishes", self.wish, methods=["POST"]),
                 Route("/metrics", self.metrics),
                 Route("/drpc/{function}", self.answer, methods=["GET", "POST"]),
-                Route("/drpc/{function}/{args:path}", self.answer, methods=["GET", "POST"]),
+                Route("/drpc/{function}/{args:text}", self.answer, methods=["GET", "POST"]),
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
             exception_handlers={HTTPException: _refused, TridentError: _failed, TimeoutError: _late},  # type: ignore[dict-item]
@@ -155,31 +159,34 @@ class Page:
     async def status(self, _: Request) -> Response:
         """Return how the topology is."""
         snapshot = await self._look(self.shown.snapshot)
-        return JSONResponse({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
+        return _Json({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
 
     async def plan(self, _: Request) -> Response:
         """Return the nodes of its graph; none where nobody has stored them."""
         nodes = await self._look(self.shown.plan)
-        return JSONResponse({"nodes": list(nodes)})
+        return _Json({"nodes": list(nodes)})
 
     async def listed(self, request: Request) -> Response:
         """Return the last transactions, lowest first."""
-        last, failed = request.query_params.get("last", "20"), request.query_params.get("failed", "false")
-        if not (last.isdecimal() and 0 < int(last) <= LISTED_MAX and failed in ("true", "false")):
+        last, failed = _number(request.query_params.get("last", "20"), LISTED_MAX), request.query_params.get("failed")
+        if last is None or failed not in (None, "true", "false"):
             return _error(400, f"last is a number from 1 to {LISTED_MAX:,}, failed is true or false")
-        found = await self._look(partial(self.shown.last, int(last), failed=failed == "true"))
-        return JSONResponse([each.facts() for each in found])
+        found = await self._look(partial(self.shown.last, last, failed=failed == "true"))
+        return _Json([each.facts() for each in found])
 
     async def transaction(self, request: Request) -> Response:
         """Return all that is known of one."""
-        found = await self._look(partial(self.shown.transaction, request.path_params["txid"]))
-        return JSONResponse(found.facts())
+        txid = _number(request.path_params["txid"], TXID_MAX)
+        if txid is None:
+            return _error(404, f"a transaction is a number from 1 to {TXID_MAX}")
+        found = await self._look(partial(self.shown.transaction, txid))
+        return _Json(found.facts())
 
     async def wish(self, request: Request) -> Response:
         """Leave a wish, and tell what came of it."""
         wish = _wish_of(await _body(request))
         answer = await run_in_threadpool(self.shown.wish, wish, WISH_SECONDS)
-        return JSONResponse({**answer.facts(), "text": answer.text})
+        return _Json({**answer.facts(), "text": answer.text})
 
     async def metrics(self, _: Request) -> Response:
         """Return what Prometheus reads."""
@@ -207,7 +214,7 @@ class Page:
         headers = {"Trident-Topology": self.shown.name, "Trident-Epoch": str(answer.epoch)}
         if answer.txid is not None:
             headers["Trident-Txid"] = str(answer.txid)
-        return Response(json.dumps(answer.rows, default=str), media_type="application/json", headers=headers)
+        return _Json(answer.rows, headers=headers)
 
 
 class _Events(StreamingResponse):
@@ -223,6 +230,38 @@ class _Events(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._at_end()
+
+
+class _Text(Convertor[str]):
+    """The rest of a path, whatever it has."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+
+register_url_convertor("text", _Text())
+
+
+class _Json(JSONResponse):
+    """JSON in ASCII, as texts may have half of a surrogate pair, which UTF-8 can't hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, default=str).encode()
+
+
+def _number(text: str, number_max: int) -> int | None:
+    """Return the number from 1 to ``number_max`` that ``text`` is in digits; None: it is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(number_max))):
+        return None
+    return int(text) if 1 <= int(text) <= number_max else None
 
 
 def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[str, Any]:
@@ -244,18 +283,15 @@ def _wish_of(body: bytes) -> Wish:
     """
     try:
         given = json.loads(body)
-        reason = given.pop("reason", "")
-        action = Action(given.pop("action"))
-        rate = Rate(**given)
-        rate.check()
-        if (action is Action.RATE) == (rate == Rate()):
+        reason = given.pop("reason", "").strip()
+        wish = Wish(uuid4().hex, Action(given.pop("action")), Rate(**given), reason)
+        wish.check()
+        if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
-        if not isinstance(reason, str) or len(reason) > REASON_CHARS_MAX:
-            raise ConfigError(f"a reason is a text of at most {REASON_CHARS_MAX} characters")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
-        actions = ", ".join(Action)
-        raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {error}") from error
-    return Wish(uuid4().hex, action, rate, reason.strip())
+        actions, why = ", ".join(Action), safe_text(str(error), REFUSAL_BYTES_MAX)
+        raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {why}") from error
+    return wish
 
 
 async def _text(request: Request) -> str:
@@ -274,6 +310,8 @@ async def _body(request: Request) -> bytes:
             return await request.body()
     except TimeoutError:
         raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    except ClientDisconnect:
+        raise HTTPException(400, "the body ended before its end") from None
 
 
 def _logged_in(access: Access) -> Response:
@@ -285,9 +323,9 @@ def _logged_in(access: Access) -> Response:
     return response
 
 
-def _error(status: int, text: str, *, retry: bool = False) -> JSONResponse:
+def _error(status: int, text: str, *, retry: bool = False) -> Response:
     headers = {"Retry-After": "1"} if retry else None
-    return JSONResponse({"error": text}, status, headers)
+    return _Json({"error": text}, status, headers)
 
 
 async def _refused(_: Request, error: HTTPException) -> Response:
