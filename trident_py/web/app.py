@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -31,13 +31,14 @@ from trident_py.history.databases import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access
+from trident_py.web.bodies import BODY_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX, read_body
 from trident_py.web.facts import Snapshot
 from trident_py.web.shown import ShownTopology
 
 T = TypeVar("T")
 
 STATIC = Path(__file__).with_name("static")
-OPEN_PATHS = ("/login", "/metrics", "/static/")
+OPEN_PATHS = ("/login", "/nonce", "/metrics", "/static/")
 """They show no rows and change nothing."""
 
 LOOK_SECONDS = 0.5
@@ -47,9 +48,6 @@ WATCHERS_MAX = 20
 REQUESTS_MAX = 32
 REQUEST_SECONDS = 60.0
 WISH_SECONDS = 10.0
-BODY_SECONDS = 10.0
-"""For a body to arrive."""
-
 LISTED_MAX = 1_000
 TXID_MAX = 2**63 - 1
 REFUSAL_BYTES_MAX = 500
@@ -95,6 +93,7 @@ class Page:
                 Route("/plan", self.plan),
                 Route("/tx", self.listed),
                 Route("/tx/{txid}", self.transaction),
+                Route("/nonce", self.nonce),
                 Route("/wishes", self.wish, methods=["POST"]),
                 Route("/metrics", self.metrics),
                 Route("/drpc/{function}", self.answer, methods=["GET", "POST"]),
@@ -116,7 +115,8 @@ class Page:
     async def login(self, request: Request) -> Response:
         """Take the token that was typed."""
         access: Access = request.app.state.access
-        given = parse_qs((await _body(request)).decode(errors="replace")).get("token", [""])[0].strip()
+        body = await read_body(request.receive, UNKNOWN_BODY_BYTES_MAX)
+        given = parse_qs(body.decode(errors="replace")).get("token", [""])[0].strip()
         return _logged_in(access) if access.knows(given) else FileResponse(STATIC / "login.html", status_code=401)
 
     async def events(self, request: Request) -> Response:
@@ -154,6 +154,11 @@ class Page:
     async def _look(self, ask: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._looking, ask)
 
+    async def nonce(self, request: Request) -> Response:
+        """Return a nonce, for one request that is signed."""
+        access: Access = request.app.state.access
+        return _Json({"nonce": access.signed.nonces.draw()})
+
     # --- for programs -------------------------------------------------------------------------------------------------
 
     async def status(self, _: Request) -> Response:
@@ -184,7 +189,7 @@ class Page:
 
     async def wish(self, request: Request) -> Response:
         """Leave a wish, and tell what came of it."""
-        wish = _wish_of(await _body(request))
+        wish = _wish_of(await read_body(request.receive, BODY_BYTES_MAX))
         answer = await run_in_threadpool(self.shown.wish, wish, WISH_SECONDS)
         return _Json({**answer.facts(), "text": answer.text})
 
@@ -299,19 +304,9 @@ async def _text(request: Request) -> str:
     if "args" in request.path_params:
         return str(request.path_params["args"])
     try:
-        return (await _body(request)).decode()
+        return (await read_body(request.receive, BODY_BYTES_MAX)).decode()
     except UnicodeDecodeError:
         raise HTTPException(400, "the body is what the function is asked, as text in UTF-8") from None
-
-
-async def _body(request: Request) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.body()
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
-    except ClientDisconnect:
-        raise HTTPException(400, "the body ended before its end") from None
 
 
 def _logged_in(access: Access) -> Response:

@@ -17,6 +17,8 @@ from trident_py.interfaces.config import ServeAddress, TridentConfig
 from trident_py.web.access import Access
 from trident_py.web.app import OPEN_PATHS, Page
 from trident_py.web.connections import DRIVER_FILES, Connections, files_max, leaves_too_few
+from trident_py.web.signatures import Signer
+from trident_py.web.signed import SignedRequests
 
 LAST_MESSAGE_SECONDS = 2.0
 """For those who watch to get the last message."""
@@ -75,7 +77,9 @@ class PageServer:
                 f"{DRIVER_FILES} for other purposes; to fix this: raise the limit, as by `ulimit -n 1024`"
             )
         app = self.page.app()
-        app.state.access = access = Access(app, self.token, self._port, self._scheme == "https", OPEN_PATHS)
+        signed = SignedRequests(app, Signer(self.token), lambda: self.page.shown.epoch)
+        access = Access(app, self.token, self._port, self._scheme == "https", signed, OPEN_PATHS)
+        app.state.access = access
         settings = self._settings(access)
         try:
             settings.load()
