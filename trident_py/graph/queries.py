@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource
 from trident_py.graph.partitioning import hinted, is_placed
@@ -87,10 +86,6 @@ class StateQuery(Operation):
     @property
     def drawn(self) -> dict[str, Json]:
         return {**super().drawn, "asks": self.state}
-
-    def __attrs_post_init__(self) -> None:
-        if not self.in_fields:
-            raise TopologyError("name at least one field for the query to see")
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the fields, and those that the query emits."""
