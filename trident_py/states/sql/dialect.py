@@ -131,6 +131,8 @@ class Dialect:
         mark: what stands for a bound value.
         quote: what names stand between.
         key: the type of ``_key``, compared byte by byte.
+        marked_key: what makes it the primary key; ``{0}`` is the mark of the table's maker.
+        as_found: the type of a column as the catalog writes it.
         name: the type of a table's name in a table.
         integer: the type of 64-bit integers.
         text: the type of any text.
@@ -161,6 +163,8 @@ class Dialect:
     mark: str = "%s"
     quote: str = '"'
     key: str
+    marked_key: str = 'CONSTRAINT "{0}" PRIMARY KEY'
+    as_found: Callable[[str], str]
     name: str = "text"
     integer: str = "bigint"
     text: str = "text"

@@ -23,7 +23,7 @@ from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
-from trident_py.states.sql.mysql_catalog import columns_of
+from trident_py.states.sql.mysql_catalog import as_found, columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
@@ -119,6 +119,8 @@ MYSQL = Dialect(
     checked_name=partial(checked, database="MySQL", what="field", pattern=_FIELD),
     checked_table=partial(checked, database="MySQL", what="table", pattern=_TABLE),
     quote="`",
+    marked_key="PRIMARY KEY COMMENT '{0}'",
+    as_found=as_found,
     key="varchar(768)",  # each ends with ], so no spaces at the end are lost
     name="varchar(64)",
     engine=_ENGINE,

@@ -103,6 +103,12 @@ def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
     return numeric, _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
 
 
+_FOUND = {
+    'text COLLATE "C"': "text",
+    "timestamptz": "timestamp with time zone",
+    "timestamp": "timestamp without time zone",
+}
+
 POSTGRESQL = Dialect(
     database="PostgreSQL",
     types=_COLUMNS,
@@ -111,6 +117,7 @@ POSTGRESQL = Dialect(
     checked_name=check_field,
     checked_table=check_table,
     key='text COLLATE "C"',
+    as_found=lambda storage: _FOUND.get(storage, storage),
     staging=("CREATE UNLOGGED TABLE", "WITH (autovacuum_enabled = off)"),
     merges={
         None: "{new}",

@@ -13,6 +13,7 @@ from trident_py.states.sql.limits import Limits
 from trident_py.states.sql.pairs import refusal
 
 _COLUMNS = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+_MADE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
 _TEXTUAL, _NUMERIC, _ANYTHING = "TEXT", "NUMERIC", "BLOB"
 _TAKES = {
@@ -26,7 +27,10 @@ _TAKES = {
 
 def columns_of(connection: Connection, table: str) -> FoundTable:
     """Return what is there of ``table``."""
-    return FoundTable(tuple(_column(*row) for row in connection.execute(_COLUMNS, [table]).fetchall()))
+    columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, [table]).fetchall())
+    ((made,),) = connection.execute(_MADE, [table]).fetchall() or [("",)]
+    found = re.search(r'CONSTRAINT "(\w+)" PRIMARY KEY', made)
+    return FoundTable(columns, mark=found[1] if found else "")
 
 
 def _column(name: str, written: str, not_null: int, key: int, hidden: int) -> FoundColumn:

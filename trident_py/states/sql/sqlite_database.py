@@ -126,6 +126,7 @@ SQLITE = Dialect(
     checked_table=partial(check_name, what="table"),
     mark="?",
     key="TEXT",
+    as_found=str,
     name="TEXT COLLATE NOCASE",
     integer="INTEGER",
     text="TEXT",
