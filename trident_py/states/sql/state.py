@@ -14,11 +14,11 @@ from typing import Any
 from attrs import evolve
 
 from trident_py.errors import StateError
-from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.catalog import FoundTable

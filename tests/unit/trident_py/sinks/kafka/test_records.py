@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from trident_py.errors import SinkError, TopologyError
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.sinks.kafka.records import Record, check_fields, check_rows, records
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def made(schema: str, *rows: tuple[Any, ...], topic: str | None = "t") -> list[Record]:
@@ -39,11 +41,49 @@ def test_a_row_says_all_that_a_record_has() -> None:
     assert second == Record(topic="t", value=None, key=None, partition=-1, timestamp=0, headers=None)
 
 
-def test_a_header_without_a_key_is_named() -> None:
+def test_a_header_has_all_of_its_text() -> None:
     schema = "value string, headers array<struct<key string, value string>>"
-    assert made(schema, ("v", [{"key": "h", "value": "x"}]))[0].headers == [("h", "x")]
-    with pytest.raises(SinkError, match="a header without a key"):
-        made(schema, ("v", [{"key": None, "value": "x"}]))
+    assert made(schema, ("v", [{"key": "h", "value": "x\0y"}]))[0].headers == [("h", b"x\0y")]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("headers array<struct<key string, value string>>", [{"key": None, "value": "x"}], "a header without a key"),
+        ("headers array<struct<key string, value string>>", [None], "a header without a key"),
+        ("headers array<struct<key string, value string>>", [{"key": "a\0b", "value": "x"}], r"key is 'a\\x00b'"),
+        ("partition bigint", 2**40, r"it is 1099511627776 \(int\); partitions have numbers from 0 to 2147483647"),
+        ("partition bigint", 2**31, "it is 2147483648"),
+        ("partition int", -1, "it is -1"),
+        ("topic string", "", "it is ''"),
+        ("topic string", "a b", "it is 'a b'"),
+        ("topic string", "a\0b", "topics have names"),
+        ("topic string", "x" * 250, "topics have names"),
+        ("topic string", "..", "topics have names"),
+        ("timestamp timestamp", EPOCH, "first millisecond of 1970"),
+        ("timestamp timestamp", EPOCH + timedelta(microseconds=999), "first millisecond of 1970"),
+    ],
+)
+def test_a_row_that_kafka_s_client_would_send_as_another_record_is_refused(
+    field: str, value: Any, message: str
+) -> None:
+    schema = schema_of(f"value string, {field}")
+    check_rows(arrow_table([("v", None)], schema), "t")
+    with pytest.raises(SinkError, match=message) as caught:
+        check_rows(arrow_table([("v", None), ("v", value)], schema), "t")
+    assert f"field {field.split()[0]!r} of a row can't be sent" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "millis",
+    [-62_135_596_800_000, -1, 1, 253_402_300_799_999],
+    ids=["year 1", "just before", "just after", "year 9999"],
+)
+def test_a_time_before_or_after_1970_is_sent_as_it_is(millis: int) -> None:
+    schema = schema_of("value string, timestamp timestamp")
+    table = arrow_table([("v", EPOCH + timedelta(milliseconds=millis))], schema)
+    check_rows(table, "t")
+    assert [each.timestamp for batch in table.to_batches() for each in records(batch, "t")] == [millis]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from attrs import define, field
 from coordinators.attempt import TransactionAttempt
 from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.spouts.kafka.cluster import Cluster
 from trident_py.spouts.kafka.kafka import KafkaEmitter
 from trident_py.spouts.kafka.ranges import OffsetRange, shared_out
 from trident_py.spouts.kafka.reader import KafkaReader
+from trident_py.spouts.kafka.topic_ids import TopicIds
 from trident_py.spouts.kafka.values import ValueFormat
 
 RECORDS = 100
@@ -70,7 +72,7 @@ class Emitted(TridentCollector):
 
 def emitted(reader: KafkaReader, *ranges: OffsetRange) -> list[str]:
     collector = Emitted()
-    emitter = KafkaEmitter(reader, 2)
+    emitter = KafkaEmitter(reader, TopicIds("records", Cluster(reader.options)), 2)
     emitter.emit_batch(TransactionAttempt(10, 1), [each.stored for each in ranges], collector)
     return collector.values
 
