@@ -66,12 +66,12 @@ def _columns_of(connection: Connection, schema: str, table: str, *, keys: bool) 
     return FoundTable(tuple(map(_column, rows)), (rows[0][-1] or "") if keys else None, mark)
 
 
-def as_found(storage: str) -> str:
+def as_found(storage: str) -> tuple[str, ...]:
     """Return the type of a column of ours as the catalog writes it, without what depends on the server."""
     if storage == "boolean":
-        return "tinyint"
+        return ("tinyint",)
     collated = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if re.match("longtext|varchar", storage) else ""
-    return f"{storage}{collated}"
+    return (f"{storage}{collated}",)
 
 
 def _column(row: tuple[Any, ...]) -> FoundColumn:

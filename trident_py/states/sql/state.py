@@ -26,7 +26,7 @@ from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.removals import ChangedKey, Removals, RemovedRows
-from trident_py.states.sql.table import Table, stored_rows
+from trident_py.states.sql.table import Table
 
 MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
@@ -253,7 +253,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
             return
         table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
         with self.explained(tx):
-            columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
+            columns = [*table.stored(keys, values), texts, *map(repeat, stamp)]
             # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
             rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
             self._removals.before_write(connection, texts)

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from trident_py.errors import StateError
 from trident_py.states.header import StateHeader
 from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
-from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check_distinct, declared
 from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
@@ -248,7 +248,7 @@ class Table(AnyTable):
         """
         columns = [dialect.column_of(spec) for spec in (*keys.fields, value)]
         check_distinct(columns, "SQL")
-        return cls(dialect, name, tuple(columns[:-1]), columns[-1])
+        return cls(dialect, name, tuple(map(as_key, columns[:-1])), columns[-1])
 
     @property
     def headers(self) -> Headers:
@@ -287,9 +287,11 @@ class Table(AnyTable):
             raise StateError("it is gone; to fix this: restore it from a backup")
         for name, storage in self._made_columns():
             column, made = found.column(name), self.dialect.as_found(storage)
-            if column is None or column.written != made:
+            if column is None or column.written not in made:
                 now = "is gone" if column is None else f"is {column.written}"
-                raise StateError(f"its column {name!r} was made as {made} and {now}; to fix this: alter the table back")
+                raise StateError(
+                    f"its column {name!r} was made as {made[0]} and {now}; to fix this: alter the table back"
+                )
         if found.keys not in (None, ONLY_KEY):
             raise StateError(
                 f"its only unique key was _key, and there are {found.keys or 'none'}; to fix this: drop the others, "
@@ -358,6 +360,19 @@ class Table(AnyTable):
             f"SELECT {names}, {marks} FROM {staging.there} AS {of.quoted('_staged')} WHERE {task} {of.among}",
             merge,
         )
+
+    def stored(self, keys: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[Any]:
+        """Return what each column stores, those of the key first.
+
+        Raises:
+            UnfitError: a value doesn't fit its column.
+        """
+        try:
+            return [*stored_rows(self.keys, keys), self.value.stored(values)]
+        except UnfitError as error:
+            rows = ((*key, value) for key, value in zip(keys, values, strict=True))
+            row = next(row for row in rows if any(part is error.value for part in row))
+            raise error.in_row(self.fields, row) from error.__cause__
 
     def stamp(self, txid: int, time: int) -> tuple[int, ...]:
         """Return what each row that a transaction writes gets: by which, born by which, and when."""
