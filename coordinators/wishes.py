@@ -8,7 +8,7 @@ leads it waits for the next leader, who carries it out before it starts anything
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -54,12 +54,21 @@ class Hold(StrEnum):
     """Nothing starts."""
 
 
+LIMIT_MAX = 2**63 - 1
+"""Of a number of transactions or rows; what stores and Spark count with."""
+
+INTERVAL_SECONDS_MAX = 10**9
+"""Between two batches, 30 years; a wait that is longer can't be made."""
+
+
 def _is_whole(value: object) -> bool:
-    return type(value) is int and value >= 1
+    return type(value) is int and 1 <= value <= LIMIT_MAX
 
 
-def _is_positive(value: object) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf  # type: ignore[operator]  # it is a number
+def _is_pace(value: object) -> bool:
+    """Tell whether ``value`` is a number that a finite float can hold."""
+    is_number = type(value) in (int, float)
+    return is_number and 1 / INTERVAL_SECONDS_MAX <= value <= sys.float_info.max  # type: ignore[operator]  # it is one
 
 
 @frozen(kw_only=True)
@@ -82,11 +91,14 @@ class Rate:
         Raises:
             ConfigError: one is not.
         """
-        if self.batches_per_second is not None and not _is_positive(self.batches_per_second):
-            raise ConfigError(f"batches per second must be a number above 0, not {self.batches_per_second!r}")
+        if self.batches_per_second is not None and not _is_pace(self.batches_per_second):
+            raise ConfigError(
+                f"batches per second must be a finite number of at least {1 / INTERVAL_SECONDS_MAX:g}, "
+                f"not {self.batches_per_second!r:.60}"
+            )
         for what, limit in (("pending", self.pending), ("max batch", self.max_batch)):
             if limit is not None and not _is_whole(limit):
-                raise ConfigError(f"{what} must be a whole number of at least 1, not {limit!r}")
+                raise ConfigError(f"{what} must be a whole number from 1 to {LIMIT_MAX}, not {limit!r:.60}")
 
     @property
     def interval(self) -> float:

@@ -37,7 +37,7 @@ ONE_DOOR = {
     "opentelemetry": {"trident_py.telemetry.opentelemetry"},
     "prometheus_client": {"trident_py.telemetry.prometheus"},
     "starlette": {"trident_py.web"},
-    "uvicorn": {"trident_py.web.server"},
+    "uvicorn": {"trident_py.web.connections", "trident_py.web.server"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
         "trident_py.sinks.delta.handle",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -140,9 +141,14 @@ def limits(rate: Rate) -> str:
     """Return what ``rate`` limits, as the end of a sentence; empty where it limits nothing."""
     said = []
     if rate.batches_per_second is not None:
-        said.append(f"starts at most {rate.batches_per_second:g} new batches per second")
+        said.append(f"starts at most {_number(rate.batches_per_second)} new batches per second")
     if rate.pending is not None:
         said.append(f"has at most {counted(rate.pending, 'transaction')} pending")
     if rate.max_batch is not None:
         said.append(f"takes at most {counted(rate.max_batch, 'row')} in a batch from spouts that can limit it")
     return " and ".join(said)
+
+
+def _number(value: float) -> str:
+    """Return ``value`` for people; earlier releases have stored whole numbers that no float can hold."""
+    return f"{value:g}" if value <= sys.float_info.max else f"over {sys.float_info.max:g}"

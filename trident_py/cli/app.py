@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -15,11 +16,14 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
+from coordinators.error_text import safe_text
 from coordinators.errors import TridentError
 from trident_py.cli import logs
 from trident_py.cli.usage import UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
+NUMBER_MAX = 2**63 - 1
+"""Of transactions; what databases count with."""
 
 COMMANDS = {
     "run": "run a topology until it is interrupted",
@@ -155,29 +159,31 @@ def _parser() -> argparse.ArgumentParser:
         _add_wish_options(name, add(name, where, report))
     _add_request_options(add("request", where, report))
     ui = add("ui", where, history)
-    ui.add_argument("name", metavar="NAME", nargs="?", help="of the topology; without it, the only one there is")
+    ui.add_argument(
+        "name", metavar="NAME", type=_text, nargs="?", help="of the topology; without it, the only one there is"
+    )
     _add_serve_options(ui, "127.0.0.1:8080")
     _add_reset_options(add("reset", where))
     return parser
 
 
 def _add_status_options(status: argparse.ArgumentParser) -> None:
-    status.add_argument("name", metavar="NAME", nargs="?", help="of one topology; without it, of all")
+    status.add_argument("name", metavar="NAME", type=_text, nargs="?", help="of one topology; without it, of all")
     status.epilog = STATUS_WORDS
 
 
 def _add_reset_options(reset: argparse.ArgumentParser) -> None:
-    reset.add_argument("name", metavar="NAME", help="of the topology")
+    reset.add_argument("name", metavar="NAME", type=_text, help="of the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask")
 
 
 def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
     wish.set_defaults(module="wish", action=name)
-    wish.add_argument("name", metavar="NAME", help="of the topology")
+    wish.add_argument("name", metavar="NAME", type=_text, help="of the topology")
     wish.add_argument(
         "--timeout",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         default=ANSWER_SECONDS,
         help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECONDS:g})",
     )
@@ -191,13 +197,13 @@ def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
 
 
 def _add_request_options(request: argparse.ArgumentParser) -> None:
-    request.add_argument("name", metavar="NAME", help="of the topology, which runs with --serve")
-    request.add_argument("function", metavar="FUNCTION", help="as new_drpc_stream declares it")
-    request.add_argument("args", metavar="ARGS", nargs="?", default="", help="what it is asked")
+    request.add_argument("name", metavar="NAME", type=_text, help="of the topology, which runs with --serve")
+    request.add_argument("function", metavar="FUNCTION", type=_text, help="as new_drpc_stream declares it")
+    request.add_argument("args", metavar="ARGS", type=_text, nargs="?", default="", help="what it is asked")
     request.add_argument(
         "--timeout",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         default=ANSWER_SECONDS,
         help=f"for an answer, also while leaders change ({ANSWER_SECONDS:g})",
     )
@@ -269,16 +275,16 @@ def _report() -> argparse.ArgumentParser:
 
 
 def _add_tx_options(tx: argparse.ArgumentParser) -> None:
-    tx.add_argument("name", metavar="NAME", help="of the topology")
+    tx.add_argument("name", metavar="NAME", type=_text, help="of the topology")
     tx.add_argument("action", choices=("list", "show"), help="the last transactions, or all that is known of one")
-    tx.add_argument("txid", metavar="TXID", type=int, nargs="?", help="the one to show")
+    tx.add_argument("txid", metavar="TXID", type=_positive, nargs="?", help="the one to show")
     _add_last_option(tx)
     tx.add_argument("--failed", action="store_true", help="list those only of which an attempt has failed")
 
 
 def _add_watch_options(watch: argparse.ArgumentParser) -> None:
     watch.set_defaults(module="follow")
-    watch.add_argument("name", metavar="NAME", help="of the topology")
+    watch.add_argument("name", metavar="NAME", type=_text, help="of the topology")
     _add_last_option(watch)
 
 
@@ -288,9 +294,25 @@ def _add_last_option(command: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
+    if not 1 <= number <= NUMBER_MAX:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {NUMBER_MAX}, not {number}")
     return number
+
+
+def _text(text: str) -> str:
+    """Return ``text`` if it is Unicode; a shell may give any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError(f"not Unicode text: '{safe_text(text)}'") from error
+    return text
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 on, not {seconds:g}")
+    return seconds
 
 
 def _history() -> argparse.ArgumentParser:

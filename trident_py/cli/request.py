@@ -1,25 +1,46 @@
-"""``trident request NAME FUNCTION ARGS``: ask whoever leads a topology, wherever that is."""
+"""``trident request NAME FUNCTION ARGS``: ask whoever leads a topology, wherever that is.
+
+The token is not sent: the request is signed by it, and so is the answer (`trident_py.web.signatures`).
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
+import logging
+import re
 import time
 from argparse import Namespace
+from email.message import Message
+from functools import cache
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from attrs import frozen
 
 from coordinators.coordination import Coordination
-from coordinators.secret import Secret
+from coordinators.description import TopologyDescription
+from coordinators.error_text import safe_text
 from trident_py.cli.coordination import existing
+from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import RequestError
+from trident_py.interfaces.config import ServeAddress
+from trident_py.web.signatures import SIGNATURE, SignedHeader, Signer
 from trident_py.web.token import token_at
 
 LOOK_AGAIN_SECONDS = 0.5
-FINAL = (400, 401, 403, 404, 413, 421, 500)
-"""What is answered so will be answered so again."""
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+FINAL = (400, 404, 413, 414, 500)
+"""What is answered so, and signed, will be answered so again."""
+
+UNAUTHORIZED = 401
+NONCE = re.compile(r"[\w.]{1,200}", re.ASCII)
+
+log = logging.getLogger(__name__)
 
 
 def run(arguments: Namespace) -> int:
@@ -27,58 +48,150 @@ def run(arguments: Namespace) -> int:
     if arguments.timeout <= 0:
         raise UsageError(f"--timeout is above 0, not {arguments.timeout:g}")
     config = config_of(arguments)
-    token = token_at(config.state_dir)
+    signer = Signer(token_at(config.state_dir))
     with existing(config) as coordination:
-        answer = _answer(coordination, arguments, token)
+        answer = _answer(coordination, arguments, signer)
     if arguments.json:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print(json_text(answer, indent=2))
     else:
         for row in answer["rows"]:
-            print(json.dumps(row, ensure_ascii=False))
+            print(json_text(row))
     return 0
 
 
-def _answer(coordination: Coordination, arguments: Namespace, token: Secret) -> dict[str, Any]:
-    """Ask until somebody answers; a leader that ends meanwhile is replaced by the next.
+@frozen
+class Reply:
+    """What came back over HTTP."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def said(self) -> str:
+        """Its error, for people."""
+        try:
+            return safe_text(str(json.loads(self.body)["error"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return f"status {self.status}"
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """Its rows, and what they are about."""
+        epoch, txid = self.headers["Trident-Epoch"], self.headers["Trident-Txid"]
+        return {"rows": json.loads(self.body), "epoch": int(epoch), "txid": None if txid is None else int(txid)}
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: the leader is where the record says."""
+
+
+_opener = build_opener(_NoRedirects)
+
+
+def _answer(coordination: Coordination, arguments: Namespace, signer: Signer) -> dict[str, Any]:
+    """Ask until the leader answers; a leader that ends meanwhile is replaced by the next.
 
     Raises:
-        RequestError: nobody has in time, or the answer is that there is none.
+        RequestError: there was no answer in time, or the answer is that there is none.
     """
     name, until = arguments.name, time.monotonic() + arguments.timeout
     while True:
-        leader = coordination.describe(name).leader
-        if leader is None:
-            why = f"nobody leads topology {name!r}"
-        elif not leader.address:
-            why = f"{leader} leads topology {name!r}, and answers no requests: it runs without --serve"
-        else:
-            try:
-                return _asked(leader.address, arguments, token, max(1.0, until - time.monotonic()))
-            except HTTPError as error:
-                why = f"{leader.address} answers: {_said(error)}"
-                if error.code in FINAL:
-                    raise RequestError(why, topology=name) from error
-            except (URLError, TimeoutError, ConnectionError) as error:
-                why = f"{leader.address} can't be asked: {getattr(error, 'reason', error)}"
+        description = coordination.describe(name)
+        reply, why = _reply(description, arguments, signer, until)
+        if reply is not None and reply.status == 200:
+            return reply.answer
+        if reply is not None and reply.status in FINAL:
+            raise RequestError(why, topology=name)
         if time.monotonic() + LOOK_AGAIN_SECONDS >= until:
             raise RequestError(f"no answer within {arguments.timeout:g} s; {why}", topology=name)
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def _asked(address: str, arguments: Namespace, token: Secret, seconds: float) -> dict[str, Any]:
-    request = Request(  # noqa: S310 - the address is a leader's own, http or https
-        f"{address}/drpc/{quote(arguments.function, safe='')}",
-        data=arguments.args.encode(),
-        headers={"Authorization": f"Bearer {token.reveal()}", "Content-Type": "text/plain; charset=utf-8"},
-    )
-    with urlopen(request, timeout=seconds) as response:  # noqa: S310
-        told, rows = response.headers, json.load(response)
-    epoch, txid = told["Trident-Epoch"], told["Trident-Txid"]
-    return {"rows": rows, "epoch": int(epoch), "txid": None if txid is None else int(txid)}
+def _reply(
+    description: TopologyDescription, arguments: Namespace, signer: Signer, until: float
+) -> tuple[Reply | None, str]:
+    """Return what the leader has answered and signed, None if nothing; and in words why there are no rows.
 
-
-def _said(error: HTTPError) -> str:
+    Raises:
+        RequestError: it doesn't know our token.
+    """
+    name, leader = arguments.name, description.leader
+    if leader is None:
+        return None, f"nobody leads topology {name!r}"
+    if not leader.address:
+        return None, f"{leader} leads topology {name!r}, and answers no requests: it runs without --serve"
+    address = leader.address
     try:
-        return str(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.code} {error.reason}"
+        nonce = _nonce(address, until)
+        reply, is_signed = _ask(address, arguments, signer, description.epoch, nonce, until)
+    except (URLError, OSError, HTTPException, ValueError) as error:
+        return None, f"{safe_text(address)} can't be asked: {safe_text(str(getattr(error, 'reason', error)))}"
+    if is_signed:
+        return reply, f"{address} answers: {reply.said}"
+    why = f"the answer of {address} is not signed by the token, so another program may have sent it: {reply.said}"
+    if reply.status == UNAUTHORIZED:
+        raise RequestError(f"{why}; to fix this: use the TRIDENT_TOKEN or --state-dir of the topology", topology=name)
+    return None, why
+
+
+def _nonce(address: str, until: float) -> str:
+    _check_address(address)
+    nonce = _fetch(Request(f"{address}/nonce"), until)  # noqa: S310 - checked
+    try:
+        given = json.loads(nonce.body)["nonce"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        given = None
+    if not isinstance(given, str) or not NONCE.fullmatch(given):
+        raise ValueError(f"it gives no nonce: {nonce.said}")
+    return given
+
+
+def _ask(
+    address: str, arguments: Namespace, signer: Signer, epoch: int, nonce: str, until: float
+) -> tuple[Reply, bool]:
+    """Return what is answered at ``address``, and whether the answer is signed by the token."""
+    path, body = f"/drpc/{quote(arguments.function, safe='')}", arguments.args.encode()
+    header = SignedHeader(epoch, nonce, signer.sign_request("POST", path, body, epoch, nonce))
+    headers = {"Authorization": str(header), "Content-Type": "text/plain; charset=utf-8"}
+    reply = _fetch(Request(f"{address}{path}", body, headers), until)  # noqa: S310 - checked
+    told = reply.headers
+    wanted = signer.sign_answer(nonce, reply.status, told["Trident-Epoch"], told["Trident-Txid"], reply.body)
+    return reply, hmac.compare_digest((told[SIGNATURE] or "").encode(), wanted.encode())
+
+
+def _fetch(request: Request, until: float) -> Reply:
+    """Return what is answered until this monotonic moment.
+
+    Raises:
+        OSError: nothing, or not all of it.
+        ValueError: it is larger than an answer may be.
+    """
+    try:
+        response = _opener.open(request, timeout=max(1.0, until - time.monotonic()))
+    except HTTPError as error:
+        response = error
+    body = bytearray()
+    with response:
+        while piece := response.read1(1 << 16):
+            body += piece
+            if len(body) > ANSWER_BYTES_MAX:
+                raise ValueError(f"the answer has more than {ANSWER_BYTES_MAX:,} bytes")
+            if time.monotonic() > until:
+                raise TimeoutError("the answer did not arrive in time")
+    return Reply(response.status, response.headers, bytes(body))
+
+
+@cache
+def _check_address(address: str) -> None:
+    """Warn, once, where others can read what is asked.
+
+    Raises:
+        ValueError: it is no address of a server.
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it is not the address of an HTTP server")
+    if parts.scheme == "http" and not ServeAddress(parts.hostname, 0).is_loopback:
+        log.warning("%s is asked by plain HTTP: others in its network can read the request and its answer", address)

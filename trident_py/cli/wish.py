@@ -15,7 +15,11 @@ from trident_py.wishing import answer_to
 
 def run(arguments: Namespace) -> int:
     """Leave the wish, and wait for its outcome; returns 1 if it isn't carried out, although somebody leads."""
-    wish = Wish(uuid4().hex, Action(arguments.action), _rate(arguments), arguments.reason)
+    wish = Wish(uuid4().hex, Action(arguments.action), _rate(arguments), arguments.reason.strip())
+    try:
+        wish.check()
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     with existing(config_of(arguments)) as coordination:
         answer = answer_to(wish, arguments.name, coordination, arguments.timeout)
     print(json.dumps(answer.facts(), indent=2) if arguments.json else answer.text)
@@ -32,8 +36,4 @@ def _rate(arguments: Namespace) -> Rate:
         raise UsageError(
             "a rate needs a limit: --batches-per-second, --pending or --max-batch; `trident resume` lifts them"
         )
-    try:
-        rate.check()
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     return rate

@@ -291,8 +291,15 @@ class Workers:
 
     def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
         # Again and again: a job that was on its way to Spark is not found by the first cancel.
+        has_failed = False
         while not (running.ended.is_set() or self.given_up.is_set()):
-            cancel()
+            try:
+                cancel()
+            except BaseException as error:  # nothing depends on it: the job ends by itself, and its result is dropped
+                if not has_failed:
+                    what = "topology %s: a Spark job can't be cancelled; trying again"
+                    log.warning(what, self.topology, exc_info=quoted(error))
+                has_failed = True
             running.ended.wait(CANCEL_AGAIN_SECONDS)
 
     def _use_states(self, instruction: Instruction) -> None:

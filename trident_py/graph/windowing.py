@@ -21,6 +21,7 @@ from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
+from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
@@ -28,7 +29,6 @@ from trident_py.participants.participant import Columns, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, select, shown
-from trident_py.states.fenced import EXACT_DECIMALS
 from trident_py.states.keys import UNGROUPED, encode_key
 from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows

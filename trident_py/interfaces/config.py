@@ -41,11 +41,11 @@ class ServeAddress:
         """
         if isinstance(value, ServeAddress):
             return value
-        parts = urlsplit(f"//{value}") if isinstance(value, str) else None
         try:
+            parts = urlsplit(f"//{value}") if isinstance(value, str) else None
             if parts and parts.hostname and parts.port is not None and value in (parts.netloc, parts.hostname):
                 return cls(parts.hostname, parts.port)
-        except ValueError:  # no number, or none of a port
+        except ValueError:  # no host, no number, or none of a port
             pass
         raise ConfigError(f"serve must be 'host:port', such as '127.0.0.1:8080', not {value!r}")
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import hmac
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from attrs import define, field
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinators.secret import Secret
+from trident_py.web.bodies import BODY_BYTES_MAX
+from trident_py.web.signatures import SignedHeader
+from trident_py.web.signed import SignedRequests
 
-BODY_BYTES_MAX = 1 << 20
+PATH_BYTES_MAX = 8 * 1024
+"""Of a path with its query."""
+
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
+"""A name or an address, and a port."""
+
 READING = ("GET", "HEAD")
 
 HEADERS = {
@@ -29,19 +38,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-@define
-class Refused(Exception):
-    """A request is not let in.
-
-    Attributes:
-        status: of HTTP.
-        reason: for whoever asked.
-    """
-
-    status: int
-    reason: str
 
 
 @define(eq=False)
@@ -56,6 +52,7 @@ class Access:
         token: as `token_at` has it.
         port: of the server; part of the name of the cookie, as cookies know no ports.
         is_tls: whether it is reached by HTTPS.
+        signed: answers requests that are signed by the token instead of having it.
         open_paths: those that show nothing of anybody's, so that no token is needed; what ends with ``/`` stands for
             all below it.
     """
@@ -64,6 +61,7 @@ class Access:
     token: Secret
     port: int
     is_tls: bool
+    signed: SignedRequests
     open_paths: tuple[str, ...]
     _names: frozenset[str] = field(init=False)
 
@@ -82,13 +80,18 @@ class Access:
             await send(message)
 
         headers = Headers(scope=scope)
+        is_function = scope["path"].startswith("/drpc/")  # whose answer has an end, and can be signed
+        given = SignedHeader.of(headers.get("authorization", "")) if is_function else None
         try:
-            self._check(scope, headers)
-        except Refused as refused:
-            response = JSONResponse({"error": refused.reason}, refused.status)
+            self._check(scope, headers, is_signed=given is not None)
+            if given is not None:
+                await self.signed.answer(given, scope, receive, send_guarded)
+                return
+        except HTTPException as refused:
+            response = JSONResponse({"error": refused.detail}, refused.status_code)
             await response(scope, receive, send_guarded)
         else:
-            await self.app(scope, _bounded(receive), send_guarded)
+            await self.app(scope, receive, send_guarded)
 
     @property
     def cookie(self) -> str:
@@ -103,30 +106,39 @@ class Access:
         """Tell whether a request brings the token: as a bearer, as a cookie, or, where it only reads, in the query."""
         return any(map(self.knows, self._given(scope, Headers(scope=scope))))
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers, *, is_signed: bool) -> None:
+        if len(scope["raw_path"]) + len(scope["query_string"]) > PATH_BYTES_MAX:
+            raise HTTPException(414, f"a path with its query has at most {PATH_BYTES_MAX:,} bytes")
         self._check_host(headers.get("host", ""))
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > BODY_BYTES_MAX:
-            raise Refused(413, f"a request has at most {BODY_BYTES_MAX:,} bytes")
+            raise HTTPException(413, f"a body has at most {BODY_BYTES_MAX:,} bytes")
         path = scope["path"]
         is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
         if scope["method"] not in READING:
-            self._check_origin(scope, headers, is_open=is_open)
-        if not (is_open or path == "/" or self.has_token(scope)):
-            raise Refused(401, "the token is missing or not the one; `trident run` prints it with the page's address")
+            self._check_origin(headers, needs_bearer=not (is_open or is_signed))
+        if self.has_token(scope):
+            scope["state"]["connection"].let_in()
+        elif not (is_open or is_signed or path == "/"):
+            raise HTTPException(
+                401, "the token is missing or not the one; `trident run` prints it with the page's address"
+            )
 
     def _check_host(self, host: str) -> None:
         """Refuse names that are not this machine's: whoever owns one may have it lead here, and be of our origin."""
-        name = urlsplit(f"//{host}").hostname or ""
+        found = HOST.fullmatch(host)
+        if found is None:
+            raise HTTPException(400, "the header Host is a name or an address of this machine, and a port")
+        name = found[1].strip("[]")
         if name.lower() not in self._names and not _is_address(name):
-            raise Refused(421, f"{name!r} is no name of this machine; use its address")
+            raise HTTPException(421, f"{name!r} is no name of this machine; use its address")
 
-    def _check_origin(self, scope: Scope, headers: Headers, *, is_open: bool) -> None:
+    def _check_origin(self, headers: Headers, *, needs_bearer: bool) -> None:
         origin, own = headers.get("origin"), f"{'https' if self.is_tls else 'http'}://{headers.get('host', '')}"
         if origin is not None and origin != own:
-            raise Refused(403, "changes come from the page itself, or from a program with the token as a bearer")
-        if origin is None and not is_open and not any(map(self.knows, _bearers(headers))):
-            raise Refused(401, "a program sends the token as a bearer: Authorization: Bearer TOKEN")
+            raise HTTPException(403, "changes come from the page itself, or from a program with the token as a bearer")
+        if origin is None and needs_bearer and not any(map(self.knows, _bearers(headers))):
+            raise HTTPException(401, "a program sends the token as a bearer: Authorization: Bearer TOKEN")
 
     def _given(self, scope: Scope, headers: Headers) -> Iterator[str]:
         yield from _bearers(headers)
@@ -152,18 +164,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _bounded(receive: Receive) -> Receive:
-    """Return ``receive``, which gives no more than a body may have: a length that is not told is counted."""
-    taken = 0
-
-    async def take() -> Any:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > BODY_BYTES_MAX:
-            return {"type": "http.disconnect"}
-        return message
-
-    return take

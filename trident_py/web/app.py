@@ -15,12 +15,15 @@ from uuid import uuid4
 from attrs import define, field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
+from coordinators.error_text import safe_text
 from coordinators.errors import ConfigError, TridentError
 from coordinators.wishes import Action, Rate, Wish
 from trident_py.errors import RequestError, UnknownFunctionError
@@ -28,13 +31,14 @@ from trident_py.history.databases import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access
+from trident_py.web.bodies import BODY_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX, read_body
 from trident_py.web.facts import Snapshot
 from trident_py.web.shown import ShownTopology
 
 T = TypeVar("T")
 
 STATIC = Path(__file__).with_name("static")
-OPEN_PATHS = ("/login", "/metrics", "/static/")
+OPEN_PATHS = ("/login", "/nonce", "/metrics", "/static/")
 """They show no rows and change nothing."""
 
 LOOK_SECONDS = 0.5
@@ -44,11 +48,10 @@ WATCHERS_MAX = 20
 REQUESTS_MAX = 32
 REQUEST_SECONDS = 60.0
 WISH_SECONDS = 10.0
-BODY_SECONDS = 10.0
-"""For a body to arrive."""
-
 LISTED_MAX = 1_000
-REASON_CHARS_MAX = 500
+TXID_MAX = 2**63 - 1
+REFUSAL_BYTES_MAX = 500
+"""Of what is said about something that was sent."""
 
 
 @define(eq=False)
@@ -89,11 +92,12 @@ class Page:
                 Route("/status", self.status),
                 Route("/plan", self.plan),
                 Route("/tx", self.listed),
-                Route("/tx/{txid:int}", self.transaction),
+                Route("/tx/{txid}", self.transaction),
+                Route("/nonce", self.nonce),
                 Route("/wishes", self.wish, methods=["POST"]),
                 Route("/metrics", self.metrics),
                 Route("/drpc/{function}", self.answer, methods=["GET", "POST"]),
-                Route("/drpc/{function}/{args:path}", self.answer, methods=["GET", "POST"]),
+                Route("/drpc/{function}/{args:text}", self.answer, methods=["GET", "POST"]),
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
             exception_handlers={HTTPException: _refused, TridentError: _failed, TimeoutError: _late},  # type: ignore[dict-item]
@@ -111,31 +115,31 @@ class Page:
     async def login(self, request: Request) -> Response:
         """Take the token that was typed."""
         access: Access = request.app.state.access
-        given = parse_qs((await _body(request)).decode(errors="replace")).get("token", [""])[0].strip()
+        body = await read_body(request.receive, UNKNOWN_BODY_BYTES_MAX)
+        given = parse_qs(body.decode(errors="replace")).get("token", [""])[0].strip()
         return _logged_in(access) if access.knows(given) else FileResponse(STATIC / "login.html", status_code=401)
 
     async def events(self, request: Request) -> Response:
         """Send how the topology is, twice a second, and what has become of its transactions."""
         if self._watchers >= WATCHERS_MAX:
             return _error(503, f"{WATCHERS_MAX} pages watch already; close one")
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(self._messages(), media_type="text/event-stream", headers=headers)
+        self._watchers += 1
+        return _Events(self._messages(), self._stop_watching)
+
+    def _stop_watching(self) -> None:
+        self._watchers -= 1
 
     async def _messages(self) -> AsyncIterator[str]:
         sent: dict[int, TransactionHistory] = {}
-        self._watchers += 1
-        try:
-            while True:
-                is_last = self.is_closing
-                snapshot = await self._snapshot()
-                if snapshot is not None:
-                    yield f"data: {json.dumps(_message(snapshot, sent))}\n\n"
-                    sent = {each.txid: each for each in snapshot.transactions}
-                if is_last:
-                    return
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            self._watchers -= 1
+        while True:
+            is_last = self.is_closing
+            snapshot = await self._snapshot()
+            if snapshot is not None:
+                yield f"data: {json.dumps(_message(snapshot, sent))}\n\n"
+                sent = {each.txid: each for each in snapshot.transactions}
+            if is_last:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _snapshot(self) -> Snapshot | None:
         """Return one that is fresh enough, which all who watch share; None: none can be had."""
@@ -150,36 +154,44 @@ class Page:
     async def _look(self, ask: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._looking, ask)
 
+    async def nonce(self, request: Request) -> Response:
+        """Return a nonce, for one request that is signed."""
+        access: Access = request.app.state.access
+        return _Json({"nonce": access.signed.nonces.draw()})
+
     # --- for programs -------------------------------------------------------------------------------------------------
 
     async def status(self, _: Request) -> Response:
         """Return how the topology is."""
         snapshot = await self._look(self.shown.snapshot)
-        return JSONResponse({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
+        return _Json({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
 
     async def plan(self, _: Request) -> Response:
         """Return the nodes of its graph; none where nobody has stored them."""
         nodes = await self._look(self.shown.plan)
-        return JSONResponse({"nodes": list(nodes)})
+        return _Json({"nodes": list(nodes)})
 
     async def listed(self, request: Request) -> Response:
         """Return the last transactions, lowest first."""
-        last, failed = request.query_params.get("last", "20"), request.query_params.get("failed", "false")
-        if not (last.isdecimal() and 0 < int(last) <= LISTED_MAX and failed in ("true", "false")):
+        last, failed = _number(request.query_params.get("last", "20"), LISTED_MAX), request.query_params.get("failed")
+        if last is None or failed not in (None, "true", "false"):
             return _error(400, f"last is a number from 1 to {LISTED_MAX:,}, failed is true or false")
-        found = await self._look(partial(self.shown.last, int(last), failed=failed == "true"))
-        return JSONResponse([each.facts() for each in found])
+        found = await self._look(partial(self.shown.last, last, failed=failed == "true"))
+        return _Json([each.facts() for each in found])
 
     async def transaction(self, request: Request) -> Response:
         """Return all that is known of one."""
-        found = await self._look(partial(self.shown.transaction, request.path_params["txid"]))
-        return JSONResponse(found.facts())
+        txid = _number(request.path_params["txid"], TXID_MAX)
+        if txid is None:
+            return _error(404, f"a transaction is a number from 1 to {TXID_MAX}")
+        found = await self._look(partial(self.shown.transaction, txid))
+        return _Json(found.facts())
 
     async def wish(self, request: Request) -> Response:
         """Leave a wish, and tell what came of it."""
-        wish = _wish_of(await _body(request))
+        wish = _wish_of(await read_body(request.receive, BODY_BYTES_MAX))
         answer = await run_in_threadpool(self.shown.wish, wish, WISH_SECONDS)
-        return JSONResponse({**answer.facts(), "text": answer.text})
+        return _Json({**answer.facts(), "text": answer.text})
 
     async def metrics(self, _: Request) -> Response:
         """Return what Prometheus reads."""
@@ -207,7 +219,54 @@ class Page:
         headers = {"Trident-Topology": self.shown.name, "Trident-Epoch": str(answer.epoch)}
         if answer.txid is not None:
             headers["Trident-Txid"] = str(answer.txid)
-        return Response(json.dumps(answer.rows, default=str), media_type="application/json", headers=headers)
+        return _Json(answer.rows, headers=headers)
+
+
+class _Events(StreamingResponse):
+    """A stream of server-sent events; calls ``at_end`` when it has ended, also if its client left before it began."""
+
+    def __init__(self, messages: AsyncIterator[str], at_end: Callable[[], None]) -> None:
+        super().__init__(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
+
+
+class _Text(Convertor[str]):
+    """The rest of a path, whatever it has."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+
+register_url_convertor("text", _Text())
+
+
+class _Json(JSONResponse):
+    """JSON in ASCII, as texts may have half of a surrogate pair, which UTF-8 can't hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, default=str).encode()
+
+
+def _number(text: str, number_max: int) -> int | None:
+    """Return the number from 1 to ``number_max`` that ``text`` is in digits; None: it is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(number_max))):
+        return None
+    return int(text) if 1 <= int(text) <= number_max else None
 
 
 def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[str, Any]:
@@ -229,18 +288,15 @@ def _wish_of(body: bytes) -> Wish:
     """
     try:
         given = json.loads(body)
-        reason = given.pop("reason", "")
-        action = Action(given.pop("action"))
-        rate = Rate(**given)
-        rate.check()
-        if (action is Action.RATE) == (rate == Rate()):
+        reason = given.pop("reason", "").strip()
+        wish = Wish(uuid4().hex, Action(given.pop("action")), Rate(**given), reason)
+        wish.check()
+        if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
-        if not isinstance(reason, str) or len(reason) > REASON_CHARS_MAX:
-            raise ConfigError(f"a reason is a text of at most {REASON_CHARS_MAX} characters")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
-        actions = ", ".join(Action)
-        raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {error}") from error
-    return Wish(uuid4().hex, action, rate, reason.strip())
+        actions, why = ", ".join(Action), safe_text(str(error), REFUSAL_BYTES_MAX)
+        raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {why}") from error
+    return wish
 
 
 async def _text(request: Request) -> str:
@@ -248,17 +304,9 @@ async def _text(request: Request) -> str:
     if "args" in request.path_params:
         return str(request.path_params["args"])
     try:
-        return (await _body(request)).decode()
+        return (await read_body(request.receive, BODY_BYTES_MAX)).decode()
     except UnicodeDecodeError:
         raise HTTPException(400, "the body is what the function is asked, as text in UTF-8") from None
-
-
-async def _body(request: Request) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.body()
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
 
 
 def _logged_in(access: Access) -> Response:
@@ -270,9 +318,9 @@ def _logged_in(access: Access) -> Response:
     return response
 
 
-def _error(status: int, text: str, *, retry: bool = False) -> JSONResponse:
+def _error(status: int, text: str, *, retry: bool = False) -> Response:
     headers = {"Retry-After": "1"} if retry else None
-    return JSONResponse({"error": text}, status, headers)
+    return _Json({"error": text}, status, headers)
 
 
 async def _refused(_: Request, error: HTTPException) -> Response:

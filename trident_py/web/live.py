@@ -69,6 +69,11 @@ class LiveTopology:
         ]
         return evolve(listeners, others=[*listeners.others, *threads])
 
+    @property
+    def epoch(self) -> int | None:
+        """The number of its leadership."""
+        return self.query.status.epoch if self.query else None
+
     def snapshot(self) -> Snapshot:
         """Return how it is now."""
         if self.query is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from asyncio import Task, create_task
 from pathlib import Path
 
 import uvicorn
@@ -15,15 +16,14 @@ from trident_py.errors import ConfigError
 from trident_py.interfaces.config import ServeAddress, TridentConfig
 from trident_py.web.access import Access
 from trident_py.web.app import OPEN_PATHS, Page
+from trident_py.web.connections import DRIVER_FILES, Connections, files_max, leaves_too_few
+from trident_py.web.signatures import Signer
+from trident_py.web.signed import SignedRequests
 
 LAST_MESSAGE_SECONDS = 2.0
 """For those who watch to get the last message."""
 
 CLOSE_SECONDS = 5.0
-IDLE_SECONDS = 20
-"""After which a connection is closed on which nothing is asked."""
-
-CONNECTIONS_MAX = 200
 HEADERS_BYTES_MAX = 32 * 1024
 
 
@@ -70,15 +70,23 @@ class PageServer:
             self._socket = socket.create_server((at.host, at.port), family=family)
         except (OSError, OverflowError) as error:
             raise ConfigError(f"the page can't be served at {at}: {error}") from error
+        if leaves_too_few(self._socket.fileno()):
+            self._socket.close()
+            raise ConfigError(
+                f"the page can't be served at {at}: this process may have {files_max():g} files open, and needs "
+                f"{DRIVER_FILES} for other purposes; to fix this: raise the limit, as by `ulimit -n 1024`"
+            )
         app = self.page.app()
-        app.state.access = access = Access(app, self.token, self._port, self._scheme == "https", OPEN_PATHS)
+        signed = SignedRequests(app, Signer(self.token), lambda: self.page.shown.epoch)
+        access = Access(app, self.token, self._port, self._scheme == "https", signed, OPEN_PATHS)
+        app.state.access = access
         settings = self._settings(access)
         try:
             settings.load()
         except OSError as error:  # ssl.SSLError is one
             self._socket.close()
             raise ConfigError(f"the page can't be served by HTTPS with {self.config.serve_cert}: {error}") from error
-        self._server = uvicorn.Server(settings)
+        self._server = _Server(settings)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name=f"trident-{self.page.shown.name}-serve", daemon=True
         )
@@ -108,10 +116,9 @@ class PageServer:
             proxy_headers=False,
             ssl_certfile=_text(cert),
             ssl_keyfile=_text(key),
-            limit_concurrency=CONNECTIONS_MAX,
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
             http="h11",
-            timeout_keep_alive=IDLE_SECONDS,
+            loop="asyncio",
             timeout_graceful_shutdown=1,
         )
 
@@ -131,6 +138,26 @@ class PageServer:
             raise AssertionError("it is open by now")
         port: int = self._socket.getsockname()[1]
         return port
+
+
+class _Server(uvicorn.Server):
+    """Accepts its connections by `Connections`, which bounds them, instead of by the event loop."""
+
+    _connections: Connections
+    _accepting: Task[None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept."""
+        await super().startup(sockets=[])
+        self._connections = Connections(self.config, self.server_state)
+        [listener] = sockets or []
+        self._accepting = create_task(self._connections.accept(listener))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and close all that is open."""
+        self._accepting.cancel()
+        self._connections.close()
+        await super().shutdown(sockets=sockets)
 
 
 def _text(path: Path | None) -> str | None:

@@ -25,6 +25,11 @@ class ShownTopology(Protocol):
         """The topology's."""
         ...
 
+    @property
+    def epoch(self) -> int | None:
+        """The number of the leadership that this process has; None: it doesn't lead."""
+        ...
+
     def snapshot(self) -> Snapshot:
         """Return how it is now, with the transactions that a page shows. Called on one thread, as are the next two."""
         ...

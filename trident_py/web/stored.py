@@ -43,6 +43,11 @@ class StoredTopology:
     _description: TopologyDescription | None = field(default=None, init=False)
     _look_at: float = field(default=0.0, init=False)
 
+    @property
+    def epoch(self) -> None:
+        """None: this process doesn't lead."""
+        return
+
     def snapshot(self) -> Snapshot:
         """Return how it is by what was stored last."""
         history = self._history

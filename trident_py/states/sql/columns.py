@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from types import NoneType
@@ -15,8 +16,31 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.rows.ddl import parse_ddl
+from trident_py.rows.schema import clipped
+from trident_py.states.sql.limits import Limits
 
 Convert: TypeAlias = Callable[[Any], Any]
+
+
+class UnfitError(StateError):
+    """A value doesn't fit its column.
+
+    Attributes:
+        value: which.
+    """
+
+    def __init__(self, text: str, value: Any) -> None:
+        super().__init__(text)
+        self.value = value
+
+
+@contextmanager
+def naming_unfit(where: str) -> Iterator[None]:
+    """Name topology, attempt and table, as ``where`` does, in what is raised of a value that doesn't fit."""
+    try:
+        yield
+    except UnfitError as error:
+        raise StateError(f"{where}: {error}") from error
 
 
 @frozen
@@ -31,6 +55,7 @@ class TypedColumn:
         from_sql: the way back.
         plain: a type whose values are stored as they are.
         check: what follows the type in CREATE TABLE; ``{0}`` is the name.
+        limits: what a column of a user's own table holds of the values; None: all.
     """
 
     name: str
@@ -41,12 +66,13 @@ class TypedColumn:
     from_sql: Convert | None = None
     plain: type = NoneType
     check: str = ""
+    limits: Limits | None = None
 
     def stored(self, values: Sequence[Any]) -> Iterable[Any]:
         """Return what is stored for ``values``.
 
         Raises:
-            StateError: one doesn't fit the column.
+            UnfitError: one doesn't fit the column.
         """
         if set(map(type, values)) <= {self.plain, NoneType}:
             return values
@@ -60,7 +86,13 @@ class TypedColumn:
         try:
             return convert(value)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise StateError(f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {value!r}") from error
+            raise self.unfit(value) from error
+
+    def unfit(self, value: Any, reason: str = "") -> UnfitError:
+        """Return the error for a value that the column can't hold."""
+        return UnfitError(
+            f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {clipped(value)}{reason}", value
+        )
 
 
 def declared(columns: Sequence[TypedColumn]) -> str:

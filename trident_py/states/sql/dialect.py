@@ -13,8 +13,11 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import TopologyKey
+from trident_py.states.sql.catalog import FoundColumn, FoundTable
 from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.limits import Limits
 from trident_py.states.sql.nested import is_nested, json_text
+from trident_py.states.sql.pairs import limits_of
 from trident_py.states.sql.stored import StoredRows
 
 Row: TypeAlias = tuple[Any, ...]
@@ -144,6 +147,7 @@ class Dialect:
         has_column: finds a column; bound are the schema, the table and its name.
         times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
             name of an index by time and key.
+        limits_of: what a column holds of the values of a field; raises `StateError` if it would change them.
         stages: whether tasks may hand it their part of a change.
         longest_name: how long the name of a table may be.
     """
@@ -178,6 +182,7 @@ class Dialect:
         'ALTER TABLE {0} ADD COLUMN "_time" bigint',
         'CREATE INDEX {1} ON {0} ("_time", "_key")',
     )
+    limits_of: Callable[[TypedColumn, FoundColumn], Limits] = limits_of
     stages: bool = False
     longest_name: int = 63
 
@@ -253,15 +258,17 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what the client library raises into an error that names ``where``, the cause and the way out.
 
         Args:
             where: names the topology, the attempt and the table.
             staged: whether a table that is gone passes, as what is staged does with a replay.
+            way_out: what to do, in place of what is known of the error.
 
         Raises:
             StoreBusyException: a replay may get through.
+            FailedException: a value of the batch is refused.
             StateError: anything else.
         """
 
@@ -307,6 +314,17 @@ class Database(ABC):
 
         Connections of older leaders are ended before, where the database can: one that was paused in mid-transaction
         would hold its locks till then. They have lost the epoch already.
+        """
+
+    @abstractmethod
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Return what the catalog says of a table, which can't be altered any more until the transaction ends.
+
+        Args:
+            connection: in its transaction.
+            schema: where the table is.
+            table: its name.
+            keys: whether a key of its rows matters.
         """
 
     @abstractmethod

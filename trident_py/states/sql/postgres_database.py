@@ -13,9 +13,11 @@ from attrs import evolve, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
+from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
 from trident_py.states.sql.dialect import Link as AnyLink
+from trident_py.states.sql.postgres_catalog import columns_of
 from trident_py.states.sql.postgres_client import (
     GONE,
     SHARED,
@@ -28,7 +30,7 @@ from trident_py.states.sql.postgres_client import (
 )
 from trident_py.states.sql.postgres_copy import copied
 from trident_py.states.sql.stored import StoredRows
-from trident_py.states.sql.table import Headers
+from trident_py.states.sql.table import Headers, placed
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes
@@ -156,9 +158,9 @@ class PostgresDatabase(Database):
         with link.transaction() as connection:
             return connection.execute(_IDENTITY).fetchone()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what psycopg raises into our errors."""
-        return explained(where, self.target, GONE if staged else "")
+        return explained(where, self.target, GONE if staged else "", way_out)
 
     def starting(self, where: str) -> AbstractContextManager[None]:
         """Turn what psycopg raises at a start into our errors."""
@@ -203,6 +205,10 @@ class PostgresDatabase(Database):
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection
+
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns, under a lock of the table that only keeps its columns as they are."""
+        return columns_of(connection, schema, table, placed(POSTGRESQL, schema, table))
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send one statement a row, without waiting for each answer."""

@@ -25,8 +25,10 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, StateError
+from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
+from trident_py.states.sql.sqlite_catalog import columns_of, limits_of
 from trident_py.states.sql.sqlite_errors import ensure_usable, explained, writers_of
 from trident_py.states.sql.table import Headers
 
@@ -136,6 +138,7 @@ SQLITE = Dialect(
     },
     among="IN (SELECT value FROM json_each(?))",
     listed=partial(json.dumps, ensure_ascii=False),
+    limits_of=limits_of,
     has_table="SELECT 1 FROM sqlite_master WHERE ? = '' AND name = ? COLLATE NOCASE",
     has_column="SELECT 1 WHERE ? = '' AND EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)",
 )
@@ -232,9 +235,9 @@ class SQLiteDatabase(Database):
         """Return device and number of the file; where there is none yet, its path."""
         return identity(self.path) if self.exists else self.path.resolve()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what SQLite raises into our errors."""
-        return explained(where)
+        return explained(where, way_out)
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
@@ -273,6 +276,10 @@ class SQLiteDatabase(Database):
         except BaseException:
             link.close()
             raise
+
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns; the transaction has the lock of the file."""
+        return columns_of(connection, table)
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Insert many rows with each statement."""

@@ -13,11 +13,11 @@ from typing import Any
 from attrs import evolve
 
 from trident_py.errors import StateError
-from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
@@ -224,10 +224,10 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         if not texts:
             return
         table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
-        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
-        # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
-        rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
         with self.explained(tx):
+            columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
+            # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
+            rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
             self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from coordinators.local import LocalCoordination
 from coordinators.record import CoordinatorRecord
 from coordinators.store import RecordStore
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing, Wish
+from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
 from trident_py.cli import wish as command
 from trident_py.cli.app import main
 from trident_py.cli.status import Readable
@@ -146,8 +146,14 @@ def test_all_of_it_is_there_as_json(coordination: LocalCoordination, capsys: pyt
     ("words", "why"),
     [
         ([], "a rate needs a limit"),
-        (["--pending", "0"], "pending must be a whole number of at least 1, not 0"),
-        (["--batches-per-second", "nan"], "batches per second must be a number above 0, not nan"),
+        (["--pending", "0"], "pending must be a whole number from 1 to 9223372036854775807, not 0"),
+        (["--max-batch", "9" * 40], "max batch must be a whole number from 1 to 9223372036854775807, not 999"),
+        (["--batches-per-second", "1e400"], "batches per second must be a finite number of at least 1e-09, not inf"),
+        (
+            ["--batches-per-second", "1e-300"],
+            "batches per second must be a finite number of at least 1e-09, not 1e-300",
+        ),
+        (["--batches-per-second", "nan"], "batches per second must be a finite number of at least 1e-09, not nan"),
         (["--pending", "many"], "invalid int value"),
     ],
 )
@@ -158,6 +164,36 @@ def test_a_rate_that_limits_nothing_is_refused_before_anything_is_wished(
     assert main(["rate", "wordcount", *words]) == 2
     assert why in capsys.readouterr().err
     assert coordination.describe("wordcount").wishes == ()
+
+
+@pytest.mark.parametrize(
+    "reason", ["M\udcfcller", "a\x1b[31m", "two\nlines", "\u202egnp.exe", "x" * 501, "\udcff" * 100_000]
+)
+def test_a_reason_that_is_not_one_line_of_text_is_refused_before_anything_is_wished(
+    reason: str, coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Leader(coordination)
+    assert main(["pause", "wordcount", "--reason", reason]) == 2
+    said = capsys.readouterr().err
+    assert "a reason is one line of Unicode text without control characters, at most 500 characters long" in said
+    assert len(said) < 1000
+    assert coordination.describe("wordcount").wishes == ()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["pause", "M\udcfcller"], ["request", "counts", "M\udcfcller"], ["request", "counts", "count", "M\udcfcller"]],
+)
+def test_what_is_typed_and_is_not_text_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "not Unicode text: 'M\\udcfcller'" in capsys.readouterr().err
+
+
+def test_a_limit_that_an_earlier_release_has_taken_is_shown(coordination: LocalCoordination) -> None:
+    Leader(coordination).write(Standing(rate=Rate(batches_per_second=10**401)))
+    assert (
+        "starts at most over 1.79769e+308 new batches per second" in Readable(coordination.describe("wordcount")).held
+    )
 
 
 def test_the_status_shows_what_stands_and_what_waits(

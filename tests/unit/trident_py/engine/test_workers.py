@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
+
+import pytest
+from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.listener import TopologyEvent, Work, WorkEvent
 from coordinators.messages import Acked, Broken, Failed, FailureKind
 from coordinators.protocol import StreamId
-from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
+from tests.unit.trident_py.engine.driving import WITHIN_SECONDS, Driven, Making, driven, processed, spout_of
 from tests.unit.trident_py.engine.numbers import CommitterNumbers, Numbers
 from tests.unit.trident_py.engine.steps import Steps
+from trident_py.engine.instructions import CancelJob
 from trident_py.engine.work import Job, JobMember, Processed
 from trident_py.errors import CoordinationLost, SpoutError, StateError
 
@@ -68,6 +73,40 @@ def test_a_success_that_raises_ends_the_topology_and_names_spout_and_transaction
     assert isinstance(broken.cause, SpoutError)
     assert "success(4) of spout 's' raised ValueError: no" in str(broken.cause)
     assert (broken.cause.topology, broken.cause.txid, broken.cause.spout) == ("t", 4, "s")
+
+
+@define
+class Stubborn(Making):
+    """Jobs of which no cancel succeeds; they end after the second try."""
+
+    begun: threading.Event = field(factory=threading.Event)
+    tries: int = 0
+    tried: threading.Event = field(factory=threading.Event)
+
+    def cancel_attempt(self, attempt: TransactionAttempt) -> None:
+        self.tries += 1
+        if self.tries == 2:
+            self.tried.set()
+        raise OSError("too many open files")
+
+
+def test_a_cancel_that_fails_is_tried_again_and_ends_nothing(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
+    def process(job: Job, members: Sequence[JobMember]) -> list[Processed]:
+        jobs.begun.set()
+        assert jobs.tried.wait(WITHIN_SECONDS)
+        return processed(job, members)
+
+    jobs = Stubborn(process)
+    with driven([spout_of(Numbers(), "n bigint")], [steps]) as world:
+        world.streams.workers.jobs = jobs
+        steps.world = world
+        first = world.emit(1, {"s": 1})
+        assert jobs.begun.wait(WITHIN_SECONDS)
+        world.turn(lambda: world.streams.workers.do(CancelJob(Job(0, (first,)))))
+        world.acked(StreamId.BATCH, 2)
+        world.commit(first)
+        world.acked(StreamId.COMMIT, 1)
+    assert caplog.text.count("a Spark job can't be cancelled") == 1
 
 
 def test_each_piece_of_work_is_told_before_its_end_is_acted_upon(steps: Steps) -> None:

@@ -362,7 +362,7 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(path: Path, hint: 
         commit(state, transaction(1), {"a": 2**63 - 1, "b": -(2**63)})
         for word, more in (("a", 1), ("b", -1), ("a", 2**63)):
             state.begin_transaction(transaction(2))
-            with pytest.raises(StateError, match="beyond 64 bits"):
+            with pytest.raises(FailedException, match="beyond 64 bits"):
                 state.multi_merge([(word,)], [more], Adding(hint))
             state.rollback()
         assert state.multi_get([("a",), ("b",)]) == [2**63 - 1, -(2**63)]

@@ -1,0 +1,104 @@
+"""What a database's catalog says of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from attrs import frozen
+
+
+class Family(Enum):
+    """What kind of values a column holds."""
+
+    INTEGER = "integers"
+    EXACT = "decimals"
+    FLOAT = "floats"
+    BOOLEAN = "booleans"
+    TEXT = "texts"
+    FORM = "values that are written as texts"
+    JSON = "JSON"
+    BINARY = "binary values"
+    DATE = "dates"
+    CLOCK = "timestamps without time zone"
+    INSTANT = "timestamps"
+    OTHER = "something else"
+
+
+@frozen(kw_only=True)
+class FoundColumn:
+    """A column of a table that is there.
+
+    Attributes:
+        written: its type as it stands in CREATE TABLE.
+        family: what it holds.
+        bounds: the least and the greatest of its integers.
+        digits: precision and scale of its decimals; None: any.
+        size: of texts how many characters, of binary values how many bytes, of floats how many bits of digits, of
+            timestamps how many digits of a second; None: any, or the most that there are.
+        octets: how many bytes its texts may have in UTF-8.
+        is_padded: whether shorter values are filled up.
+        members: the texts that an enumeration has.
+        parses: whether the database converts a text exactly or not at all; it has a type for booleans then, too.
+        is_required: whether NULL is refused, or replaced by something else.
+        is_generated: whether the database makes its values itself.
+    """
+
+    name: str
+    written: str
+    family: Family
+    bounds: tuple[int, int] = (0, 0)
+    digits: tuple[int, int] | None = None
+    size: int | None = None
+    octets: int | None = None
+    is_padded: bool = False
+    members: tuple[str, ...] = ()
+    parses: bool = False
+    is_required: bool = False
+    is_generated: bool = False
+
+
+@frozen
+class FoundTable:
+    """A table that is there.
+
+    Attributes:
+        columns: in their order.
+        keys: the columns of each of its unique indexes, where the database has to be asked for them.
+    """
+
+    columns: tuple[FoundColumn, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    def column(self, name: str) -> FoundColumn | None:
+        """Return the column of this name; upper and lower case are the same."""
+        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+
+    @property
+    def told_keys(self) -> str:
+        """Return its unique keys, for messages."""
+        return f"the table's unique keys are {_listed(self.keys)}"
+
+    def differences(self, newer: FoundTable) -> list[str]:
+        """Return what is other in ``newer``, for messages."""
+        told = [f"column {each.name!r} is gone" for each in self.columns if newer.column(each.name) is None]
+        for each in newer.columns:
+            before = self.column(each.name)
+            if before is None:
+                told.append(f"column {each.name!r} is new")
+            elif before.written != each.written:
+                told.append(f"column {each.name!r} was {before.written} and is {each.written}")
+            elif before != each:
+                told.append(f"column {each.name!r} takes other values than before")
+        if self.keys != newer.keys:
+            told.append(f"it has the unique keys {_listed(newer.keys)}, and had {_listed(self.keys)}")
+        return told
+
+
+def _listed(keys: Iterable[Sequence[str]]) -> str:
+    return ", ".join(f"({', '.join(key)})" for key in keys) or "none"
+
+
+def signed(bits: int) -> tuple[int, int]:
+    """Return the least and the greatest integer of so many bits."""
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1

@@ -1,0 +1,37 @@
+"""The bodies of requests: read up to a bound of bytes and seconds, and no further."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.exceptions import HTTPException
+from starlette.types import Receive
+
+BODY_BYTES_MAX = 1024 * 1024
+UNKNOWN_BODY_BYTES_MAX = 128 * 1024
+"""Of a request whose client is not known to have the token until its body was read."""
+
+BODY_SECONDS = 10.0
+"""For a body to arrive."""
+
+
+async def read_body(receive: Receive, bytes_max: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        HTTPException: it has more bytes, didn't arrive in time, or its client left.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise HTTPException(400, "the body ended before its end")
+                body += message.get("body", b"")
+                if len(body) > bytes_max:
+                    raise HTTPException(413, f"a body has at most {bytes_max:,} bytes")
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
