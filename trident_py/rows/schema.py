@@ -277,8 +277,20 @@ def _check_values(values: Sequence[Any], kind: t.DataType, nullable: bool, field
             value = next(value for value in values if type(value) is python)
             inside = "" if kind is field.dataType else f" inside, for a {kind.simpleString()}"
             raise TypeError(_wrong(field, value) + inside)
+    if isinstance(kind, t.TimestampType):
+        _check_years(values, field)
     if isinstance(kind, t.ArrayType | t.MapType | t.StructType):
         _check_nested([value for value in values if value is not None], kind, field)
+
+
+def _check_years(values: Sequence[Any], field: t.StructField) -> None:
+    """Check that moments are in the years 1 to 9999 in UTC, too: Arrow takes others, and gives them to nobody back."""
+    for value in values:
+        if value is not None and not 1 < value.year < 9999 and value.tzinfo is not None:
+            try:
+                value.astimezone(datetime.UTC)
+            except OverflowError as error:
+                raise TypeError(f"{_wrong(field, value)}: in UTC it is not in the years 1 to 9999") from error
 
 
 def _check_nested(values: Sequence[Any], kind: t.ArrayType | t.MapType | t.StructType, field: t.StructField) -> None:

@@ -80,7 +80,7 @@ class RowPipeline:
 
     def columns(self, chunk: pa.RecordBatch) -> Columns:
         """Run over one chunk. The values are the user's own, not yet turned into the declared types."""
-        columns = [column_values(column) for column in chunk.columns]
+        columns = list(map(column_values, chunk.columns, chunk.schema.names))
         if not self.steps:
             return columns
         rows: Iterable[Values] = zip(*columns, strict=True)

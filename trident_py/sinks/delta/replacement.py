@@ -89,6 +89,6 @@ def _added(entry: Entry) -> list[StagedFile]:
 def _advice(storage: Storage, version: int, newest: int) -> str:
     return (
         f"to fix this: deltalake's `DeltaTable({storage.uri!r}).restore({version - 1})` takes the table back to before "
-        f"the transaction, and with it what others have changed in versions {version + 1} to {newest}, which they "
-        f"have to do again; then start the topology again"
+        f"the transaction, and with it what others have changed in versions {version + 1} to {newest}, which they have "
+        f"to do again; then start the topology again"
     )

@@ -243,3 +243,17 @@ def test_rows_become_a_table() -> None:
 def test_a_row_with_another_number_of_values_is_shown() -> None:
     with pytest.raises(ValueError, match=r"1 values, \('b',\) \(tuple\), for the 2 fields 'word', 'count'"):
         arrow_table([("a", 1), ("b",)], schema_of("word string, count bigint"))
+
+
+@pytest.mark.parametrize("ddl", ["at timestamp", "at array<timestamp>", "at map<string, struct<a: timestamp>>"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))),
+    ],
+)
+def test_a_moment_that_is_beyond_the_years_in_utc_is_refused_where_it_is_given(ddl: str, moment: datetime) -> None:
+    value: Any = {"at timestamp": moment, "at array<timestamp>": [None, moment]}.get(ddl, {"k": (moment,)})
+    with pytest.raises(TypeError, match=r"field 'at' .*: in UTC it is not in the years 1 to 9999"):
+        arrow_table([(value,)], schema_of(ddl))
