@@ -69,7 +69,7 @@ class Stream(RowStream):
 
         Args:
             state: of this topology.
-            in_fields: what the function sees of each row.
+            in_fields: what the function sees of each row; ``[]`` for one that needs no input, as ``SnapshotGet()``.
             function: runs in the driver's process.
             out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
         """
@@ -175,9 +175,12 @@ class Stream(RowStream):
         Windows by time fire with the first transaction that is committed after their end; where there is no input then,
         with an empty one, which no spout hears of. Windows without rows never fire.
 
+        A row of a window by time has the result, and then ``window_start`` and ``window_end``, timestamps: the window
+        has the rows from the first moment until before the second.
+
         Args:
             window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.
-            in_fields: what the aggregator may see of each row.
+            in_fields: what the aggregator may see of each row; ``[]``: the fields that a built-in one carries.
             aggregator: of any kind; runs on the driver, over all rows of a window. `Aggregator.init` is told the number
                 of the window, from 1; of a window by time its end, in microseconds since the epoch.
             out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.

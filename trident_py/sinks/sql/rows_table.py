@@ -9,8 +9,8 @@ from attrs import evolve, field, frozen
 from pyspark.sql.types import StructType
 
 from trident_py.errors import StateError, TopologyError
-from trident_py.states.sql.catalog import FoundTable
-from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
+from trident_py.states.sql.columns import TypedColumn, as_key, check_distinct, declared
 from trident_py.states.sql.dialect import Dialect
 from trident_py.states.sql.table import AnyTable, Staging, declarations
 
@@ -44,7 +44,9 @@ class RowsTable(AnyTable):
             TopologyError: a field of the key is not there.
             StateError: a type or a name has no place in it.
         """
-        columns = tuple(dialect.column_of(spec) for spec in fields.fields)
+        columns = tuple(
+            as_key(dialect.column_of(spec)) if spec.name in keys else dialect.column_of(spec) for spec in fields.fields
+        )
         check_distinct(columns, "SQL")
         for key in keys:
             if key not in fields.names:
@@ -74,10 +76,18 @@ class RowsTable(AnyTable):
         Raises:
             StateError: a column is gone, or would round, cut or replace the values of its field.
         """
-        if self.keys and (found.column("_key") is None or found.keys not in ((), (("_key",),))):
+        if not found.columns:
+            raise StateError("it is gone; to fix this: restore it, or have the sink write to another table")
+        key = found.column("_key")
+        if self.keys and (key is None or key.written not in self.dialect.as_found(self.dialect.key)):
             raise StateError(
-                f"the only key by which rows replace each other is _key, and {found.told_keys}; to fix this: restore "
-                f"the primary key on _key and drop other unique keys, or take another table"
+                f"its column _key was made as {self.dialect.as_found(self.dialect.key)[0]} and "
+                f"{f'is {key.written}' if key else 'is gone'}; to fix this: alter the table back"
+            )
+        if self.keys and found.keys not in (None, ONLY_KEY):
+            raise StateError(
+                f"rows replace each other by its column _key only, and its unique keys are {found.keys or 'none'}; "
+                f"to fix this: restore the primary key on _key and drop other unique keys, or take another table"
             )
         return evolve(self, fields=tuple(self._fitted(each, found) for each in self._fields))
 

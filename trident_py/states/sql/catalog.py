@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from attrs import frozen
@@ -58,29 +57,34 @@ class FoundColumn:
     is_generated: bool = False
 
 
+ONLY_KEY = "PRIMARY:_key"
+"""The unique keys of a table whose rows are known by `_key` only, as `FoundTable.keys` has them."""
+
+
 @frozen
 class FoundTable:
     """A table that is there.
 
     Attributes:
-        columns: in their order.
-        keys: the columns of each of its unique indexes, where the database has to be asked for them.
+        columns: in their order; none: the table is gone.
+        keys: its unique indexes and their columns, where the database has to be asked for them; None: it wasn't.
+        mark: what the topology that made it has left in it; empty: nothing.
+        identity: what another table of the same name would not have, where the database tells.
     """
 
     columns: tuple[FoundColumn, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
+    keys: str | None = None
+    mark: str = ""
+    identity: int | None = None
 
     def column(self, name: str) -> FoundColumn | None:
         """Return the column of this name; upper and lower case are the same."""
         return next((each for each in self.columns if each.name.lower() == name.lower()), None)
 
-    @property
-    def told_keys(self) -> str:
-        """Return its unique keys, for messages."""
-        return f"the table's unique keys are {_listed(self.keys)}"
-
     def differences(self, newer: FoundTable) -> list[str]:
         """Return what is other in ``newer``, for messages."""
+        if not newer.columns:
+            return ["it is gone"]
         told = [f"column {each.name!r} is gone" for each in self.columns if newer.column(each.name) is None]
         for each in newer.columns:
             before = self.column(each.name)
@@ -89,14 +93,10 @@ class FoundTable:
             elif before.written != each.written:
                 told.append(f"column {each.name!r} was {before.written} and is {each.written}")
             elif before != each:
-                told.append(f"column {each.name!r} takes other values than before")
+                told.append(f"column {each.name!r} takes NULL or is generated, other than before")
         if self.keys != newer.keys:
-            told.append(f"it has the unique keys {_listed(newer.keys)}, and had {_listed(self.keys)}")
-        return told
-
-
-def _listed(keys: Iterable[Sequence[str]]) -> str:
-    return ", ".join(f"({', '.join(key)})" for key in keys) or "none"
+            told.append(f"its unique keys were {self.keys or 'none'} and are {newer.keys or 'none'}")
+        return told or ["it was made anew"]
 
 
 def signed(bits: int) -> tuple[int, int]:

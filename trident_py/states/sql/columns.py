@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
 from types import NoneType
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
@@ -32,6 +33,18 @@ class UnfitError(StateError):
     def __init__(self, text: str, value: Any) -> None:
         super().__init__(text)
         self.value = value
+
+    def in_row(self, columns: Iterable[TypedColumn], row: Iterable[Any]) -> UnfitError:
+        """Return the same error with the row that the value is in, and the way out."""
+        shown = ", ".join(f"{column.name}={clipped(part)}" for column, part in zip(columns, row, strict=True))
+        return UnfitError(
+            f"{self}, in the row ({shown}); to fix this: map the field to a value that fits, or filter such rows out",
+            self.value,
+        )
+
+
+class RefusedValueError(ValueError):
+    """A column can't hold a value; its text says why."""
 
 
 @contextmanager
@@ -86,7 +99,8 @@ class TypedColumn:
         try:
             return convert(value)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self.unfit(value) from error
+            why = f": {error}" if isinstance(error, RefusedValueError) else ""
+            raise self.unfit(value, why) from error
 
     def unfit(self, value: Any, reason: str = "") -> UnfitError:
         """Return the error for a value that the column can't hold."""
@@ -126,6 +140,17 @@ def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> st
     return name
 
 
+def as_key(column: TypedColumn) -> TypedColumn:
+    """Return the column for a part of a key, in which 0.0 and -0.0 are one."""
+    if not isinstance(column.kind, t.FloatType | t.DoubleType):
+        return column
+    return evolve(column, to_sql=partial(_without_sign_of_zero, column.to_sql), plain=NoneType)
+
+
+def _without_sign_of_zero(to_sql: Convert, value: Any) -> Any:
+    return to_sql(as_float(value) + 0.0)
+
+
 def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
     """Refuse names that differ in case only.
 
@@ -147,6 +172,17 @@ def of_type(*kinds: type) -> Convert:
         return value
 
     return convert
+
+
+def as_text(value: Any) -> str:
+    """Return a text as it is; refuse anything else, and half of a surrogate pair, which no encoding has."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    try:
+        value.isascii() or value.encode()
+    except UnicodeEncodeError:
+        raise RefusedValueError("it is not Unicode text") from None
+    return value
 
 
 def as_integer(value: Any) -> int:

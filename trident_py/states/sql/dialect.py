@@ -126,11 +126,14 @@ class Dialect:
         types: by Spark's type, what follows name and type in a `TypedColumn`.
         decimal: the same for decimals, of so many digits.
         json: the type of a column that holds arrays, structs or maps, as JSON.
+        checked_json: a text of JSON as it is, if such a column holds it; raises `RefusedValueError`.
         checked_name: the name of a field as it is, if it can be a column's; raises `StateError`.
         checked_table: the same for that of a table.
         mark: what stands for a bound value.
         quote: what names stand between.
         key: the type of ``_key``, compared byte by byte.
+        marked_key: what makes it the primary key; ``{0}`` is the mark of the table's maker.
+        as_found: the types that the catalog may have for that of a column.
         name: the type of a table's name in a table.
         integer: the type of 64-bit integers.
         text: the type of any text.
@@ -156,11 +159,14 @@ class Dialect:
     types: Mapping[type[t.DataType], Any]
     decimal: Callable[[t.DecimalType], Any]
     json: str
+    checked_json: Callable[[str], str] = str
     checked_name: Callable[[str], str]
     checked_table: Callable[[str], str]
     mark: str = "%s"
     quote: str = '"'
     key: str
+    marked_key: str = 'CONSTRAINT "{0}" PRIMARY KEY'
+    as_found: Callable[[str], tuple[str, ...]]
     name: str = "text"
     integer: str = "bigint"
     text: str = "text"
@@ -208,7 +214,7 @@ class Dialect:
                 f"field {name!r}: {self.database} cannot compare by the collation of {kind.simpleString()}"
             )
         if is_nested(kind):
-            return TypedColumn(name, kind, self.json, frozenset(), *json_text(kind))
+            return TypedColumn(name, kind, self.json, frozenset(), *json_text(kind, self.checked_json))
         if type(kind) not in self.types:
             raise StateError(
                 f"field {name!r} is {kind.simpleString()}, which a column in {self.database} cannot hold; use a "

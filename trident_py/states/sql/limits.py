@@ -29,6 +29,7 @@ class Limits:
         members: the texts that there are.
         pattern: what the whole text has to match, and how that is said.
         avoids: what no text may match, and how that is said.
+        keeps_minus_zero: whether -0.0 isn't stored as 0.0.
         is_required: whether NULL is refused, or replaced by something else.
     """
 
@@ -40,6 +41,7 @@ class Limits:
     members: tuple[str, ...] = ()
     pattern: tuple[str, str] | None = None
     avoids: tuple[str, str] | None = None
+    keeps_minus_zero: bool = True
     is_required: bool = False
 
     @property
@@ -62,6 +64,8 @@ class Limits:
         if self.bounds is not None:
             least, greatest = self.bounds
             yield (lambda values: _is_beyond(values, least, greatest)), f"{self.column} holds {least} to {greatest}"
+        if pa.types.is_floating(kind) and not self.keeps_minus_zero:
+            yield _is_minus_zero, f"{self.column} would store it as 0.0"
         if not pa.types.is_nested(kind):
             yield from self._tests_of_lengths(kind)
         yield from self._tests_of_texts()
@@ -106,6 +110,10 @@ def plain_array(values: pa.Array) -> pa.Array:
 
 
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+
+
+def _is_minus_zero(values: pa.Array) -> pa.Array:
+    return pc.and_(pc.equal(values, 0.0), pc.less(pc.divide(1.0, values), 0.0))
 
 
 def _is_beyond(values: pa.Array, least: int, greatest: int) -> pa.Array:

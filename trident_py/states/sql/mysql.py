@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from math import isfinite
+from math import copysign, isfinite
 from typing import Any
 
 from attrs import Factory, field, frozen
@@ -20,10 +20,19 @@ from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.catalog import FoundTable
-from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
+from trident_py.states.sql.columns import (
+    RefusedValueError,
+    as_day,
+    as_float,
+    as_integer,
+    as_text,
+    checked,
+    exact_decimal,
+    of_type,
+)
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
-from trident_py.states.sql.mysql_catalog import columns_of
+from trident_py.states.sql.mysql_catalog import as_found, columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
@@ -80,7 +89,9 @@ _ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLAT
 
 def _finite(value: Any) -> float:
     if not isfinite(number := as_float(value)):
-        raise ValueError(value)  # MySQL has neither NaN nor infinity
+        raise RefusedValueError("MySQL has neither NaN nor infinity")
+    if number == 0 and copysign(1, number) < 0:
+        raise RefusedValueError("MariaDB would store it as 0.0")
     return number
 
 
@@ -99,7 +110,7 @@ _TYPES: dict[type[t.DataType], Any] = {
     **dict.fromkeys((t.FloatType, t.DoubleType), _FLOAT),
     t.BooleanType: ("boolean", _ORDERED, of_type(bool), bool),
     # Its collations that compare by code point take 'a' and 'a ' for equal: least and greatest in Python.
-    t.StringType: ("longtext", frozenset(), of_type(str), None, str),
+    t.StringType: ("longtext", frozenset(), as_text),
     t.BinaryType: ("longblob", frozenset(), of_type(bytes, bytearray), None, bytes),
     t.DateType: ("date", frozenset(), as_day),
     t.TimestampType: ("datetime(6)", frozenset(), _clock, lambda value: value.replace(tzinfo=UTC)),
@@ -119,6 +130,8 @@ MYSQL = Dialect(
     checked_name=partial(checked, database="MySQL", what="field", pattern=_FIELD),
     checked_table=partial(checked, database="MySQL", what="table", pattern=_TABLE),
     quote="`",
+    marked_key="PRIMARY KEY COMMENT '{0}'",
+    as_found=as_found,
     key="varchar(768)",  # each ends with ], so no spaces at the end are lost
     name="varchar(64)",
     engine=_ENGINE,

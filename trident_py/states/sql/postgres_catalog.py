@@ -10,7 +10,8 @@ from trident_py.states.sql.dialect import Connection
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, y.typname),
     CASE WHEN y.typtype = 'd' THEN y.typtypmod ELSE a.atttypmod END,
-    a.attnotnull OR y.typnotnull, a.attgenerated <> '' OR a.attidentity = 'a'
+    a.attnotnull OR y.typnotnull, a.attgenerated <> '' OR a.attidentity = 'a', c.oid::bigint,
+    (SELECT conname FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p')
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -51,7 +52,8 @@ def columns_of(connection: Connection, schema: str, table: str, there: str) -> F
         there: its name as it stands in a statement.
     """
     rows = connection.execute(_COLUMNS.format(there), [schema, table]).fetchall()
-    return FoundTable(tuple(_column(*row) for row in rows))
+    *_, made, key = rows[0] if rows else (None, None)
+    return FoundTable(tuple(_column(*row[:6]) for row in rows), mark=key or "", identity=made)
 
 
 def _column(name: str, written: str, base: str, modifier: int, is_required: bool, is_generated: bool) -> FoundColumn:

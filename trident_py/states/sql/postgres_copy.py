@@ -12,6 +12,7 @@ from trident_py.states.sql.limits import plain_array
 from trident_py.states.sql.stored import StoredRows
 
 NULL = r"\N"
+NO_NUL = "PostgreSQL's texts don't hold NUL"
 _ESCAPED = (("\\", r"\\"), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
 """In this order: the backslash first."""
 
@@ -55,6 +56,9 @@ def _texts(part: StoredRows, column: TypedColumn, data: pa.Array) -> pa.Array:
         hexed = [None if value is None else f"\\x{value.hex()}" for value in data.to_pylist()]
         return _escaped(pa.array(hexed, _TEXT))
     if pa.types.is_large_string(kind):
+        number = pc.fill_null(pc.match_substring(data, "\0"), False).index(True).as_py()
+        if number >= 0:
+            raise part.unfit(column, number, NO_NUL)
         return _escaped(data)
     if not any(test(kind) for test in _PLAIN):
         raise StateError(

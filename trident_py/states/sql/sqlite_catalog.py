@@ -13,11 +13,13 @@ from trident_py.states.sql.limits import Limits
 from trident_py.states.sql.pairs import refusal
 
 _COLUMNS = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+_MADE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
+_UNTYPED = "of no type"
 _TEXTUAL, _NUMERIC, _ANYTHING = "TEXT", "NUMERIC", "BLOB"
 _TAKES = {
     "INTEGER": frozenset({"INTEGER", _NUMERIC, _ANYTHING}),
-    "REAL": frozenset({"REAL", _ANYTHING}),
+    "": frozenset({"REAL", _ANYTHING}),
     "TEXT": frozenset({_TEXTUAL, _NUMERIC, _ANYTHING}),
     "BLOB": frozenset({"INTEGER", "REAL", _TEXTUAL, _NUMERIC, _ANYTHING}),
 }
@@ -26,13 +28,21 @@ _TAKES = {
 
 def columns_of(connection: Connection, table: str) -> FoundTable:
     """Return what is there of ``table``."""
-    return FoundTable(tuple(_column(*row) for row in connection.execute(_COLUMNS, [table]).fetchall()))
+    columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, [table]).fetchall())
+    ((made,),) = connection.execute(_MADE, [table]).fetchall() or [("",)]
+    found = re.search(r'CONSTRAINT "(\w+)" PRIMARY KEY', made)
+    return FoundTable(columns, mark=found[1] if found else "")
+
+
+def as_found(storage: str) -> tuple[str, ...]:
+    """Return what the catalog may have for a column of ours; older releases made REAL of floats."""
+    return (storage,) if storage else (_UNTYPED, "REAL")
 
 
 def _column(name: str, written: str, not_null: int, key: int, hidden: int) -> FoundColumn:
     return FoundColumn(
         name=name,
-        written=written or "of no type",
+        written=written or _UNTYPED,
         family=Family.OTHER,
         is_required=bool(not_null) or (key > 0 and written.upper() == "INTEGER"),  # which would be numbered
         is_generated=hidden > 1,
@@ -41,7 +51,7 @@ def _column(name: str, written: str, not_null: int, key: int, hidden: int) -> Fo
 
 def affinity(written: str) -> str:
     """Return the affinity of a column by its type: https://www.sqlite.org/datatype3.html#determination_of_column_affinity."""
-    kind = "" if written == "of no type" else written.upper()
+    kind = "" if written == _UNTYPED else written.upper()
     if "INT" in kind:
         return "INTEGER"
     if any(each in kind for each in ("CHAR", "CLOB", "TEXT")):
@@ -68,11 +78,11 @@ def limits_of(field: TypedColumn, column: FoundColumn) -> Limits:
             field,
             column,
             f"SQLite would store its values as others, by the column's affinity {its}",
-            f"give the column a type with the affinity {field.storage}, or map the field to a type that it keeps",
+            f"give the column the affinity {field.storage or 'REAL'}, or map the field to a type that it keeps",
         )
     avoids = (
         (_NUMBER, f"SQLite would store it as a number in {column.written}")
         if (its == _NUMERIC and isinstance(kind, t.StringType))
         else None
     )
-    return Limits(column=column.written, avoids=avoids, is_required=column.is_required)
+    return Limits(column=column.written, avoids=avoids, keeps_minus_zero=its != "REAL", is_required=column.is_required)

@@ -26,9 +26,9 @@ from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, StateError
 from trident_py.states.sql.catalog import FoundTable
-from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, exact_decimal, of_type
+from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, as_text, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
-from trident_py.states.sql.sqlite_catalog import columns_of, limits_of
+from trident_py.states.sql.sqlite_catalog import as_found, columns_of, limits_of
 from trident_py.states.sql.sqlite_errors import ensure_usable, explained, writers_of
 from trident_py.states.sql.table import Headers
 
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
 _CHECKS = {
     "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would go on as a REAL
-    "REAL": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
+    "": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
     "TEXT": "typeof({0}) IN ('text', 'null')",
     "BLOB": "typeof({0}) IN ('blob', 'null')",
 }
@@ -96,7 +96,8 @@ def _column(storage: str, merges: frozenset[str], *converts: Any, plain: type = 
 
 
 _INTEGER = _column("INTEGER", _ORDERED | {"sum"}, as_integer, None, plain=int)
-_FLOAT = _column("REAL", frozenset(), _real, float)  # not merged by SQL: infinity - infinity would be NULL
+# A column of REAL affinity would make 0.0 of -0.0.
+_FLOAT = _column("", frozenset(), _real, float)  # not merged by SQL: infinity - infinity would be NULL
 _COLUMNS: dict[type[t.DataType], Any] = {
     t.ByteType: _INTEGER,
     t.ShortType: _INTEGER,
@@ -105,7 +106,7 @@ _COLUMNS: dict[type[t.DataType], Any] = {
     t.FloatType: _FLOAT,
     t.DoubleType: _FLOAT,
     t.BooleanType: _column("INTEGER", _ORDERED, of_type(bool), bool, plain=bool),
-    t.StringType: _column("TEXT", _ORDERED, of_type(str), None, plain=str),
+    t.StringType: _column("TEXT", _ORDERED, as_text, None),
     t.BinaryType: _column("BLOB", _ORDERED, of_type(bytes, bytearray), None, plain=bytes),
     t.DateType: _column("TEXT", _ORDERED, _day_text, date.fromisoformat),
     t.TimestampType: _column("TEXT", _ORDERED, _utc_text, datetime.fromisoformat),
@@ -126,6 +127,7 @@ SQLITE = Dialect(
     checked_table=partial(check_name, what="table"),
     mark="?",
     key="TEXT",
+    as_found=as_found,
     name="TEXT COLLATE NOCASE",
     integer="INTEGER",
     text="TEXT",

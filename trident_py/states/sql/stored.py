@@ -9,7 +9,6 @@ import pyarrow as pa
 from attrs import frozen
 
 from trident_py.rows.row import column_values
-from trident_py.rows.schema import clipped
 from trident_py.states.keys import UNGROUPED, encode_keys
 from trident_py.states.sql.columns import TypedColumn, UnfitError
 
@@ -48,9 +47,7 @@ class StoredRows:
         for column, data in zip(self.columns, self.data.columns, strict=True):
             found = column.limits.first_beyond(data) if column.limits else None
             if found is not None:
-                number, reason = found
-                (value,) = column_values(data.slice(number, 1))
-                raise self._in_row(column.unfit(value, f": {reason}"), number)
+                raise self.unfit(column, *found)
 
     def stored(self, column: TypedColumn, values: Sequence[Any]) -> Iterable[Any]:
         """Return what ``column`` stores for the values of all rows.
@@ -64,13 +61,15 @@ class StoredRows:
             number = next(number for number, value in enumerate(values) if value is error.value)
             raise self._in_row(error, number) from error.__cause__
 
+    def unfit(self, column: TypedColumn, number: int, reason: str) -> UnfitError:
+        """Return the error for the value that ``column`` has in the row ``number``."""
+        data = self.data.columns[list(self.columns).index(column)]
+        (value,) = column_values(data.slice(number, 1))
+        return self._in_row(column.unfit(value, f": {reason}"), number)
+
     def _in_row(self, error: UnfitError, number: int) -> UnfitError:
         parts = (column_values(data.slice(number, 1))[0] for data in self.data.columns)
-        row = ", ".join(f"{column.name}={clipped(part)}" for column, part in zip(self.columns, parts, strict=True))
-        return UnfitError(
-            f"{error}, in the row ({row}); to fix this: map the field to a value that fits, or filter such rows out",
-            error.value,
-        )
+        return error.in_row(self.columns, parts)
 
     def texts(self) -> list[str]:
         """Return the text of each row's key."""

@@ -158,6 +158,7 @@ BY_VALUE: dict[str, list[tuple[str, str, Any, str]]] = {
         ("JSON", "string", "1.50", "SQLite would store it as a number in JSON"),
         ("DATE", "string", "20260102", "SQLite would store it as a number in DATE"),
         ("INTEGER PRIMARY KEY", "int", None, "does not hold NULL"),
+        ("REAL", "double", -0.0, "REAL would store it as 0.0"),
     ],
 }
 

@@ -442,16 +442,16 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(postgres: str, hin
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("a\0b", "has a character that PostgreSQL cannot hold"),
+        ("a\0b", "PostgreSQL's texts don't hold NUL, in the row"),
         ("".join(map(chr, range(0x4E00, 0x6E00))), "index, of 2700 bytes; group by something shorter"),
     ],
 )
 def test_text_that_postgresql_cannot_hold_is_explained(postgres: str, word: str, message: str) -> None:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
-        with pytest.raises(FailedException, match=message):
+        with pytest.raises((FailedException, StateError), match=message):
             merge(state, transaction(1), stage(state, transaction(1), {word: 1}))
-        with pytest.raises(FailedException, match="counts"):
+        with pytest.raises((FailedException, StateError), match="counts"):
             commit(state, transaction(1, 1), {word: 1})
         state.rollback()
         with pytest.raises(StateError, match="is not Unicode text"):
