@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import FencedState, StateFactory
 from trident_py.rows.json_rows import codec_of
 from trident_py.rows.schema import arrow_table, schema_of
-from trident_py.states.keys import decode_key
+from trident_py.states.keys import decode_key, encode_key
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.redis.redis import RedisState
 
@@ -43,7 +44,9 @@ class MapStore(Store):
         self.state: Any = told.make_state(TridentConfig(), Metrics(), 0, 1)
         assert isinstance(self.state, FencedState)
         self.state.recover(TOPOLOGY, 1)
-        self.rows = [((n, each), n) if self.of_keys else ((n,), each) for n, each in enumerate(values)]
+        self.rows: list[tuple[tuple[Any, ...], Any]] = [
+            ((n, each), n) if self.of_keys else ((n,), each) for n, each in enumerate(values)
+        ]
         arrow_table([(*key, value) for key, value in self.rows], schema_of(f"{keys}, {value}"))  # as a job gives them
         tx = transaction(1)
         self.state.begin_transaction(tx)
@@ -71,12 +74,12 @@ class RedisStore(MapStore):
     def read(self) -> list[Any]:
         with closing(Redis.from_url(self.url, decode_responses=True)) as client:
             entries: dict[str, str] = client.hgetall(f"t{self.stored}")  # type: ignore[assignment]
-        by_key = {tuple(decode_key(key)): json.loads(value) for key, value in entries.items()}
         if self.of_keys:
-            assert sorted(by_key.values()) == list(range(self.count))
-            return [key[1] for key, _ in sorted(by_key.items(), key=lambda entry: entry[1])]
+            found = [(json.loads(value), decode_key(key)) for key, value in entries.items()]
+            return [key[1] for _, key in sorted(found, key=itemgetter(0))]
         _, decode = codec_of(schema_of(f"v {self.ddl}").fields[0].dataType)
-        return [None if by_key.get((n,)) is None else decode(by_key[n,]) for n in range(self.count)]
+        texts = [entries.get(encode_key((n,)), "null") for n in range(self.count)]
+        return [None if text == "null" else decode(json.loads(text)) for text in texts]
 
 
 @pytest.mark.parametrize("of_keys", [False, True], ids=["values", "keys"])
