@@ -58,7 +58,7 @@ class MapStore(Store):
         return [key[1] for key, _ in self.rows] if self.of_keys and found == list(range(self.count)) else found
 
     def same(self, stored: Any, value: Any, ddl: str) -> bool:
-        return same(stored, value) or (self.of_keys and value == 0.0 and stored == value)  # one key
+        return same(stored, value) or (self.of_keys and bool(stored == value))  # 0.0 and -0.0 are one key
 
 
 class RedisStore(MapStore):
