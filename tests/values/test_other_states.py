@@ -19,7 +19,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import FencedState, StateFactory
 from trident_py.rows.json_rows import codec_of
-from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.rows.schema import arrow_table, check_comparable, schema_of
 from trident_py.states.keys import decode_key, encode_key
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.redis.redis import RedisState
@@ -40,6 +40,7 @@ class MapStore(Store):
         self.stored += 1
         self.ddl, self.count = ddl, len(values)
         keys, value = (f"n int, v {ddl}", "x int") if self.of_keys else ("n int", f"v {ddl}")
+        check_comparable(schema_of(keys))  # as where it is declared
         told = self.factory(f"t{self.stored}").for_fields(schema_of(keys), schema_of(value).fields[0])
         self.state: Any = told.make_state(TridentConfig(), Metrics(), 0, 1)
         assert isinstance(self.state, FencedState)
