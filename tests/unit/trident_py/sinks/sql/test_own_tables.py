@@ -243,3 +243,18 @@ def test_a_column_that_differs_in_case_only_is_another_one_in_postgresql(url: st
     select(url, 'CREATE TABLE words (id int, "V" int)')
     with pytest.raises(SinkError, match="it has no column for the field 'v', its columns are id, V; to fix this"):
         to_write("int").prepare(transaction(1), [])
+
+
+@pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+def test_a_trigger_of_the_table_finds_its_own_tables_by_the_search_path(url: str, to_write: Any) -> None:
+    """With a path of ours, as it was, "audit" was looked for in pg_catalog."""
+    select(url, "CREATE TABLE words (id int, v int)")
+    select(url, "CREATE TABLE audit (id int)")
+    select(
+        url,
+        "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO audit VALUES (NEW.id); RETURN NEW; END $$",
+    )
+    select(url, "CREATE TRIGGER noted BEFORE INSERT ON words FOR EACH ROW EXECUTE FUNCTION noted()")
+    to_write("int").write(transaction(1), [(1, 2)])
+    assert select(url, "SELECT id FROM audit") == [(1,)]
