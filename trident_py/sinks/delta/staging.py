@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -34,7 +36,13 @@ class Storage(TableStorage):
     options: Mapping[str, str] = field(factory=dict, repr=False)
 
     def files(self) -> pfs.FileSystem:
-        """Return all that is below the table, by relative paths."""
+        """Return all that is below the table, by relative paths.
+
+        Raises:
+            FileNotFoundError: nothing is there.
+        """
+        if "://" not in self.uri and not os.path.isdir(self.uri):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
         return pfs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
@@ -91,7 +99,14 @@ class WriteDelta(WriteTask):
 def _no_partition(column: pa.ChunkedArray) -> str:
     """Show a value that readers of a partition would take for another one, or for none; empty: there is none."""
     if pa.types.is_decimal(column.type):
-        bad = next((each for each in column.unique().to_pylist() if each is not None and each < 0 and each % 1), None)
+        bad = next(
+            (
+                each
+                for each in column.unique().to_pylist()
+                if each is not None and each < 0 and each != each.to_integral_value()
+            ),
+            None,
+        )
         return (
             "" if bad is None else f"{bad}, which deltalake can't read as a partition: it is below zero and no integer"
         )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, ValidationException
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
@@ -20,6 +20,7 @@ from trident_py.errors import FailedException, SinkError
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.iceberg.staging import IcebergStorage, PartitionColumn, data_file, made_of
 from trident_py.sinks.iceberg.token import StoredToken, summary
+from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
 from trident_py.sinks.tables.token import TableToken
@@ -31,14 +32,6 @@ EXPIRED_MAX = 1000
 """So many snapshots expire with one commit: pyiceberg looks for each of them among all."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-try:
-    from sqlalchemy.exc import DBAPIError
-
-    AWAY: tuple[type[Exception], ...] = (RESTError, DBAPIError)
-except ImportError:
-    AWAY = (RESTError,)
-"""What catalogs raise where they don't answer, besides OSError; of a commit, nobody knows then whether it was made."""
 
 
 @define
@@ -67,10 +60,8 @@ class IcebergSinkTable(SinkTable):
         return found
 
     def _loaded(self) -> Table:
-        try:
+        with catalog_errors(self.name):
             return self.catalog.load_table(self.name)
-        except AWAY as error:
-            raise ConnectionError(str(error)) from error
 
     @property
     def files(self) -> IcebergStorage:
@@ -189,13 +180,14 @@ class IcebergSinkTable(SinkTable):
         transaction.set_properties(StoredToken(token, snapshot.snapshot_id).properties(uuid))
         self._expire(transaction)
         try:
-            transaction.commit_transaction()
-        except (CommitFailedException, ValidationException, ValueError) as error:
-            # ValueError: the state that the catalog has by now doesn't take a snapshot with this number, or a snapshot
-            # that should expire is gone
+            with catalog_errors(self.name):
+                transaction.commit_transaction()
+        except ValueError as error:
+            # the state that the catalog has by now doesn't take a snapshot with this number, or a snapshot that should
+            # expire is gone; where the state is the same, it is an error of its own
+            if self._loaded().metadata_location == self._table.metadata_location:
+                raise
             raise Conflict(str(error)) from error
-        except AWAY as error:
-            raise ConnectionError(str(error)) from error
 
     def _expire(self, transaction: Transaction) -> None:
         """Remove old snapshots in the same change: the oldest first, so those that are left follow each other."""

@@ -94,7 +94,7 @@ def check_rows(rows: pa.Table, topic: str | None) -> None:
 
 
 def _refused_topic(column: pa.Array) -> str:
-    named = (each for each in column.unique().to_pylist() if each is not None)
+    named = (each for each in column.cast(pa.large_string()).unique().to_pylist() if each is not None)
     return next((shown(each) for each in named if not _TOPIC.fullmatch(each) or each in (".", "..")), "")
 
 
@@ -110,7 +110,7 @@ def _refused_time(column: pa.Array) -> str:
 
 
 def _refused_headers(column: pa.Array) -> str:
-    keys = pc.struct_field(pc.list_flatten(column), "key")
+    keys = pc.struct_field(pc.list_flatten(column), "key").cast(pa.large_string())
     if keys.null_count:
         return "with a header without a key"
     bad = keys.filter(pc.match_substring(keys, "\0"))

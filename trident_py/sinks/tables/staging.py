@@ -205,7 +205,13 @@ class WriteTask(ABC):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write them."""
-        files = self.storage.files()
+        try:
+            files = self.storage.files()
+        except FileNotFoundError as error:
+            raise SinkError(
+                f"the table {self.storage.uri!r} is gone; to fix this: restore it, or `trident reset` the topology and "
+                f"give the sink another table"
+            ) from error
         written: dict[Hashable, FileWriter] = {}
         for batch in batches:
             rows = pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)

@@ -56,7 +56,7 @@ def store_errors(who: str, uri: str) -> Iterator[None]:
 def _with_number(error: OSError, uri: str) -> OSError:
     """Return an error that has a number, where the library tells none and the disk tells one when it is tried."""
     path = uri.removeprefix("file://")
-    if error.errno is not None or "://" in path:
+    if error.errno is not None or not os.path.isabs(path):
         return error
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)

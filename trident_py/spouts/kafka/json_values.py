@@ -22,8 +22,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BELOW_MICROS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
-def check_json_type(kind: t.DataType) -> None:
-    """See whether JSON has values of this type.
+def check_json_type(kind: t.DataType, name: str = "value") -> None:
+    """See whether JSON has values of this type; ``name`` is of the field that has it.
 
     Raises:
         TopologyError: it hasn't.
@@ -31,15 +31,20 @@ def check_json_type(kind: t.DataType) -> None:
     match kind:
         case t.StructType():
             for field in kind.fields:
-                check_json_type(field.dataType)
+                check_json_type(field.dataType, field.name)
         case t.ArrayType():
-            check_json_type(kind.elementType)
+            check_json_type(kind.elementType, name)
         case t.MapType(keyType=t.StringType()):
-            check_json_type(kind.valueType)
+            check_json_type(kind.valueType, name)
         case t.MapType():
-            raise TopologyError(f"keys in JSON are texts, and the schema has {kind.simpleString()}; use map<string, …>")
+            raise TopologyError(
+                f"the field {name!r} is {kind.simpleString()}, and keys in JSON are texts; declare it as map<string, …>"
+            )
         case t.BinaryType():
-            raise TopologyError("JSON has no binary values; give such a field the type string, and decode it in a map")
+            raise TopologyError(
+                f"the field {name!r} is binary, and JSON has no such values; declare it as string, and decode it in a "
+                f"map"
+            )
 
 
 def json_decoder(kind: t.DataType) -> Callable[[bytes], Any]:

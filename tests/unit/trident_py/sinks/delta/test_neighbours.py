@@ -113,6 +113,14 @@ def test_a_table_that_was_changed_between_the_look_and_the_commit_stops_by_name_
     assert B not in rows_in(tmp_path)
 
 
+def test_a_table_that_is_removed_before_its_rows_are_written_stops_by_name(tmp_path: Path) -> None:
+    leader = Leader(tmp_path / "t")
+    leader.commit(1, A)
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(SinkError, match="is gone; to fix this: restore it"):
+        leader.staged(transaction(2), B)
+
+
 def state_of(path: Path) -> Any:
     return (DeltaTable(path).version(), files_of(path)) if path.exists() else None
 

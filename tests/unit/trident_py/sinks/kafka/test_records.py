@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trident_py.errors import SinkError, TopologyError
 from trident_py.rows.schema import arrow_table, schema_of
@@ -113,3 +116,81 @@ def test_rows_need_a_topic_of_their_own_where_the_sink_has_none() -> None:
     check_rows(arrow_table([("v", None)], schema), "t")
     with pytest.raises(SinkError, match="1 of 2 rows have no topic"):
         check_rows(arrow_table([("v", "t"), ("v", None)], schema), None)
+
+
+def headers_of(text: pa.DataType, binary: pa.DataType, many: Any) -> pa.DataType:
+    return many(pa.struct([("key", text), ("value", binary)]))
+
+
+@pytest.mark.parametrize(
+    ("text", "binary", "many"),
+    [
+        (pa.string(), pa.binary(), pa.list_),
+        (pa.large_string(), pa.large_binary(), pa.large_list),
+        (pa.string_view(), pa.binary_view(), pa.list_),
+    ],
+    ids=["plain", "large", "views"],
+)
+def test_rows_are_the_same_records_in_each_of_arrows_forms(text: pa.DataType, binary: pa.DataType, many: Any) -> None:
+    rows = pa.table(
+        {
+            "value": pa.array(["C:\\new\0", None], text),
+            "key": pa.array([b"\xff\0", None], binary),
+            "topic": pa.array(["other", None], text),
+            "headers": pa.array([[{"key": "h", "value": b"\0"}], None], headers_of(text, binary, many)),
+        }
+    )
+    check_rows(rows, "t")
+    (batch,) = rows.to_batches()
+    assert list(records(batch, "t")) == [
+        Record("other", b"C:\\new\0", b"\xff\0", -1, 0, [("h", b"\0")]),
+        Record("t", None, None, -1, 0, None),
+    ]
+    bad = pa.table({"value": ["x"], "headers": pa.array([[{"key": "a\0b"}]], headers_of(text, binary, many))})
+    with pytest.raises(SinkError, match="with a header whose key is"):
+        check_rows(bad, "t")
+
+
+def test_texts_that_arrow_has_encoded_are_sent_as_they_are() -> None:
+    rows = pa.table({name: pa.array(["x", None, "y"]).dictionary_encode() for name in ("value", "key", "topic")})
+    check_rows(rows, "t")
+    (batch,) = rows.to_batches()
+    assert [tuple(each[:3]) for each in records(batch, "t")] == [
+        ("x", b"x", b"x"),
+        ("t", None, None),
+        ("y", b"y", b"y"),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(),
+            st.none() | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+            st.none() | st.lists(st.tuples(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.binary())),
+            st.none() | st.integers(-(2**40), 2**40),
+            st.none() | st.datetimes(timezones=st.just(UTC)),
+        ),
+        max_size=5,
+    )
+)
+def test_each_row_is_refused_by_name_or_a_record_with_all_that_it_says(rows: list[Any]) -> None:
+    schema = schema_of(
+        "key binary, value string, headers array<struct<key string, value binary>>, partition bigint, "
+        "timestamp timestamp"
+    )
+    given_rows = [
+        (key, value, headers and [{"key": name, "value": each} for name, each in headers], partition, at)
+        for key, value, headers, partition, at in rows
+    ]
+    table = arrow_table(given_rows, schema)
+    try:
+        check_rows(table, "t")
+    except SinkError:
+        return
+    found = [record for batch in table.to_batches() for record in records(batch, "t")]
+    for record, (key, value, headers, partition, at) in zip(found, rows, strict=True):
+        assert (record.key, record.value) == (key, None if value is None else value.encode())
+        assert (record.headers or []) == [(name, each) for name, each in headers or []]
+        assert record.partition == (-1 if partition is None else partition)
+        assert record.timestamp == (0 if at is None else (at - EPOCH) // timedelta(milliseconds=1))
