@@ -102,6 +102,7 @@ NARROWING: dict[str, list[tuple[str, str, str]]] = {
         ("bytea", "string", "declare the field"),
         ("int[]", "array<int>", "declare the field"),
         ("boolean", "int", "declare the field"),
+        ("small_positive", "string", "declare the field"),
         ("text", "double", "map(lambda row: (str(row.v),), 'v string')"),
         ("int GENERATED ALWAYS AS IDENTITY", "int", "leave the field out"),
     ],
@@ -175,6 +176,7 @@ def made(url: str, column: str) -> None:
     if url.startswith("postgresql"):
         select(url, "CREATE TYPE mood AS ENUM ('happy', 'sad')")
         select(url, "CREATE DOMAIN positive AS smallint CHECK (VALUE > 0)")
+        select(url, "CREATE DOMAIN small_positive AS positive CHECK (VALUE < 9)")
     with suppress(psycopg.Error, pymysql.Error):
         select(url, f"CREATE TABLE words (id int, {quote}v{quote} {column})")
 
