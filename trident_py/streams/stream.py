@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
@@ -39,7 +39,7 @@ from trident_py.windows.windows import Window
 
 
 # large: one method for each operation, so that they can be chained
-@frozen
+@frozen(repr=False)
 class Stream(RowStream):
     """Rows with named fields, batch by batch. Immutable: every operation gives another stream.
 
@@ -301,8 +301,11 @@ class Stream(RowStream):
 class GroupedStream:
     """A stream whose batches are grouped by some of its fields."""
 
-    _stream: Stream = field(repr=False)
+    _stream: Stream
     group_fields: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"GroupedStream({self._stream!r}, group_fields={self.group_fields!r})"
 
     def to_stream(self) -> Stream:
         """Return the stream again, not grouped (Storm G1)."""
@@ -365,8 +368,11 @@ class GroupedStream:
 class TridentState:
     """A state that a stream is aggregated or persisted into."""
 
-    _graph: Graph = field(repr=False)
-    _node: Node = field(repr=False)
+    _graph: Graph
+    _node: Node
+
+    def __repr__(self) -> str:
+        return f"TridentState(topology={self._graph.topology!r}, name={self.name!r})"
 
     @property
     def name(self) -> str:

@@ -381,7 +381,7 @@ def _text(header: StateHeader) -> str:
 def _header(text: str, where: str) -> StateHeader:
     try:
         return StateHeader.of(json.loads(text))
-    except (TypeError, ValueError) as error:
+    except (StateError, TypeError, ValueError) as error:
         raise StateError(f"{where}: its header {text[:80]!r} can't be read; restore the server's data") from error
 
 

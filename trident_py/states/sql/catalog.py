@@ -70,16 +70,19 @@ class FoundTable:
         keys: its unique indexes and their columns, where the database has to be asked for them; None: it wasn't.
         mark: what the topology that made it has left in it; empty: nothing.
         identity: what another table of the same name would not have, where the database tells.
+        is_cased: whether columns may differ in upper and lower case only.
     """
 
     columns: tuple[FoundColumn, ...]
     keys: str | None = None
     mark: str = ""
     identity: int | None = None
+    is_cased: bool = False
 
     def column(self, name: str) -> FoundColumn | None:
-        """Return the column of this name; upper and lower case are the same."""
-        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+        """Return the column of this name."""
+        is_same = str.__eq__ if self.is_cased else _is_same_text
+        return next((each for each in self.columns if is_same(each.name, name)), None)
 
     def differences(self, newer: FoundTable) -> list[str]:
         """Return what is other in ``newer``, for messages."""
@@ -97,6 +100,10 @@ class FoundTable:
         if self.keys != newer.keys:
             told.append(f"its unique keys were {self.keys or 'none'} and are {newer.keys or 'none'}")
         return told or ["it was made anew"]
+
+
+def _is_same_text(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
 
 
 def signed(bits: int) -> tuple[int, int]:

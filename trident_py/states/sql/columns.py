@@ -115,7 +115,13 @@ def declared(columns: Sequence[TypedColumn]) -> str:
 
 
 def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
-    """Return the key fields and the value field that `declared` wrote as ``text``."""
+    """Return the key fields and the value field that `declared` wrote as ``text``.
+
+    Raises:
+        StateError: it is none that it writes.
+    """
+    if not isinstance(text, str):
+        raise StateError(f"the books have {clipped(text)} as the fields of the table; to fix this: restore them")
     named = [column.partition(" ") for column in text.split(", ")]
     *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
     return t.StructType(keys), value

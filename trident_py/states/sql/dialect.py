@@ -151,6 +151,7 @@ class Dialect:
         times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
             name of an index by time and key.
         limits_of: what a column holds of the values of a field; raises `StateError` if it would change them.
+        bound: what is bound for a value of a row that a query is asked with.
         stages: whether tasks may hand it their part of a change.
         longest_name: how long the name of a table may be.
     """
@@ -189,6 +190,7 @@ class Dialect:
         'CREATE INDEX {1} ON {0} ("_time", "_key")',
     )
     limits_of: Callable[[TypedColumn, FoundColumn], Limits] = limits_of
+    bound: Callable[[Any], Any] = lambda value: value
     stages: bool = False
     longest_name: int = 63
 

@@ -53,7 +53,7 @@ def columns_of(connection: Connection, schema: str, table: str, there: str) -> F
     """
     rows = connection.execute(_COLUMNS.format(there), [schema, table]).fetchall()
     *_, made, key = rows[0] if rows else (None, None)
-    return FoundTable(tuple(_column(*row[:6]) for row in rows), mark=key or "", identity=made)
+    return FoundTable(tuple(_column(*row[:6]) for row in rows), mark=key or "", identity=made, is_cased=True)
 
 
 def _column(name: str, written: str, base: str, modifier: int, is_required: bool, is_generated: bool) -> FoundColumn:

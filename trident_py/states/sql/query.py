@@ -65,8 +65,9 @@ class SQLLookup(ReadOnlyState):
 
     def rows_for(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows that the query finds for these values of its parameters, in their order."""
+        bound = list(map(self._database.dialect.bound, values))
         with self._database.explained(self._name, way_out=_WAY_OUT), self._link.transaction() as connection:
-            return [tuple(row) for row in connection.execute(self._question.text, list(values)).fetchall()]
+            return [tuple(row) for row in connection.execute(self._question.text, bound).fetchall()]
 
     def close(self) -> None:
         """Close the connection."""

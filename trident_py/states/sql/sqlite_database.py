@@ -118,6 +118,18 @@ def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
     return _column("TEXT", frozenset(), _decimal_text(kind.precision, kind.scale), Decimal)
 
 
+def _bound(value: Any) -> Any:
+    """Return a value as it stands in tables of ours."""
+    match value:
+        case datetime():
+            return _utc_text(value) if value.tzinfo else _text(value)
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+    return value
+
+
 SQLITE = Dialect(
     database="SQLite",
     types=_COLUMNS,
@@ -141,6 +153,7 @@ SQLITE = Dialect(
     among="IN (SELECT value FROM json_each(?))",
     listed=partial(json.dumps, ensure_ascii=False),
     limits_of=limits_of,
+    bound=_bound,
     has_table="SELECT 1 FROM sqlite_master WHERE ? = '' AND name = ? COLLATE NOCASE",
     has_column="SELECT 1 WHERE ? = '' AND EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)",
 )

@@ -236,3 +236,10 @@ def test_a_value_that_a_column_does_not_hold_is_named_with_its_row_and_nothing_i
     assert "in the row (id=1, v=" in told
     assert "to fix this: " in told
     assert stored(url) == []
+
+
+@pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+def test_a_column_that_differs_in_case_only_is_another_one_in_postgresql(url: str, to_write: Any) -> None:
+    select(url, 'CREATE TABLE words (id int, "V" int)')
+    with pytest.raises(SinkError, match="it has no column for the field 'v', its columns are id, V; to fix this"):
+        to_write("int").prepare(transaction(1), [])

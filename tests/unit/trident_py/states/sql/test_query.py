@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.states.sql.everywhere import as_url, changed, select
 from tests.unit.trident_py.states.sql.everywhere import url as url
+from tests.unit.trident_py.states.sql.test_sqlite import transaction
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -67,3 +71,24 @@ def test_an_error_of_a_query_names_what_to_correct_and_never_advises_a_reset(url
         asked(url, query)
     assert "reset" not in str(refused.value)
     assert "table of the state" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "value"),
+    [
+        ("timestamp", datetime(2026, 1, 2, 3, 4, 5, 6, UTC)),
+        ("timestamp_ntz", datetime(2026, 1, 2, 3, 4, 5, 6)),  # noqa: DTZ001
+        ("date", date(2026, 1, 2)),
+        ("decimal(20,2)", Decimal("90071992547409.93")),
+        ("bigint", 2**53 + 1),
+        ("string", "a ' %s \\ ?"),
+        ("binary", b"\x00\xff"),
+        ("boolean", True),
+    ],
+)
+def test_a_row_that_a_sink_has_written_is_found_by_any_of_its_values(url: str, ddl: str, value: Any) -> None:
+    written = Written(url, fields=f"id bigint, v {ddl}", by_tasks=False)
+    written.recover()
+    written.write(transaction(1), [(1, value), (2, None)])
+    written.writer.close()
+    assert asked(url, "SELECT id FROM words WHERE v = :v", value) == [(1,)]
