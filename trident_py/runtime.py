@@ -20,6 +20,7 @@ from coordinators.coordination import Coordination
 from coordinators.corrections import corrections_of
 from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
+from coordinators.error_text import quoted
 from coordinators.listener import EndedEvent
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.messages import Broken, Diagnosis, WishesChanged
@@ -398,5 +399,9 @@ class _Assembly:
 def _close(resources: ExitStack, name: str) -> None:
     try:
         resources.close()
-    except Exception:
-        log.exception("topology %s: could not be closed cleanly; its position is durable all the same", name)
+    except Exception as error:
+        log.error(
+            "topology %s: could not be closed cleanly; its position is durable all the same",
+            name,
+            exc_info=quoted(error),
+        )
