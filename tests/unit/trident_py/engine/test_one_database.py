@@ -15,9 +15,9 @@ from trident_py import (
     FixedBatchSpout,
     MapGet,
     MemoryMapState,
+    PoisonBatchError,
     Row,
     SQLiteState,
-    StateError,
     Sum,
     TridentTopology,
 )
