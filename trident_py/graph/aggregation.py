@@ -21,7 +21,7 @@ from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, SparkAggregator
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
-from trident_py.spark.frames import PLACE, column, place
+from trident_py.spark.frames import PLACE, column, has_ansi, place
 from trident_py.worker.accumulators import (
     Accumulator,
     AggregatorAccumulator,
@@ -250,8 +250,9 @@ class Aggregation(Operation):
         frame = flow.select(fields.needed or flow.schema.names[:1]).native()
         if any(isinstance(each.aggregator, SparkAggregator) and each.aggregator.in_order for each in self.calls):
             frame = frame.withColumn(PLACE, place())
+        is_ansi = has_ansi(frame)
         values = [
-            call.aggregator.expression(list(map(column, seen.names)), result.dataType).alias(result.name)
+            call.aggregator.expression_in(is_ansi, list(map(column, seen.names)), result.dataType).alias(result.name)
             for call, (seen, results) in zip(self.calls, fields.calls, strict=True)
             for result in results.fields
             if isinstance(call.aggregator, SparkAggregator)

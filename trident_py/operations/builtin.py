@@ -50,6 +50,14 @@ class SparkAggregator(ABC):
         Never null where its zero isn't None.
         """
 
+    def expression_without_ansi(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """Return the expression for a session without ANSI mode, in which Spark's own arithmetic hides overflows."""
+        return self.expression(columns, result)
+
+    def expression_in(self, is_ansi: bool, columns: Sequence[Column], result: t.DataType) -> Column:
+        """Return the expression for a session with ANSI mode, or without."""
+        return (self.expression if is_ansi else self.expression_without_ansi)(columns, result)
+
     def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
         """Return those rows of a batch that decide what a reducer makes of it, for each of ``keys``.
 
@@ -121,7 +129,10 @@ class Sum(NativeAggregator[Number]):
         raise TopologyError(f"{self!r} adds numbers, and {self.in_fields[0]!r} is {kind.simpleString()}")
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """Return the sum, or an error where it overflows, also in a session without ANSI mode."""
+        return F.coalesce(F.sum(columns[0]), F.lit(0).cast(result))
+
+    def expression_without_ansi(self, columns: Sequence[Column], result: t.DataType) -> Column:
+        """Return a sum that is an error if it overflows; it takes a third more time than one that isn't looked at."""
         (values,), zero = columns, F.lit(0).cast(result)
         overflow = F.raise_error(f"{self!r} overflows {result.simpleString()}")
         return F.coalesce(F.try_sum(values), F.when(F.count(values) == 0, zero).otherwise(overflow.cast(result)))

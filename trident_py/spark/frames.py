@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,6 +28,17 @@ class DeferredScan(ABC):
     @abstractmethod
     def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
         """Return what ``stage`` makes of them, where they are read, in tasks that have ``resources``."""
+
+
+_ANSI: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+
+
+def has_ansi(frame: DataFrame) -> bool:
+    """Tell whether the session of ``frame`` raises where numbers overflow; asked once for each session."""
+    session = frame.sparkSession
+    if session not in _ANSI:
+        _ANSI[session] = session.conf.get("spark.sql.ansi.enabled") == "true"
+    return _ANSI[session]
 
 
 _PLAIN = re.compile(r"[^.`]+")

@@ -257,10 +257,10 @@ def test_a_sum_that_overflows_within_a_batch_is_an_error_in_each_mode(
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", ansi)
     source = schema_of(f"n {kind}")
-    total = Sum("n").expression([F.col("n")], Sum("n").result_type(source))
+    total = Sum("n").expression_in(ansi == "true", [F.col("n")], Sum("n").result_type(source))
     fits, overflows = ([(greatest,), (type(greatest)(second),)] for second in (0, 1))
     assert session.createDataFrame(fits, source).agg(total).collect() == [(greatest,)]
-    with pytest.raises(PySparkException, match="overflows"):
+    with pytest.raises(PySparkException, match=r"(?i)overflow|cannot be represented"):
         session.createDataFrame(overflows, source).agg(total).collect()
 
 
