@@ -328,6 +328,8 @@ class Database(ABC):
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
         """Return what the catalog says of a table, which can't be altered any more until the transaction ends.
 
+        If the table is gone, it has no columns, and the transaction may be of no use any more.
+
         Args:
             connection: in its transaction.
             schema: where the table is.

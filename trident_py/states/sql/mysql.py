@@ -64,17 +64,17 @@ ERRORS = ErrorTable(
     ways_out={
         **dict.fromkeys((1044, 1045, 1142, 1143, 1227), "grant the user all privileges on the database"),
         1049: "make the database first",
-        1054: "a column that the topology uses is gone: restore it",
-        1146: "a table that the topology uses is gone: restore it",
+        1054: "restore the column, which the topology uses",
+        1146: "restore the table, which the topology uses",
         1364: "give the column a default, or add a field for it",
         _TOO_LARGE: "raise max_allowed_packet of the server, or keep smaller values",
-        **dict.fromkeys((1264, 1690), "a value is beyond its field's type"),
-        1290: "this server is read-only: name the primary",
+        **dict.fromkeys((1264, 1690), "give the field a wider type, as a value is beyond its field's type"),
+        1290: "name the primary, as this server is read-only",
         1406: (
-            "shorten the value, or widen the column; of the column _key: a key is longer than MySQL's index takes, "
-            "768 characters, so group by something shorter, as a hash"
+            "shorten the value, or widen the column; if the column is _key, group by something shorter, as a hash, "
+            "since MySQL's index takes 768 characters"
         ),
-        1665: "the server's binary log must be by row: binlog_format=ROW or MIXED",
+        1665: "have the server log by row: binlog_format=ROW or MIXED",
         **dict.fromkeys(
             (1048, 1062, 1451, 1452, 3819, 4025), "correct the value before it gets here, or change the constraint"
         ),
@@ -238,7 +238,12 @@ class MySQLDatabase(SessionDatabase):
 
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
         """Ask for the columns and unique keys."""
-        return columns_of(connection, schema, table, placed(MYSQL, schema, table), keys=keys)
+        try:
+            return columns_of(connection, schema, table, placed(MYSQL, schema, table), keys=keys)
+        except self.library().Error as error:
+            if code_of(error) == self.no_table:
+                return FoundTable(())
+            raise
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send about a megabyte of rows with each statement."""

@@ -82,7 +82,8 @@ def _column(row: tuple[Any, ...]) -> FoundColumn:
     collated = f" CHARACTER SET {charset} COLLATE {collation}" if charset and base != "json" else ""
     return FoundColumn(
         name=name,
-        written=f"{written}{collated}",
+        # Older MariaDB makes NULL the current time in a column of this type, if it isn't declared so.
+        written=f"{written}{collated}{' NULL' if base == 'timestamp' else ''}",
         is_required=nullable == "NO",
         is_generated="generated" in extra and "default_generated" not in extra,
         **_family(base, written, row),

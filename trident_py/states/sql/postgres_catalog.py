@@ -8,7 +8,8 @@ from trident_py.states.sql.catalog import Family, FoundColumn, FoundTable, signe
 from trident_py.states.sql.dialect import Connection
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, y.typname),
+SELECT a.attname, format_type(a.atttypid, a.atttypmod),
+    CASE WHEN b.typtype = 'd' THEN 'cstring' ELSE coalesce(b.typname, y.typname) END,
     CASE WHEN y.typtype = 'd' THEN y.typtypmod ELSE a.atttypmod END,
     a.attnotnull OR y.typnotnull, a.attgenerated <> '' OR a.attidentity = 'a', c.oid::bigint,
     (SELECT conname FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p')
@@ -20,7 +21,7 @@ LEFT JOIN pg_type AS b ON b.oid = y.typbasetype
 WHERE n.nspname = %s AND c.relname = %s AND NOT EXISTS (SELECT FROM {} WHERE false)
 ORDER BY a.attnum"""
 """The subquery locks the table before the statement's snapshot is taken, so nothing changes until the end of the
-transaction."""
+transaction. A domain over a domain counts as a type that takes no text as it is."""
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOATS = {"float4": 24, "float8": 53}

@@ -237,7 +237,12 @@ class PostgresDatabase(Database):
 
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
         """Ask for the columns, under a lock of the table that only keeps its columns as they are."""
-        return columns_of(connection, schema, table, placed(POSTGRESQL, schema, table))
+        try:
+            return columns_of(connection, schema, table, placed(POSTGRESQL, schema, table))
+        except Exception as error:
+            if getattr(error, "sqlstate", None) == GONE:
+                return FoundTable(())
+            raise
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send one statement a row, without waiting for each answer."""

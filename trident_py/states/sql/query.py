@@ -23,7 +23,7 @@ _PART = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::|(?<!\w):([A-Za-z_]\w*)
 
 
 _WAY_OUT = (
-    "to fix this: correct the query, or let the user read what it names; a table without a schema is found as in any "
+    "correct the query, or let the user read what it names; a table without a schema is found as in any "
     "client of this URL, in PostgreSQL by the search_path of the URL or of the role"
 )
 

@@ -41,14 +41,14 @@ ERRORS = ErrorTable(
         BY_CLIENT: Verdict.NEVER,
     },
     ways_out={
-        sqlite3.SQLITE_NOTADB: "it is not a SQLite database: give another path, or move the file away",
-        sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup, or `trident reset` the topology",
+        sqlite3.SQLITE_NOTADB: "give another path, or move the file away, which is not a SQLite database",
+        sqlite3.SQLITE_CORRUPT: "restore the file from a backup, as it is damaged, or `trident reset` the topology",
         sqlite3.SQLITE_READONLY: _WRITABLE,
         sqlite3.SQLITE_CANTOPEN: _WRITABLE,
         sqlite3.SQLITE_PERM: _WRITABLE,
         sqlite3.SQLITE_FULL: "free some space and start again; nothing committed is lost",
         sqlite3.SQLITE_IOERR: "see to the disk and start again",
-        sqlite3.SQLITE_CONSTRAINT: "a value is beyond 64 bits, or not of its field's type, or refused by a constraint",
+        sqlite3.SQLITE_CONSTRAINT: "correct the value before it gets here, or change the constraint",
     },
 )
 """By primary result code: https://www.sqlite.org/rescode.html."""

@@ -66,9 +66,9 @@ class ErrorTable:
             self._warn(where, said, codes[0])
         if verdict in (None, Verdict.AGAIN):
             return StoreBusyException(f"{where}: {said}")
-        known = next((self.ways_out[code] for code in codes if code in self.ways_out), "nothing was committed")
+        way = way_out or next((self.ways_out[code] for code in codes if code in self.ways_out), "")
         kind = FailedException if verdict is Verdict.BATCH else StateError
-        return kind(f"{where}: {said}; {way_out or known}")
+        return kind(f"{where}: {said}; {f'to fix this: {way}' if way else 'nothing was committed'}")
 
     def _warn(self, where: str, said: str, code: Code) -> None:
         """Warn of an error that isn't known, if it has come again for a while."""

@@ -102,6 +102,7 @@ NARROWING: dict[str, list[tuple[str, str, str]]] = {
         ("bytea", "string", "declare the field"),
         ("int[]", "array<int>", "declare the field"),
         ("boolean", "int", "declare the field"),
+        ("small_positive", "string", "declare the field"),
         ("text", "double", "map(lambda row: (str(row.v),), 'v string')"),
         ("int GENERATED ALWAYS AS IDENTITY", "int", "leave the field out"),
     ],
@@ -175,6 +176,7 @@ def made(url: str, column: str) -> None:
     if url.startswith("postgresql"):
         select(url, "CREATE TYPE mood AS ENUM ('happy', 'sad')")
         select(url, "CREATE DOMAIN positive AS smallint CHECK (VALUE > 0)")
+        select(url, "CREATE DOMAIN small_positive AS positive CHECK (VALUE < 9)")
     with suppress(psycopg.Error, pymysql.Error):
         select(url, f"CREATE TABLE words (id int, {quote}v{quote} {column})")
 
@@ -243,3 +245,18 @@ def test_a_column_that_differs_in_case_only_is_another_one_in_postgresql(url: st
     select(url, 'CREATE TABLE words (id int, "V" int)')
     with pytest.raises(SinkError, match="it has no column for the field 'v', its columns are id, V; to fix this"):
         to_write("int").prepare(transaction(1), [])
+
+
+@pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+def test_a_trigger_of_the_table_finds_its_own_tables_by_the_search_path(url: str, to_write: Any) -> None:
+    """With a path of ours, as it was, "audit" was looked for in pg_catalog."""
+    select(url, "CREATE TABLE words (id int, v int)")
+    select(url, "CREATE TABLE audit (id int)")
+    select(
+        url,
+        "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO audit VALUES (NEW.id); RETURN NEW; END $$",
+    )
+    select(url, "CREATE TRIGGER noted BEFORE INSERT ON words FOR EACH ROW EXECUTE FUNCTION noted()")
+    to_write("int").write(transaction(1), [(1, 2)])
+    assert select(url, "SELECT id FROM audit") == [(1,)]

@@ -20,8 +20,8 @@ def raised(code: int) -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("code", "way_out"),
     [
-        (sqlite3.SQLITE_NOTADB, "not a SQLite database: give another path"),
-        (sqlite3.SQLITE_CORRUPT, "restore it from a backup"),
+        (sqlite3.SQLITE_NOTADB, "give another path, or move the file away"),
+        (sqlite3.SQLITE_CORRUPT, "restore the file from a backup"),
         (sqlite3.SQLITE_READONLY | (1 << 8), "make the file and its directory writable"),
         (sqlite3.SQLITE_CANTOPEN, "make the file and its directory writable"),
         (sqlite3.SQLITE_FULL, "free some space"),
@@ -35,7 +35,7 @@ def test_each_cause_comes_with_its_way_out(code: int, way_out: str) -> None:
 
 
 def test_a_value_that_a_constraint_refuses_counts_as_a_failure_of_the_batch() -> None:
-    told = "counts.db: what SQLite says; a value is beyond 64 bits, or not of its field's type"
+    told = "counts.db: what SQLite says; to fix this: correct the value before it gets here, or change the constraint"
     with pytest.raises(FailedException, match=told) as error, explained("counts.db"):
         raise raised(sqlite3.SQLITE_CONSTRAINT | (1 << 8))
     assert type(error.value) is FailedException
