@@ -55,6 +55,12 @@ _FENCED = {
     _E.INVALID_PRODUCER_ID_MAPPING,
     _E.UNKNOWN_PRODUCER_ID,
 }
+_PERHAPS_STALE = {
+    _E._UNKNOWN_PARTITION,  # noqa: SLF001
+    _E._UNKNOWN_TOPIC,  # noqa: SLF001
+    _E.UNKNOWN_TOPIC_OR_PART,
+}
+"""What a producer says of a topic that it knows from before; another one asks anew."""
 _VAGUE = {
     _E._INVALID_DIFFERENT_RECORD,  # noqa: SLF001
     _E._PURGE_INFLIGHT,  # noqa: SLF001
@@ -165,7 +171,7 @@ class KafkaTransactions:
     def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
         """Act with a producer that nobody has fenced; where somebody has who doesn't lead, with another one."""
         for _ in range(TRIES):
-            call, self._undelivered = Call.LEAD, None
+            call, self._undelivered, is_kept = Call.LEAD, None, self._producer is not None
             try:
                 producer = self._producer or self._lead(leading)
                 call = Call.SEND
@@ -176,6 +182,8 @@ class KafkaTransactions:
                 self._give_up()
                 verdict, cause = worst_of(call, errors)
                 is_fenced = told.fatal() or any(each.code() in _FENCED for each in errors)
+                if is_kept and cause.code() in _PERHAPS_STALE:
+                    continue
                 if verdict is Verdict.NEVER or not is_fenced:
                     self._judge(leading, verdict, cause, error)
             except BaseException:

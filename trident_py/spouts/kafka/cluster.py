@@ -72,8 +72,10 @@ class Cluster:
     def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
         """Return those of the ``wanted`` topics that there are."""
         self.client.poll(0)  # it logs then
+        if not isinstance(wanted, re.Pattern):
+            return self.described(wanted)  # one that may not be described isn't listed, and is an error by its name
         listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
-        return self.described([name for name in listed if is_wanted(name, wanted)])
+        return self.described([name for name in listed if wanted.fullmatch(name)])
 
     def described(self, names: Collection[str]) -> dict[str, Topic]:
         """Return those of the topics with these names that there are."""

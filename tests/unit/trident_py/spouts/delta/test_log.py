@@ -18,7 +18,10 @@ TYPES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.bool_(), st.booleans()),
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     (pa.float64(), st.floats(allow_nan=False)),
-    (pa.decimal128(38, 10), st.decimals(allow_nan=False, allow_infinity=False, places=10, max_value=10**27)),
+    (
+        pa.decimal128(38, 10),
+        st.decimals(allow_nan=False, allow_infinity=False, places=10, min_value=-(10**27), max_value=10**27),
+    ),
     (pa.date32(), st.dates()),
     (pa.timestamp("us"), st.datetimes()),
     (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(UTC))),
