@@ -24,7 +24,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.rows.row import column_values
-from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.rows.schema import arrow_table, check_comparable, schema_of
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.sinks.sql.writer import Prepared, RowsWriter
 from trident_py.states.sql import staging
@@ -186,6 +186,7 @@ class StateStore(SQLStore):
     def write(self, ddl: str, values: Sequence[Any]) -> None:
         name, tx = self.next_table(ddl), transaction(1)
         keys, value = (f"n int, v {ddl}", "x int") if self.of_keys else ("n int", f"v {ddl}")
+        check_comparable(schema_of(keys))  # as where it is declared
         factory = FACTORIES[self.url.partition(":")[0]](self.url)(name)
         told = factory.for_fields(schema_of(keys), schema_of(value).fields[0])
         state = told.make_state(TridentConfig(), Metrics(), 0, 1)

@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,6 +18,7 @@ from pathlib import Path
 from coordinators.error_text import safe_text
 from coordinators.errors import TridentError
 from trident_py.cli import logs
+from trident_py.cli.terminal import failure_text, traceback_text
 from trident_py.cli.usage import UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
@@ -103,16 +103,29 @@ def _run(arguments: argparse.Namespace) -> int:
     except TridentError as error:
         _explain(error, arguments, prefix="trident: ")
         return _failure(error, arguments)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the last place where it can be shown
+        _explain_unknown(error.__cause__ if arguments.module == "run" and error.__cause__ else error, arguments)
+        return FAILURE
     return status
 
 
 def _explain(error: TridentError, arguments: argparse.Namespace, prefix: str) -> None:
     if _log_format(arguments) == logs.JSON:
-        logs.log.error("%s", error, exc_info=error)
+        logs.log.error("%s", failure_text(error), exc_info=error)
         return
     if arguments.debug:
-        traceback.print_exception(error)
-    print(f"{prefix}{error}", file=sys.stderr)
+        print(traceback_text(error), file=sys.stderr)
+    print(f"{prefix}{failure_text(error)}", file=sys.stderr)
+
+
+def _explain_unknown(error: BaseException, arguments: argparse.Namespace) -> None:
+    """Explain an error that is none of ours: with where it was raised, which only its traceback says."""
+    if _log_format(arguments) == logs.JSON:
+        logs.log.critical("%s", failure_text(error), exc_info=error)
+    else:
+        print(f"{traceback_text(error)}\ntrident: {failure_text(error)}", file=sys.stderr)
 
 
 def _failure(error: TridentError, arguments: argparse.Namespace) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from coordinators.canonical import Json
 from coordinators.status import TopologyStatus
+from trident_py.cli.terminal import json_text
 
 
 def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Json]]) -> list[dict[str, Any]]:
@@ -54,9 +54,10 @@ def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[s
     what = (
         f"tried {times} since {since}" if spout is None else f"waits for spout {spout!r}, tried {times} since {since}"
     )
-    yield from f"transaction {txid}, {what}: {entry['cause']}".splitlines()
+    first, *rest = f"transaction {txid}, {what}: {entry['cause']}".splitlines()
+    yield from (first, *(f"  {line}" for line in rest))
     for name, definition in entry["definition"].items():
-        yield f"batch of spout {name!r}: {json.dumps(definition, ensure_ascii=False)}"
+        yield f"batch of spout {name!r}: {json_text(definition)}"
     yield f"→ {_way_out(txid, spout, is_led)}"
 
 

@@ -15,7 +15,9 @@ from rich.live import Live
 from rich.text import Text
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import safe_text
 from trident_py.cli.failing import clock_text, local_time
+from trident_py.cli.terminal import safe_lines
 from trident_py.cli.tx import history_of, seconds_text, table
 from trident_py.cli.usage import config_of
 from trident_py.history.entries import LeadershipEntry
@@ -88,16 +90,18 @@ def _show(history: TopologyHistory, transactions_max: int) -> None:
 
 def _screen(history: TopologyHistory, transactions_max: int) -> RenderableType:
     found = history.last(transactions_max)
-    return Group(Text(heading(history.leaderships[-1], found), overflow="fold"), "", table(found))
+    head = safe_lines(heading(history.leaderships[-1], found))
+    return Group(Text(head, overflow="fold"), "", table(found))
 
 
 def heading(leadership: LeadershipEntry, found: Sequence[TransactionHistory]) -> str:
     """Say who leads, or led last, and when the history was written last."""
     now, program = datetime.now(UTC), leadership.program
-    said = f"{leadership.life.name}: epoch {leadership.epoch}, pid {program.pid} on {program.host}, leads since "
+    leads = "leads" if leadership.ended is None else "led"
+    said = f"{leadership.life.name}: epoch {leadership.epoch}, pid {program.pid} on {program.host}, {leads} since "
     said += clock_text(local_time(leadership.since), now)
     if leadership.ended is not None:
-        said = said.replace("leads", "led") + f" until {clock_text(local_time(leadership.ended), now)}"
+        said += f" until {clock_text(local_time(leadership.ended), now)}"
     moments = [moment for each in found for one in each.attempts for moment in (one.entry.emitted, one.entry.ended)]
     if moments:
         said += f"; last change {clock_text(local_time(max(filter(None, moments))), now)}"
@@ -114,4 +118,4 @@ def _line(attempt: AttemptHistory) -> str:
     when = clock_text(local_time(entry.ended or entry.emitted), datetime.now(UTC))
     took = seconds_text(entry.processing + entry.committing)
     said = [f"{when} {entry.attempt} {attempt.outcome}", counted(entry.rows, "row"), took]
-    return ", ".join(text for text in [*said, entry.error.partition("\n")[0]] if text)
+    return safe_text(", ".join(text for text in [*said, entry.error.partition("\n")[0]] if text))

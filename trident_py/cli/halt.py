@@ -6,14 +6,20 @@ import json
 import logging
 import os
 import shlex
+import signal
 import socket
 import subprocess
+import tempfile
+import threading
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from coordinators.error_text import error_text, safe_text
 from coordinators.errors import MetadataError, PoisonBatchError, SpoutError, StateError, TridentError
+from trident_py.cli.terminal import failure_text
 from trident_py.cli.usage import UsageError
 from trident_py.errors import SinkError
 
@@ -26,8 +32,11 @@ NEEDS_SOMEBODY = (PoisonBatchError, SpoutError, StateError, SinkError, MetadataE
 CALL_SECONDS = 30.0
 """For whoever is told; then it is given up."""
 
+END_SECONDS = 1.0
+"""For a command that is killed."""
 
-def exit_code(error: TridentError) -> int:
+
+def exit_code(error: BaseException) -> int:
     """Return what the process ends with."""
     return HALTED if isinstance(error, NEEDS_SOMEBODY) else FAILED
 
@@ -45,7 +54,7 @@ def check(target: str | None) -> None:
         raise UsageError(f"--on-halt can't be read as a command: {error}") from error
 
 
-def tell(target: str, topology: str, error: TridentError) -> None:
+def tell(target: str, topology: str | None, error: BaseException) -> None:
     """Tell ``target`` what has ended the topology; whatever comes of it is logged, and changes nothing."""
     facts = facts_of(topology, error)
     try:
@@ -53,20 +62,21 @@ def tell(target: str, topology: str, error: TridentError) -> None:
             _post(target, facts)
         else:
             _run(target, facts)
-    except (OSError, URLError, ValueError, subprocess.SubprocessError) as problem:
-        log.error("topology %s: --on-halt was not told: %s", topology, problem)
+    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - what ended the topology is what counts
+        log.error("topology %s: --on-halt was not told: %s", topology, error_text(problem))
 
 
-def facts_of(topology: str, error: TridentError) -> dict[str, Any]:
+def facts_of(topology: str | None, error: BaseException) -> dict[str, Any]:
     """Return what is told, as JSON."""
+    ours = error if isinstance(error, TridentError) else TridentError()
     return {
-        "topology": topology,
+        "topology": topology or ours.topology,
         "error": type(error).__name__,
-        "message": str(error),
-        "txid": error.txid,
-        "attempt": None if error.attempt is None else str(error.attempt),
-        "spout": error.spout,
-        "state": error.state,
+        "message": failure_text(error),
+        "txid": ours.txid,
+        "attempt": None if ours.attempt is None else str(ours.attempt),
+        "spout": ours.spout,
+        "state": ours.state,
         "exit_code": exit_code(error),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -75,19 +85,39 @@ def facts_of(topology: str, error: TridentError) -> dict[str, Any]:
 
 
 def _post(url: str, facts: dict[str, Any]) -> None:
+    """Send it, on a thread of its own: a server may answer a byte now and then, for ever."""
     request = Request(url, json.dumps(facts).encode(), {"Content-Type": "application/json"})  # noqa: S310 - checked
-    with urlopen(request, timeout=CALL_SECONDS):  # noqa: S310
-        pass
+    done: Future[None] = Future()
+
+    def post() -> None:
+        try:
+            with urlopen(request, timeout=CALL_SECONDS):  # noqa: S310
+                done.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            if isinstance(error, HTTPError):
+                error.close()
+            done.set_exception(error)
+
+    threading.Thread(target=post, name="trident-on-halt", daemon=True).start()
+    try:
+        done.result(CALL_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"no answer within {CALL_SECONDS:g} s") from None
 
 
 def _run(command: str, facts: dict[str, Any]) -> None:
     """Run it with what is known on standard input, and in the environment; what it prints goes where ours does."""
-    told = {f"TRIDENT_{name.upper()}": "" if each is None else str(each) for name, each in facts.items()}
-    subprocess.run(  # noqa: S603 - the operator's own command
-        shlex.split(command),
-        input=json.dumps(facts),
-        text=True,
-        env={**os.environ, **told},
-        timeout=CALL_SECONDS,
-        check=True,
-    )
+    told = {f"TRIDENT_{name.upper()}": "" if each is None else safe_text(str(each)) for name, each in facts.items()}
+    with tempfile.TemporaryFile() as given:  # other than a pipe, it takes all of it whether it is read or not
+        given.write(json.dumps(facts).encode())
+        given.seek(0)
+        words, env = shlex.split(command), {**os.environ, **told}
+        process = subprocess.Popen(words, stdin=given, env=env, start_new_session=True)  # noqa: S603 - the operator's
+    try:
+        code = process.wait(CALL_SECONDS)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+        process.wait(END_SECONDS)
+        raise
+    if code:
+        raise subprocess.CalledProcessError(code, words)

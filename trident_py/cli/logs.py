@@ -7,12 +7,18 @@ import json
 import logging
 import os
 import sys
+from copy import copy
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import Any
 
+from coordinators.error_text import error_text, safe_text
 from coordinators.log_fields import fields_of
+from trident_py.cli.terminal import traceback_text
 
 TEXT, JSON = "text", "json"
+MESSAGE_BYTES_MAX = 64 * 1024
+"""Of a line in the log; what users' code logs is in it, too."""
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +30,7 @@ def set_up(log_format: str, *, debug: bool) -> None:
     else:
         handler = _StandardError()
         detailed = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        handler.setFormatter(logging.Formatter(detailed if debug else "trident: %(message)s"))
+        handler.setFormatter(TextFormatter(detailed if debug else "trident: %(message)s"))
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
     if not debug:
@@ -44,15 +50,40 @@ def _json_handler() -> logging.Handler:
     return handler
 
 
-def _log_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-    log.critical("%s: %s", kind.__name__, error, exc_info=error)
+def _log_uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+    log.critical("%s", error_text(error), exc_info=error)
 
 
 class _StandardError(logging.Handler):
     """Logs to what standard error is at that moment, which a live display redirects above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
+        try:
+            print(self.format(record), file=sys.stderr)
+        except Exception:  # noqa: BLE001 - no line of a log ends what it is about
+            self.handleError(record)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Return the message of ``record``, also where what it is about can't be shown."""
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - what is logged may be of any class
+        return f"{record.msg!r} can't be filled in: {error_text(error)}"
+
+
+class TextFormatter(logging.Formatter):
+    """Makes one line of each message, and of each line of a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return it, with a traceback where there is one."""
+        shown = copy(record)
+        shown.msg, shown.args, shown.exc_text = safe_text(_message(record), MESSAGE_BYTES_MAX), None, None
+        return super().format(shown)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - of the base
+        """Return the traceback."""
+        return traceback_text(ei[1]) if ei[1] else ""
 
 
 class JsonFormatter(logging.Formatter):
@@ -64,11 +95,11 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record)[:MESSAGE_BYTES_MAX],
             **fields_of(record),
         }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1]:
+            line["traceback"] = traceback_text(record.exc_info[1])
         return json.dumps(line, default=str)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
+from coordinators.error_text import safe_text
 from coordinators.status import TopologyStatus
 from trident_py.query import counted
 
@@ -52,7 +53,7 @@ def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: floa
 
 def fitted(said: Sequence[str], columns: int) -> str:
     """Return the parts in one line, or in a line each where there are few columns."""
-    return ("\n" if columns < FOLD_COLUMNS else "  ").join(said)
+    return ("\n" if columns < FOLD_COLUMNS else "  ").join(map(safe_text, said))
 
 
 def tried(attempt: TransactionAttempt) -> str:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from coordinators.coordination import Coordination
 from coordinators.errors import MetadataError
 from trident_py.cli.coordination import existing
+from trident_py.cli.terminal import safe_lines
 from trident_py.cli.usage import config_of
 
 AFTERWARDS = """\
@@ -20,7 +21,7 @@ def run(arguments: Namespace) -> int:
     """Begin a new incarnation of a topology; returns 1 if the answer was no."""
     config = config_of(arguments)
     with existing(config) as coordination:
-        print(_what_goes(arguments.name, coordination))
+        print(safe_lines(_what_goes(arguments.name, coordination)))
         print(AFTERWARDS)
         if not arguments.yes and not _confirmed(arguments.name):
             print("nothing was changed")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from contextlib import ExitStack
+from typing import Any
 
+from coordinators.error_text import safe_text
 from trident_py.cli import halt, logs
 from trident_py.cli.target import Target, load
+from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.cli.watch import Watch
 from trident_py.errors import TridentError
@@ -18,21 +20,42 @@ from trident_py.spark.cluster import SparkCluster
 from trident_py.spark.session import ensure_session_possible, session_on
 
 
+class RunError(Exception):
+    """Something that is no error of ours has ended the run; it is the cause."""
+
+
 def run(arguments: Namespace) -> int:
     """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
     config = config_of(arguments)
     halt.check(arguments.on_halt)
-    cluster = _cluster_of(arguments)
-    target = load(arguments.target)
+    target: Target | None = None
     try:
-        return _run(target, config, cluster, arguments)
-    except TridentError as error:
-        if arguments.on_halt is not None:
-            halt.tell(arguments.on_halt, target.topology.name, error)
+        cluster = _cluster_of(arguments)
+        target = load(arguments.target)
+        done, drained = _run(target, config, cluster, arguments)
+    except (UsageError, KeyboardInterrupt):
         raise
+    except BaseException as error:
+        if arguments.on_halt is not None:
+            halt.tell(arguments.on_halt, target.topology.name if target else None, error)
+        if isinstance(error, TridentError):
+            raise
+        raise RunError from error
+    if arguments.json:
+        print(json_text(done, indent=2))
+    else:
+        print(
+            f"{safe_text(done['name'])}: {counted(done['committed_transactions'], 'transaction')}, "
+            f"{counted(done['total_input_rows'], 'row')} in {done['seconds']} s; "
+            f"the next transaction is {done['next_txid']}"
+        )
+    return 0 if drained else 1
 
 
-def _run(target: Target, config: TridentConfig, cluster: SparkCluster | None, arguments: Namespace) -> int:
+def _run(
+    target: Target, config: TridentConfig, cluster: SparkCluster | None, arguments: Namespace
+) -> tuple[dict[str, Any], bool]:
+    """Run it until it ends; returns what it did, and whether it came to its end."""
     code = (target.code, *arguments.py_files)
     with ExitStack() as resources:
 
@@ -43,16 +66,7 @@ def _run(target: Target, config: TridentConfig, cluster: SparkCluster | None, ar
         watch = Watch.starting(start, debug=arguments.debug, log_format=arguments.log_format)
         _show_page(watch.query.page, arguments.log_format)
         drained = watch.until_end(once=arguments.once)
-        done = watch.summary()
-    if arguments.json:
-        print(json.dumps(done, indent=2))
-    else:
-        print(
-            f"{done['name']}: {counted(done['committed_transactions'], 'transaction')}, "
-            f"{counted(done['total_input_rows'], 'row')} in {done['seconds']} s; "
-            f"the next transaction is {done['next_txid']}"
-        )
-    return 0 if drained else 1
+        return watch.summary(), drained
 
 
 def _show_page(url: str, log_format: str) -> None:

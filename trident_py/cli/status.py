@@ -16,6 +16,7 @@ from rich.table import Column, Table
 
 from coordinators.coordination import Coordination
 from coordinators.description import TopologyDescription
+from coordinators.error_text import safe_text
 from coordinators.errors import MetadataError
 from coordinators.record import CoordinatorRecord
 from coordinators.status import TopologyStatus
@@ -23,6 +24,7 @@ from coordinators.wishes import Hold
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS
+from trident_py.cli.terminal import cell
 from trident_py.cli.tx import history_of
 from trident_py.cli.usage import config_of
 from trident_py.errors import HistoryError
@@ -161,9 +163,9 @@ class Readable:
             lines["operators"] = held
         if status.seconds_ahead >= 1:
             lines["time"] = f"of transactions is {status.seconds_ahead:,.0f} s ahead of this machine's clock"
-        said = [f"{title + ':':<15}{text}" for title, text in lines.items()]
-        said += [f"{'waits for:' if text is self.waits_for[0] else '':<15}{text}" for text in self.waits_for]
-        return "\n".join([*said, *self.failures.splitlines()])
+        said = [(f"{title}:", text) for title, text in lines.items()]
+        said += [("" if number else "waits for:", text) for number, text in enumerate(self.waits_for)]
+        return "\n".join([*(f"{title:<15}{safe_text(text)}" for title, text in said), *self.failures.splitlines()])
 
     @property
     def state(self) -> str:
@@ -189,7 +191,8 @@ class Readable:
     def failures(self) -> str:
         """What has failed or waits for its source, and what to do; empty if nothing does."""
         now, is_led = datetime.now(UTC), self.status.is_active
-        return "\n".join(line for each in self._failing for line in details(each, is_led=is_led, now=now))
+        told = (line for each in self._failing for line in details(each, is_led=is_led, now=now))
+        return "\n".join(map(safe_text, told))
 
     @property
     def _leader(self) -> str:
@@ -226,13 +229,14 @@ def _print_all(shown: Sequence[Readable | Unreadable], where: str) -> None:
     console = Console()
     if console.width < FOLD_COLUMNS:
         for each in shown:
-            print("\n  ".join([each.name, *(f"{head}: {text}" for head, text in each.row().items() if text)]))
+            said = (f"{head}: {text}" for head, text in each.row().items() if text)
+            print("\n  ".join(map(safe_text, [each.name, *said])))
     else:
         name = Column("topology", no_wrap=True, overflow="fold")
         table = Table(name, *shown[0].row(), box=None, pad_edge=False)
         for each in shown:
-            table.add_row(each.name, *each.row().values())
+            table.add_row(*map(cell, map(safe_text, [each.name, *each.row().values()])))
         console.print(table)
     for each in shown:
         if each.failures:
-            print("\n  ".join([f"\n{each.name}:", *each.failures.splitlines()]))
+            print("\n  ".join([f"\n{safe_text(each.name)}:", *each.failures.splitlines()]))

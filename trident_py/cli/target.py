@@ -10,6 +10,7 @@ from types import ModuleType
 
 from attrs import frozen
 
+from coordinators.error_text import error_text
 from trident_py.cli.usage import UsageError
 from trident_py.errors import TopologyError, TridentError
 from trident_py.topology import TridentTopology
@@ -82,12 +83,12 @@ def _imported(name: str, place: str, folder: Path) -> ModuleType:
         raise TopologyError(f"{place} needs the module {error.name!r}, which is not installed") from error
     except TridentError:
         raise
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}{_line(error, folder)}"
+    except (Exception, SystemExit) as error:  # a script may end itself
+        what = f"{error_text(error)}{_line(error, folder)}"
         raise TopologyError(f"{place} can't be imported: {what}") from error
 
 
-def _line(error: Exception, folder: Path) -> str:
+def _line(error: BaseException, folder: Path) -> str:
     """Return the file and line below ``folder``, of the user's own, that ``error`` comes from.
 
     "" if it tells itself.

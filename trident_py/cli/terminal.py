@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from coordinators.error_text import QuotedError, error_text, message_of, quoted, safe_text
+from coordinators.errors import TridentError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LINES_MAX = 200
+QUOTE = f"{QuotedError.__module__}.{QuotedError.__qualname__}: "
+
+
+def safe_lines(text: str) -> str:
+    """Return ``text``, whose line ends are ours, with each line as `safe_text`; and not too many of them."""
+    lines = text.split("\n", LINES_MAX)
+    return "\n".join(map(safe_text, lines[:LINES_MAX])) + ("\n…" if len(lines) > LINES_MAX else "")
+
+
+def cell(text: str) -> Text:
+    """Return ``text`` for Rich, which finds no markup in it."""
+    from rich.text import Text  # most commands don't need it
+
+    return Text(safe_lines(text))
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return ``value`` as JSON that can be read, with what can't be printed escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
+
+
+def failure_text(error: BaseException) -> str:
+    """Return what ``error`` says: the message of one of ours, the class and the text of any other."""
+    return safe_lines(message_of(error)) if isinstance(error, TridentError) else error_text(error)
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback of ``error``, whatever the texts in it are."""
+    lines = "".join(traceback.format_exception(quoted(error))).rstrip("\n").replace(QUOTE, "").split("\n")
+    return "\n".join(map(safe_text, lines))

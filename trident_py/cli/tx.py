@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Column, Table
 
+from coordinators.error_text import safe_text
 from coordinators.errors import TridentError
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
+from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError
 from trident_py.history.databases import NoHistoryError
@@ -76,14 +78,15 @@ def _print_list(history: TopologyHistory, listed: Sequence[TransactionHistory], 
         return
     topology = history.life.name
     if not listed:
-        print(f"no such transaction of {topology} is known")
+        print(f"no such transaction of {safe_text(topology)} is known")
         return
     Console().print(table(listed))
     failed = [each.own_failure for each in listed if each.own_failure]
     for attempt in failed[-ERRORS_MAX:]:
-        print(f"\n{attempt.entry.attempt}: {attempt.entry.error.splitlines()[0]}")
+        first, _, _ = attempt.entry.error.partition("\n")
+        print(f"\n{attempt.entry.attempt}: {safe_text(first)}")
     if failed:
-        print(f"\n`trident tx {topology} show TXID` says more")
+        print(f"\n`trident tx {safe_text(topology)} show TXID` says more")
 
 
 def table(listed: Sequence[TransactionHistory]) -> Table:
@@ -122,7 +125,7 @@ def seconds_text(seconds: float) -> str:
 
 def _print_one(transaction: TransactionHistory) -> None:
     for line in lines(transaction):
-        print(line)
+        print(safe_text(line))
 
 
 def lines(transaction: TransactionHistory) -> Iterator[str]:
@@ -139,7 +142,7 @@ def lines(transaction: TransactionHistory) -> Iterator[str]:
         if text:
             yield f"{title + ':':<14}{text}"
     for spout, definition in last.entry.definition.items():
-        yield f"{'spout:':<14}{spout} {json.dumps(definition, ensure_ascii=False)}"
+        yield f"{'spout:':<14}{spout} {json_text(definition)}"
     for attempt in transaction.attempts:
         yield from ("", *_lines_of(attempt))
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from types import FrameType
 from typing import IO, Any, cast
 
@@ -20,6 +21,7 @@ from rich.text import Text
 from trident_py.cli.jvm_noise import logged, quiet_spark
 from trident_py.cli.logs import JSON, TEXT, LogStream
 from trident_py.cli.progress_line import RecentRate, fitted, parts
+from trident_py.cli.terminal import cell, failure_text, safe_lines
 from trident_py.errors import TridentError
 from trident_py.query import TridentQuery
 from trident_py.runtime import steps
@@ -52,7 +54,11 @@ def _showing_steps(console: Console) -> Iterator[None]:
     """Show what a start is doing: beside a spinner, or a line for each step where there is no terminal."""
     with console.status("starting") as spinner:
         terminal = console.is_terminal
-        show = spinner.update if terminal else lambda text: console.print(text, soft_wrap=True, highlight=False)
+        say = partial(console.print, soft_wrap=True, highlight=False)
+
+        def show(text: str) -> None:
+            (spinner.update if terminal else say)(cell(text))
+
         handler, before = _Steps(show), (steps.level, steps.propagate)
         steps.addHandler(handler)
         steps.setLevel(logging.INFO)
@@ -139,7 +145,7 @@ class Watch:
 
     def say(self, text: str) -> None:
         """Print a line above the display."""
-        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+        self.console.print(cell(text), soft_wrap=True, highlight=False)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class Watch:
         try:
             self.query.stop(drain)
         except TridentError as error:  # leadership is kept
-            self.say(str(error))
+            self.say(failure_text(error))
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -199,7 +205,7 @@ class Watch:
             return nullcontext()
         return Live(
             console=self.console,
-            get_renderable=lambda: Text(self.line(), overflow="fold"),
+            get_renderable=lambda: Text(safe_lines(self.line()), overflow="fold"),
             refresh_per_second=1 / REFRESH_SECONDS,
             transient=True,
         )

@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 from uuid import uuid4
 
+from coordinators.error_text import safe_text
 from coordinators.errors import ConfigError
 from coordinators.wishes import Action, Rate, Wish
 from trident_py.cli.coordination import existing
@@ -22,7 +23,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError(str(error)) from error
     with existing(config_of(arguments)) as coordination:
         answer = answer_to(wish, arguments.name, coordination, arguments.timeout)
-    print(json.dumps(answer.facts(), indent=2) if arguments.json else answer.text)
+    print(json.dumps(answer.facts(), indent=2) if arguments.json else safe_text(answer.text))
     return 0 if answer.is_as_wished else 1
 
 

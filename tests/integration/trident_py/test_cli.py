@@ -260,6 +260,47 @@ def test_what_ends_a_topology_is_told_once_and_without_a_traceback(zookeeper: st
     assert "Traceback" not in done.stderr
 
 
+RAISING = """
+from trident_py import FixedBatchSpout, TridentTopology
+
+class Lines(FixedBatchSpout):
+    def get_emitter(self, *_):
+        raise {error}
+
+topology = TridentTopology("raising")
+topology.new_stream("lines", Lines("line string", 1, ("to",))).peek(lambda row: None)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("ConnectionError('refused: ' + chr(27) + '[31m' + chr(0) + 'x' * 100_000)", "ConnectionError"),
+        ("BrokenPipeError('of a client')", "BrokenPipeError"),
+        ("SystemExit(0)", "SystemExit"),
+    ],
+)
+def test_an_error_of_any_class_that_ends_a_start_is_told_and_is_the_last_line(
+    zookeeper: str, tmp_path: Path, error: str, name: str
+) -> None:
+    (tmp_path / "raising.py").write_text(RAISING.format(error=error))
+    told = tmp_path / "told.json"
+    calls = shlex.join(["sh", "-c", f"cat > {shlex.quote(str(told))}"])
+    command = [*TRIDENT, "run", str(tmp_path / "raising.py"), "--zookeeper", zookeeper, "--on-halt", calls]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.returncode == 1
+    facts = json.loads(told.read_text())
+    assert [facts[each] for each in ("topology", "error", "exit_code")] == ["raising", name, 1]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"trident: {name}: ")
+    assert last == f"trident: {facts['message']}"
+    assert len(last) < 5000
+    assert "in get_emitter" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 LOGGING = """
 import logging
 from trident_py import Count, ForeachBatchSink, FixedBatchSpout, TridentTopology

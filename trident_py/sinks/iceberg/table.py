@@ -17,9 +17,10 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SinkError
+from trident_py.interfaces.sinks import CommitToken
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.iceberg.staging import IcebergStorage, PartitionColumn, data_file, made_of
-from trident_py.sinks.iceberg.token import StoredToken, summary
+from trident_py.sinks.iceberg.token import StoredToken, removed_name, shown_commit, summary
 from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
@@ -142,6 +143,26 @@ class IcebergSinkTable(SinkTable):
         ]
         paths = {entry.data_file.file_path: entry.data_file for entry in entries}
         return {path.removeprefix(begin): each for path, each in paths.items() if path.startswith(begin)}
+
+    def is_removed(self, uuid: str, commit: CommitToken | None) -> bool:
+        """Tell whether an operator says that the rows of this very commit were removed from the table."""
+        return commit is not None and self._table.metadata.properties.get(removed_name(uuid)) == shown_commit(commit)
+
+    def removal_advice(self, uuid: str, commit: CommitToken) -> str:
+        """Say how an operator removes the rows of a transaction that this sink can't tell from others."""
+        snapshots = [
+            each.snapshot_id
+            for each in self._table.metadata.snapshots
+            if each.summary is not None
+            and each.summary.additional_properties.get("trident.topology") == uuid
+            and each.summary.additional_properties.get("trident.txid") == str(commit.txid)
+        ]
+        where = f"which snapshot {snapshots[0]} has added, " if snapshots else ""
+        return (
+            f"to fix this: delete its rows, {where}by table.delete(…), then table.transaction().set_properties("
+            f"{{{removed_name(uuid)!r}: {shown_commit(commit)!r}}}).commit_transaction() says that they are "
+            f"removed; then start the topology again"
+        )
 
     @property
     def paths(self) -> list[str]:

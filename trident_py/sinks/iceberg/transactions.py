@@ -19,7 +19,8 @@ from trident_py.sinks.iceberg.staging import WriteIceberg, made_of
 from trident_py.sinks.iceberg.table import FORMAT_VERSION, IcebergSinkTable
 from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile, prefix, stage
-from trident_py.sinks.tables.transactions import TableTransactions
+from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.tables.transactions import NOTHING, Replacement, TableTransactions
 
 _NEW_TABLE = {
     "format-version": str(FORMAT_VERSION),
@@ -113,6 +114,17 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
             layout=table.layout,
         )
         return stage(table.files, frame, task)
+
+    def replaced(self, table: IcebergSinkTable, found: TableToken, txid: int) -> Replacement:
+        """Return what takes away the rows of a transaction; nothing where an operator has removed them."""
+        if table.is_removed(self._leading.uuid, found.commit):
+            return NOTHING
+        try:
+            return super().replaced(table, found, txid)
+        except SinkError as error:
+            if found.commit is None:
+                raise
+            raise SinkError(f"{error}; {table.removal_advice(self._leading.uuid, found.commit)}") from error
 
 
 def _nullable(fields: StructType) -> StructType:

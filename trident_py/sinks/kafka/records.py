@@ -17,6 +17,7 @@ _TEXT = (t.BinaryType, t.StringType)
 _WHOLE = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 _HEADERS = "array<struct<key string, value binary>>"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_RULE = "Kafka's topics have names of 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'"
 _KINDS: Mapping[str, tuple[str, tuple[type[t.DataType], ...]]] = {
     "value": ("binary or string", _TEXT),
     "key": ("binary or string", _TEXT),
@@ -43,6 +44,11 @@ class Record(NamedTuple):
     partition: int
     timestamp: int
     headers: list[tuple[str, str | bytes | None]] | None
+
+
+def is_topic_name(name: str) -> bool:
+    """Tell whether Kafka takes this as the name of a topic."""
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def check_fields(fields: t.StructType, topic: str | None) -> None:
@@ -95,7 +101,7 @@ def check_rows(rows: pa.Table, topic: str | None) -> None:
 
 def _refused_topic(column: pa.Array) -> str:
     named = (each for each in column.cast(pa.large_string()).unique().to_pylist() if each is not None)
-    return next((shown(each) for each in named if not _TOPIC.fullmatch(each) or each in (".", "..")), "")
+    return next((shown(each) for each in named if not is_topic_name(each)), "")
 
 
 def _refused_partition(column: pa.Array) -> str:
@@ -118,7 +124,7 @@ def _refused_headers(column: pa.Array) -> str:
 
 
 _RULES: Sequence[tuple[str, Callable[[pa.Array], str], str]] = (
-    ("topic", _refused_topic, "Kafka's topics have names of 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'"),
+    ("topic", _refused_topic, TOPIC_RULE),
     ("partition", _refused_partition, f"partitions have numbers from 0 to {PARTITION_MAX}; null lets Kafka choose"),
     ("timestamp", _refused_time, "Kafka's client would send the time of sending instead"),
     ("headers", _refused_headers, "each header has a key that is not null, without the character NUL"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
@@ -149,20 +149,28 @@ class FileReader:
     def _read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.fields)
         with self.storage.files().open_input_file(file.path) as stream:
-            parquet = pq.ParquetFile(stream)
+            # Spark writes INT96, which pyarrow takes for nanoseconds by default: of the years 1677 to 2262 only
+            parquet = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
             there = [name for name in schema.names if name in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(columns=there):
-                columns = [_column(batch, each, there, file.partition) for each in schema]
+                columns = [self._column(batch, each, file, is_there=each.name in there) for each in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-
-def _column(batch: pa.RecordBatch, field: pa.Field, there: Sequence[str], partition: Mapping[str, str | None]) -> Any:
-    if field.name in there:
-        return batch.column(field.name).cast(field.type)
-    text = partition.get(field.name)
-    if not text:  # which is null, of each type
-        return pa.nulls(batch.num_rows, field.type)
-    return pa.repeat(pa.scalar(_value(text, field.type), field.type), batch.num_rows)
+    def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile, *, is_there: bool) -> Any:
+        text = file.partition.get(field.name)
+        try:
+            if is_there:
+                return batch.column(field.name).cast(field.type)
+            if not text:  # which is null, of each type
+                return pa.nulls(batch.num_rows, field.type)
+            return pa.repeat(pa.scalar(_value(text, field.type), field.type), batch.num_rows)
+        except (ArithmeticError, NotImplementedError, ValueError) as error:
+            found = batch.schema.field(field.name).type if is_there else f"the partition {text!r}"
+            raise SpoutError(
+                f"field {field.name!r} was {field.type} in the Delta table {self.storage.uri!r} when the topology was "
+                f"declared, and is {found} in {file.path!r}: {error}; to fix this: start a new topology, which reads "
+                f"the table as it is now"
+            ) from error
 
 
 def _value(text: str, kind: pa.DataType) -> Any:

@@ -89,16 +89,18 @@ class KafkaReader:
         return 0.0
 
     def _records(self, given: OffsetRange) -> Iterator[list[Message]]:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         consumer = self._consumer()
         try:
             consumer.assign([TopicPartition(given.topic, given.partition, given.start)])
             yield from _read(consumer, given)
             consumer.unassign()
-        except BaseException:
+        except BaseException as error:
             _kept.consumers.pop(self._name, None)
             consumer.close()
+            if isinstance(error, KafkaException):
+                raise _failure(given, error.args[0]) from error
             raise
 
     @property
@@ -182,19 +184,26 @@ def _ended(message: Message, error: KafkaError, given: OffsetRange) -> int:
     """
     from confluent_kafka import KafkaError as Codes
 
+    if error.code() == Codes._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+        return message.offset() or 0
+    raise _failure(given, error)
+
+
+def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedException:
+    """Return what follows from an error of Kafka's while a range is read."""
+    from confluent_kafka import KafkaError as Codes
+
     from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
     from trident_py.sinks.verdict import Verdict
 
-    if error.code() == Codes._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-        return message.offset() or 0
     if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
-        raise SpoutError(
+        return SpoutError(
             f"{given}: Kafka has these records no more ({error}): they have expired, or the topic was cut or made "
             f"anew; bring them back, or `trident reset` the topology"
         )
     if verdict_of(Call.READ, error) is Verdict.NEVER:
-        raise SpoutError(f"{given}: Kafka refuses to give these records: {shown_error(error)}")
-    raise FailedException(f"{given}: {error}")
+        return SpoutError(f"{given}: Kafka refuses to give these records: {shown_error(error)}")
+    return FailedException(f"{given}: {error}")
 
 
 def _named(record: Message) -> str:

@@ -40,7 +40,7 @@ def test_after_a_failure_it_says_which_transaction_why_since_when_how_often_and_
     assert headline(entry, is_led=False, now=LAST + timedelta(minutes=2)) == "failed 14:57:58, 2 min ago"
     assert list(details(entry, is_led=False, now=LAST)) == [
         "transaction 5, tried 6 times since 14:56:58: ValueError: invalid literal for int() with base 10: 'three'",
-        "in map(price at orders2.py:59)",
+        "  in map(price at orders2.py:59)",
         "batch of spout 'orders': [2000, 2500]",
         "→ mend the code or the data and start the topology again: it goes on with transaction 5",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
-from tests.unit.trident_py.sinks.iceberg.tables import Leader, rows_in, table_at
-from tests.unit.trident_py.sinks.tables.leaders import A, B, transaction
+from tests.unit.trident_py.sinks.iceberg.tables import Leader, rewrite, rows_in, table_at
+from tests.unit.trident_py.sinks.tables.leaders import A, B, C, transaction
 from trident_py import SinkError
 from trident_py.errors import FailedException
 
@@ -101,3 +102,21 @@ def test_rows_of_others_that_come_or_go_hinder_no_commit(tmp_path: Path, change:
     changed(tmp_path, change)
     assert B in rows_in(tmp_path)
     assert A not in rows_in(tmp_path)
+
+
+def test_rows_that_cant_be_replaced_stop_by_name_with_steps_that_mend_it(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    leader.commit(1, A)
+    leader.commit(2, B)
+    rewrite(tmp_path)
+    after = Leader(tmp_path, epoch=2)
+    with pytest.raises(SinkError, match=r"delete its rows, which snapshot \d+ has added, by table\.delete") as caught:
+        after.commit(2, C, attempt=1)
+    (name, commit) = re.findall(r"set_properties\(\{'(.*)': '(.*)'\}\)", str(caught.value))[0]
+    table = table_at(tmp_path)
+    table.delete("n = 2")
+    table.transaction().set_properties({name: commit}).commit_transaction()
+    Leader(tmp_path, epoch=3).commit(2, C, attempt=2)
+    assert rows_in(tmp_path) == [A, C]
+    Leader(tmp_path, epoch=4).commit(2, B, attempt=3)  # the word was for one commit
+    assert rows_in(tmp_path) == [A, B]

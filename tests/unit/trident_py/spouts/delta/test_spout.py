@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from attrs import define, evolve
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.transaction import AddAction
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.sinks.delta.tables import Leader
@@ -253,3 +255,41 @@ def test_a_table_that_is_away_is_waited_for(tmp_path: Path) -> None:
         begun.rows(begun.ranges[0])
     (tmp_path / "away").rename(path)
     assert begun.rows(begun.ranges[0]) == [(1,)]
+
+
+def add_file(path: Path, table: pa.Table, partition: dict[str, str | None] | None = None, **options: Any) -> None:
+    """Add a file, as other programs write it."""
+    pq.write_table(table, path / "other.parquet", **options)
+    added = AddAction("other.parquet", (path / "other.parquet").stat().st_size, partition or {}, 0, True, stats="{}")
+    found = DeltaTable(path)
+    found.create_write_transaction([added], "append", found.schema(), partition_by=found.metadata().partition_columns)
+
+
+def test_moments_that_spark_has_written_are_those_moments_in_all_years(tmp_path: Path) -> None:
+    moments = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)]
+    empty = pa.table({"at": pa.array([], pa.timestamp("us", "UTC"))})
+    write_deltalake(tmp_path, empty)
+    add_file(
+        tmp_path,
+        pa.table({"at": pa.array(moments, empty.schema.field("at").type)}),
+        use_deprecated_int96_timestamps=True,
+    )
+    assert run(tmp_path).batches() == [[(each,) for each in moments]]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (pa.table({"n": ["many"]}), "field 'n' was int32 .*, and is string in 'other.parquet'"),
+        (pa.table({"n": [2**40]}), "field 'n' was int32 .*, and is int64 in 'other.parquet'"),
+    ],
+)
+def test_a_file_with_other_types_than_were_declared_stops_by_name(
+    tmp_path: Path, written: pa.Table, message: str
+) -> None:
+    write_deltalake(tmp_path, pa.table({"n": pa.array([1], pa.int32())}))
+    begun = run(tmp_path)
+    begun.batches()
+    add_file(tmp_path, written)
+    with pytest.raises(SpoutError, match=message):
+        begun.batches()

@@ -156,3 +156,10 @@ def test_a_time_that_isnt_in_the_years_1_to_9999_is_an_error_of_its_record(kind:
     text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": schema}]})
     array, _ = ValueFormat.of("avro", text, "skip").array([stream.getvalue()], str)
     column_values(array)
+
+
+@given(st.binary() | st.binary(max_size=40).map(lambda tail: written(VALUES)[: len(tail) * 3] + tail))
+def test_bytes_of_any_kind_are_a_value_or_an_error_of_their_record_alone(value: bytes) -> None:
+    array, kept = ValueFormat.of("avro", json.dumps(ORDER), "null").array([value, written(VALUES)], str)
+    assert kept == [0, 1]
+    assert column_values(array)[1] is not None
