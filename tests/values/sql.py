@@ -23,6 +23,7 @@ from tests.values.store import Store
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.rows.row import column_values
 from trident_py.rows.schema import arrow_table, check_comparable, schema_of
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.sinks.sql.writer import Prepared, RowsWriter
@@ -30,6 +31,7 @@ from trident_py.states.sql import staging
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
+from trident_py.states.sql.query import SQLQuery
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.states.sql.urls import DatabaseUrl
 
@@ -217,8 +219,28 @@ class StateStore(SQLStore):
         return same(stored, value) or (self.of_keys and value == 0.0 and stored == value)
 
 
+class QueryStore(SinkStore):
+    """`SQLQuery`, over a table that a sink has filled: the rows that it emits."""
+
+    def write(self, ddl: str, values: Sequence[Any]) -> None:
+        super().write(ddl, values)
+        query = SQLQuery(self.url, f"SELECT n, v FROM t{self._tables} ORDER BY n")  # noqa: S608
+        state = query.make_state(TridentConfig(), Metrics(), 0, 1)
+        try:
+            rows = arrow_table(state.rows_for([]), schema_of(f"n int, v {ddl}"))
+        finally:
+            state.close()
+        self._read = column_values(rows.column("v").combine_chunks())
+
+    def read(self) -> list[Any]:
+        return self._read
+
+    _read: list[Any]
+
+
 STORES: Mapping[str, Callable[[str, bool], SQLStore]] = {
     "SQLSink {database}": SinkStore,
+    "SQLQuery {database}": QueryStore,
     "{state} values": StateStore,
     "{state} keys": lambda url, by_tasks: StateStore(url, by_tasks, of_keys=True),
 }

@@ -136,5 +136,5 @@ def _check_row(row: Sequence[Any]) -> None:
             continue
         if type(value) is not (str if name in _TEXTS else int):
             raise StateError(f"the books of the state have {clipped(value)} as {name}; to fix this: restore the store")
-    if len({found[name] is None for name in _TOKEN}) > 1:
+    if found["txid"] is not None and any(found[name] is None for name in _TOKEN):
         raise StateError("the books of the state have a part of a commit token only; to fix this: restore the store")

@@ -30,7 +30,7 @@ class UnfitError(StateError):
         value: which.
     """
 
-    def __init__(self, text: str, value: Any) -> None:
+    def __init__(self, text: str, value: Any = None) -> None:
         super().__init__(text)
         self.value = value
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from uuid import uuid4
 
 from attrs import evolve
@@ -43,6 +43,9 @@ class FencedTable:
         known: the fence, as this leader last saw it.
         pending: what it will be when the open transaction is committed; None: nothing was changed in it.
     """
+
+    around_refusals: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    """What turns the error of a refused value into another one."""
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
@@ -169,5 +172,10 @@ class FencedTable:
     def explained(self, tx: SinkTransaction) -> Iterator[None]:
         """Turn what the database's library raises into our own errors, which name topology and attempt."""
         where = self._where(tx)
-        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(where), naming_unfit(where):
+        with (
+            located(topology=self._topology, attempt=tx.attempt),
+            self.around_refusals(),
+            self._database.explained(where),
+            naming_unfit(where),
+        ):
             yield

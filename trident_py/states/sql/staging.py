@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,7 @@ from attrs import frozen
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from trident_py.errors import StateError, StoreBusyException, TridentError
+from trident_py.errors import SinkError, StateError, StoreBusyException, TridentError
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import StagingState, combiner_updater
@@ -23,6 +24,7 @@ from trident_py.states.sql.leftovers import Leftovers
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import Staging, Table
+from trident_py.states.sql.verdicts import ending_at_refusals
 from trident_py.worker.failures import by_state, telling
 
 REPORTS = "task bigint, rows bigint"
@@ -189,6 +191,7 @@ class StagingTask:
         parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in chain([first], filled))
         try:
             with (
+                nullcontext() if self.refusal is SinkError else ending_at_refusals(),
                 self.database.explained(self.where, staged=True),
                 naming_unfit(self.where),
                 link.transaction() as connection,

@@ -27,6 +27,7 @@ from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.removals import ChangedKey, Removals, RemovedRows
 from trident_py.states.sql.table import Table
+from trident_py.states.sql.verdicts import ending_at_refusals
 
 MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
@@ -34,6 +35,8 @@ CHUNK_ROWS = 1_000  # what user code combines before the server hears of us agai
 
 class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
+
+    around_refusals = staticmethod(ending_at_refusals)
 
     def __init__(self, database: Database, table: Table, ttl: int | None = None) -> None:
         super().__init__(database, table.name)

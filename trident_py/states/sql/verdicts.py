@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import TypeAlias
 
@@ -31,6 +32,21 @@ class Verdict(Enum):
 
     NEVER = "never"
     """No replay mends it: the topology stops."""
+
+
+@contextmanager
+def ending_at_refusals() -> Iterator[None]:
+    """Make each value that is refused an error that ends the topology: a state would compute it again.
+
+    Raises:
+        StateError: a value was refused.
+    """
+    try:
+        yield
+    except StoreBusyException:
+        raise
+    except FailedException as error:
+        raise StateError(str(error)) from error
 
 
 @frozen(kw_only=True)

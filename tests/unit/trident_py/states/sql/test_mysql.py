@@ -18,7 +18,7 @@ from tests.servers.mariadb import PASSWORD, MariaDBServer
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import FailedException, FencedError, StateError, StoreBusyException
+from trident_py.errors import FencedError, StateError, StoreBusyException
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
@@ -192,7 +192,7 @@ def test_what_it_cannot_hold_is_told_with_the_way_out(mysql: str) -> None:
             ({"a": 2**63}, "beyond its field's type"),
             ({"\ud800": 1}, "is not Unicode text"),
         ):
-            with pytest.raises((FailedException, StateError), match=told):
+            with pytest.raises(StateError, match=told):
                 commit(state, transaction(1), change)
             state.rollback()
     with opened(mysql, value="x double", table="floats") as state:
@@ -206,7 +206,7 @@ def test_a_value_beyond_the_largest_packet_is_told_and_not_tried_for_ever(mysql:
     with opened(mysql, value="x string") as state:
         state.recover(TOPOLOGY, 1)
         state.begin_transaction(transaction(1))
-        with pytest.raises(FailedException, match="raise max_allowed_packet"):
+        with pytest.raises(StateError, match="raise max_allowed_packet"):
             state.multi_put([("a",)], ["x" * (packet + 1)])
 
 

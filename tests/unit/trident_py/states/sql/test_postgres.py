@@ -36,7 +36,7 @@ from tests.unit.trident_py.states.sql.postgres_rows import (
     wait_until_idle,
 )
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import FailedException, FencedError, StateError, StoreBusyException
+from trident_py.errors import FencedError, StateError, StoreBusyException
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
@@ -434,7 +434,7 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(postgres: str, hin
         for word, more in (("a", 1), ("b", -1)):
             reports = stage(state, transaction(2), {word: more})
             with pytest.raises(
-                FailedException, match=r"'wordcount', attempt 2:0: .*bigint out of range; .* a value is beyond"
+                StateError, match=r"'wordcount', attempt 2:0: .*bigint out of range; .* a value is beyond"
             ):
                 merge(state, transaction(2), reports, Adding(hint))
             state.discard(transaction(2))
@@ -451,9 +451,9 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(postgres: str, hin
 def test_text_that_postgresql_cannot_hold_is_explained(postgres: str, word: str, message: str) -> None:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
-        with pytest.raises((FailedException, StateError), match=message):
+        with pytest.raises(StateError, match=message):
             merge(state, transaction(1), stage(state, transaction(1), {word: 1}))
-        with pytest.raises((FailedException, StateError), match="counts"):
+        with pytest.raises(StateError, match="counts"):
             commit(state, transaction(1, 1), {word: 1})
         state.rollback()
         with pytest.raises(StateError, match="is not Unicode text"):
@@ -546,7 +546,7 @@ def test_no_password_is_ever_shown(
             seen += [repr(task), repr(state.commit_link.session)]
             state.begin_transaction(transaction(1))
             state.multi_put([(1,)], [2**40])
-        except (FailedException, StateError) as error:
+        except StateError as error:
             seen.append(shown(error))
             logging.getLogger("test").debug("failed", exc_info=error)
         state.close()

@@ -366,7 +366,7 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(path: Path, hint: 
         for word, more in (("a", 1), ("b", -1), ("a", 2**63)):
             state.begin_transaction(transaction(2))
             with pytest.raises(
-                FailedException, match=r"beyond 64 bits|CHECK constraint failed.*; to fix this: correct the value"
+                StateError, match=r"beyond 64 bits|CHECK constraint failed.*; to fix this: correct the value"
             ):
                 state.multi_merge([(word,)], [more], Adding(hint))
             state.rollback()
