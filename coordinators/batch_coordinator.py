@@ -6,10 +6,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from attrs import field, frozen
+
 from coordinators.canonical import Json
 
 M = TypeVar("M")
 """Metadata of one batch: whatever JSON holds and gives back equal (no tuples, string keys, finite numbers)."""
+
+
+@frozen(kw_only=True)
+class Correction(Generic[M]):
+    """What a spout would give now instead of batches that are not committed, as their data were corrected.
+
+    Attributes:
+        what: what has changed, for people.
+        checked: what is known to be as it was, and what is the user's word.
+        before, now: what tells the data as they were read, and as they are.
+        definitions: by number, the new definitions; at least one.
+        moved: the positions after the last of them, of a `CursorCoordinator`.
+    """
+
+    what: str
+    checked: str
+    before: Json
+    now: Json
+    definitions: Mapping[int, M]
+    moved: Mapping[str, Json] = field(factory=dict)
 
 
 class BatchCoordinator(ABC, Generic[M]):
@@ -69,6 +91,17 @@ class BatchCoordinator(ABC, Generic[M]):
         when `is_ready` looked last, and doesn't look itself.
         """
         return {}
+
+    def corrected(self, definitions: Mapping[int, M]) -> Correction[M] | None:
+        """Return what it would give instead of ``definitions`` if their data were changed in place; None: they weren't.
+
+        Called at a start, if one of these batches has failed and none of them is committed. What it returns is used if
+        the user accepts it, and no output has such a transaction.
+
+        Args:
+            definitions: by number, what is stored of the batches that are not committed.
+        """
+        return None
 
     def success(self, txid: int) -> None:
         """Hear that ``txid`` is committed for good. Called at least once, in txid order."""

@@ -12,10 +12,11 @@ Pure: from a record and declarations to the record to go on from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve, frozen
 
+from coordinators.corrections import SpoutCorrection, with_corrections
 from coordinators.declarations import Declaration, Declarations, Declared, StoredDeclaration
 from coordinators.errors import TopologyError
 from coordinators.findings import Findings, span
@@ -54,31 +55,40 @@ class Comparison:
 
 
 def adopted(
-    topology: str, record: CoordinatorRecord, torn: Torn | None, declarations: Declarations
+    topology: str,
+    record: CoordinatorRecord,
+    torn: Torn | None,
+    declarations: Declarations,
+    corrections: Iterable[SpoutCorrection] = (),
 ) -> CoordinatorRecord:
     """Return ``record`` with what is declared now in it, for a takeover; what has changed is logged.
 
     Raises:
         TopologyError: something has changed that is neither harmless nor accepted.
     """
-    comparison = compared(record, declarations, torn)
+    comparison = compared(record, declarations, torn, corrections)
     comparison.check(topology)
     for line in comparison.lines:
         log.warning("topology %s: %s", topology, line)
     return comparison.record
 
 
-def compared(record: CoordinatorRecord, declarations: Declarations, torn: Torn | None = None) -> Comparison:
+def compared(
+    record: CoordinatorRecord,
+    declarations: Declarations,
+    torn: Torn | None = None,
+    corrections: Iterable[SpoutCorrection] = (),
+) -> Comparison:
     """Return what has changed between what ``record`` knows and ``declarations``.
 
-    ``torn``: what only some states have.
+    ``torn``: what only some states have. ``corrections``: data of batches that failed, changed in place.
     """
     findings = Findings(record, declarations.accept)
     known = _known(findings)
     if torn is not None:
         _compare_torn(findings, known, declarations, torn)
     spouts, outputs = SpoutChanges(findings, known, declarations), OutputChanges(findings, known, declarations)
-    after = outputs.compare(spouts.compare())
+    after = with_corrections(findings, outputs.compare(spouts.compare()), torn, corrections)
     findings.unused()
     declared = Declared(
         declarations.plan,

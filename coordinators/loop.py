@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from attrs import define, evolve, field
 
 from coordinators.driver import CoordinatorDriver
+from coordinators.error_text import quoted
 from coordinators.errors import CoordinationLost, TridentError
 from coordinators.log_fields import log_about
 from coordinators.messages import IdleWanted, Message, StopRequested
@@ -166,7 +167,7 @@ class DriverLoop:
             log.error("topology %s ends: %s", self.topology, cause)
             return cause
         except BaseException as error:
-            log.exception("topology %s ends with a defect of ours", self.topology)
+            log.error("topology %s ends with a defect of ours", self.topology, exc_info=quoted(error))
             return error
         return None
 

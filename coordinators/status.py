@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import Attribute, Factory, field, fields, frozen
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.record import Failure
@@ -230,8 +230,17 @@ class TopologyStatus(Mapping[str, Any]):
         return len(NAMES)
 
     def __repr__(self) -> str:
-        """Show it as the dict that it was."""
-        return repr(dict(self))
+        """Show the attributes that say something, by their names."""
+        said = {name: getattr(self, name) for name in ("topology", "message", "last_committed")}
+        said |= {
+            each.name: value for each in fields(type(self)) if (value := getattr(self, each.name)) != _default(each)
+        }
+        return f"TopologyStatus({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
+
+def _default(of: Attribute[Any]) -> object:
+    default: Any = of.default
+    return default.factory() if isinstance(default, Factory) else default  # type: ignore[arg-type]  # attrs types it so
 
 
 NAMES = (

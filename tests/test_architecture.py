@@ -30,6 +30,7 @@ ONE_DOOR = {
         "trident_py.cli.kafka_demo",
         "trident_py.sinks.kafka.token_topic",
         "trident_py.sinks.kafka.transactions",
+        "trident_py.sinks.kafka.verdicts",
         "trident_py.spouts.kafka",
     },
     "redis": {"trident_py.states.redis"},
@@ -39,6 +40,8 @@ ONE_DOOR = {
     "uvicorn": {"trident_py.web.connections", "trident_py.web.server"},
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
+        "trident_py.sinks.delta.handle",
+        "trident_py.sinks.delta.replacement",
         "trident_py.sinks.delta.staging",
         "trident_py.sinks.delta.table",
         "trident_py.spouts.delta",

@@ -17,8 +17,10 @@ from coordinators.attempt import TransactionAttempt
 from coordinators.candidate import Candidate
 from coordinators.changes import adopted, compared
 from coordinators.coordination import Coordination
+from coordinators.corrections import corrections_of
 from coordinators.declarations import Declarations
 from coordinators.driver import CoordinatorDriver
+from coordinators.error_text import quoted
 from coordinators.listener import EndedEvent
 from coordinators.loop import DriverLoop, Inbox
 from coordinators.messages import Broken, Diagnosis, WishesChanged
@@ -267,6 +269,7 @@ class _Assembly:
         """Find what to go on from. A standby has time: where a store is away or locked just now, it tries again."""
         states = [state for state in everything(participants) if state.commits]
         executors = {threads.tx_id: threads.executor for threads in spouts}
+        coordinators = {threads.tx_id: threads.coordinator.coordinator for threads in spouts}
         while True:
             try:
                 return recover(
@@ -275,7 +278,11 @@ class _Assembly:
                     has_committer_spouts=any(executor.is_committer for executor in executors.values()),
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
                     adopt=lambda record, torn: adopted(
-                        self.name, check_fed(self.name, participants, record), torn, declared
+                        self.name,
+                        check_fed(self.name, participants, record),
+                        torn,
+                        declared,
+                        corrections_of(record, coordinators),
                     ),
                 )
             except (StateError, SinkError) as error:
@@ -392,5 +399,9 @@ class _Assembly:
 def _close(resources: ExitStack, name: str) -> None:
     try:
         resources.close()
-    except Exception:
-        log.exception("topology %s: could not be closed cleanly; its position is durable all the same", name)
+    except Exception as error:
+        log.error(
+            "topology %s: could not be closed cleanly; its position is durable all the same",
+            name,
+            exc_info=quoted(error),
+        )

@@ -54,6 +54,9 @@ class TridentTopology:
             raise TopologyError(f"a topology's name is made of lower-case letters, digits and '-', not {shown(name)}")
         self._graph = Graph(name)
 
+    def __repr__(self) -> str:
+        return f"TridentTopology({self.name!r})"
+
     @property
     def name(self) -> str:
         """Its name."""

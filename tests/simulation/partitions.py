@@ -52,7 +52,7 @@ class Sent(TridentCollector):
         """Nothing is emitted on the driver."""
         raise AssertionError(row)
 
-    def emit_splits(self, splits: object, read: Any, *, fingerprinting: bool = False, on_driver: bool = False) -> None:
+    def emit_splits(self, splits: object, read: Any, **options: Any) -> None:
         """The task."""
         self.task = read
 

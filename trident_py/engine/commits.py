@@ -101,9 +101,15 @@ class Commits:
         participant = self.participants[abort.branch]
         try:
             participant.abort(self.transaction(abort.attempt, abort.time), abort.receipt)
-        except BaseException:
+        except BaseException as error:
             # It will never commit in any case; what it staged is swept at the next takeover.
-            log.exception("topology %s: %s could not give up %s", self.topology, participant.name, abort.attempt)
+            log.error(
+                "topology %s: %s could not give up %s",
+                self.topology,
+                participant.name,
+                abort.attempt,
+                exc_info=quoted(error),
+            )
         return Aborted()
 
     def close(self, more: Callable[[], None]) -> StatesClosed:
@@ -111,8 +117,12 @@ class Commits:
         for close in (*(participant.close for participant in self.participants), more):
             try:
                 close()
-            except Exception:
-                log.exception("topology %s: something could not be closed; what is committed is safe", self.topology)
+            except Exception as error:
+                log.error(
+                    "topology %s: something could not be closed; what is committed is safe",
+                    self.topology,
+                    exc_info=quoted(error),
+                )
         return StatesClosed()
 
 

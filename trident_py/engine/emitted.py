@@ -16,6 +16,7 @@ from coordinators.fingerprint import NO_ROWS, Fingerprint
 from trident_py.engine.counting import CountsByNode
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
+from trident_py.worker.failures import TaskFailed, TaskFailure, by_spout
 
 
 @frozen
@@ -79,6 +80,7 @@ class EmittedBatch:
         chunks: Arrow tables, `ReadRows`, DataFrames and `Splits`.
         counts: what its emitter has counted so far.
         hashes_frames: whether the rows of its DataFrames are counted and hashed.
+        verifies: called on the driver after the splits were read; each raises if they aren't the batch's any more.
     """
 
     schema: StructType
@@ -86,6 +88,19 @@ class EmittedBatch:
     reported: ReportedOffsets | None = None
     counts: CountsByNode = field(factory=dict)
     hashes_frames: bool = False
+    verifies: tuple[Callable[[], None], ...] = ()
+
+    def verify(self) -> None:
+        """Compare the source with what the batch was defined for, after its splits were read.
+
+        Raises:
+            TaskFailed: they aren't the batch's any more, or the source doesn't answer.
+        """
+        for verify in self.verifies:
+            try:
+                verify()
+            except BaseException as error:
+                raise TaskFailed(TaskFailure.of(error, by_spout)) from error
 
     @property
     def is_read_once(self) -> bool:

@@ -138,4 +138,5 @@ def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
             chunks.append(ReadRows.of(table, told) if chunk.fingerprinting else table)
         else:
             chunks.append(rows_of_frame(chunk).cast(schema) if isinstance(chunk, DataFrame) else chunk)
+    batch.verify()
     return evolve(batch, chunks=tuple(chunks)), tuple(notes)

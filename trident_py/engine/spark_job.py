@@ -74,6 +74,8 @@ class MicroBatches:
                 frame = self._kept(frame, is_observed=True)  # whatever it is read for, and how often, counts once
             counting_at(f"output of {participant.name}")
             receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)
+            for given in member.inputs.values():
+                given.batch.verify()
         for spout, reports in heard.items():
             told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
             fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in work.exact else None
@@ -100,6 +102,7 @@ class MicroBatches:
         read_by = building(f"reading of {emit.spout}")
         with self._named(emit.attempt, f"of {emit.spout}"), task_failures_told(), read_by:
             frame = self._kept(frame_of(self.session, batch, reports), is_observed=reports is not None)
+            batch.verify()
         counts = {**batch.counts, **{node: counts for (_, node), counts in counting.heard().items()}}
         if reports is None:
             return EmittedBatch(batch.schema, (frame,), counts=counts)

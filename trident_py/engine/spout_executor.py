@@ -25,7 +25,7 @@ from trident_py.interfaces.spouts import Committing, Emitter, OffsetReportingEmi
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.arrow_collector import ArrowCollector, shortened
 from trident_py.worker.counters import CountScope, count_scope
-from trident_py.worker.failures import LocatedRead
+from trident_py.worker.failures import LocatedCall, LocatedRead
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class SpoutCollector(ArrowCollector):
     about: About
     reports_offsets: bool = False
     _hashes_frames: bool = field(default=False, init=False)
+    _verifies: list[Callable[[], None]] = field(factory=list, init=False)
 
     def emit_dataframe(self, frame: DataFrame, *, fingerprinting: bool = False) -> None:
         """Emit the rows of a DataFrame with the declared fields, in any order."""
@@ -63,12 +64,17 @@ class SpoutCollector(ArrowCollector):
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
+        verify: Callable[[], None] | None = None,
     ) -> None:
         """Emit rows that Spark tasks read, one task per split; or that are read at once."""
         self._flush()
         if on_driver:
             self._read(splits, read, fingerprinting)
+            if verify:
+                verify()
         elif splits:
+            if verify:
+                self._verifies.append(LocatedCall(verify, self.about))
             self._parts.append(
                 Splits(tuple(splits), LocatedRead(read, self.about), self.reports_offsets, fingerprinting)
             )
@@ -92,7 +98,9 @@ class SpoutCollector(ArrowCollector):
     def collected(self) -> EmittedBatch:
         """Return all that was emitted."""
         self._flush()
-        return EmittedBatch(self.schema, tuple(self._parts), hashes_frames=self._hashes_frames)
+        return EmittedBatch(
+            self.schema, tuple(self._parts), hashes_frames=self._hashes_frames, verifies=tuple(self._verifies)
+        )
 
 
 @define

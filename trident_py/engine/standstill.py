@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import define, field
 
+from coordinators.error_text import quoted
 from coordinators.listener import StandstillEvent, Tell, tell_nobody
 from coordinators.log_fields import log_about
 from coordinators.status import TopologyStatus, Wait
@@ -110,8 +111,12 @@ class StandstillWatch:
         while not self._closed.wait(LOOK_SECONDS):
             try:
                 self.look(time.time())
-            except Exception:
-                log.exception("topology %s: what it waits for could not be found out; it goes on", self.topology)
+            except Exception as error:
+                log.error(
+                    "topology %s: what it waits for could not be found out; it goes on",
+                    self.topology,
+                    exc_info=quoted(error),
+                )
 
     def look(self, now: float) -> None:
         """Find out what is waited for, if nothing has happened lately, and tell if that is something else."""

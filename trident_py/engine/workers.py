@@ -356,8 +356,8 @@ class Workers:
     def _close_half(self, closed: SpoutClosed, close: Callable[[], None]) -> None:
         try:
             close()
-        except BaseException:
-            log.exception("topology %s: spout %r could not be closed", self.topology, closed.spout)
+        except BaseException as error:
+            log.error("topology %s: spout %r could not be closed", self.topology, closed.spout, exc_info=quoted(error))
         self._report(closed)
 
     def _diagnosed(self, attempt: TransactionAttempt, place: Place, doing: str, error: BaseException) -> Diagnosis:

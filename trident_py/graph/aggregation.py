@@ -88,11 +88,13 @@ class AggregateCall:
     Attributes:
         in_fields: what the aggregator sees; none: all fields.
         out: the name of the result for a `SparkAggregator`, ``"name type"`` or several for the others.
+        declared: the type that the user has given for the result of a `SparkAggregator`; None: none.
     """
 
     aggregator: AnyAggregator
     in_fields: tuple[str, ...]
     out: str | t.StructType
+    declared: t.DataType | None = None
 
     def seen(self, source: t.StructType) -> tuple[str, ...]:
         """Return the names of the fields that the aggregator sees of ``source``; none if it looks at no value."""
@@ -104,8 +106,17 @@ class AggregateCall:
         """Return what the aggregator sees, and what it gives."""
         seen = select(source, self.seen(source))
         if isinstance(self.aggregator, SparkAggregator):
-            return seen, t.StructType([t.StructField(str(self.out), self.aggregator.result_type(seen))])
+            return seen, t.StructType([t.StructField(str(self.out), self._result_type(self.aggregator, seen))])
         return seen, schema_of(self.out)
+
+    def _result_type(self, aggregator: SparkAggregator, seen: t.StructType) -> t.DataType:
+        found = aggregator.result_type(seen)
+        if self.declared not in (None, found):
+            raise TopologyError(
+                f"{aggregator!r} gives {found.simpleString()}, and {self.out!r} is declared "
+                f"{self.declared.simpleString() if self.declared else ''}; give the name of the result only"
+            )
+        return found
 
     @property
     def identity(self) -> dict[str, Json]:
@@ -268,6 +279,16 @@ def aggregate_call(
         )
     seen = names_of(aggregator.in_fields if in_fields is None else in_fields)
     return AggregateCall(aggregator=aggregator, in_fields=seen, out=out)
+
+
+def schema_call(aggregator: AnyAggregator, out: str | t.StructType) -> AggregateCall:
+    """Make the call of one aggregator as `aggregate_call` does; a built-in one may be given its type, too."""
+    if not isinstance(aggregator, SparkAggregator) or (isinstance(out, str) and " " not in out):
+        return aggregate_call(aggregator, out, None)
+    fields = schema_of(out).fields
+    if len(fields) != 1:
+        raise TopologyError(f"{aggregator!r} gives one value: give the name of the result only, not {shown(out)}")
+    return evolve(aggregate_call(aggregator, fields[0].name, None), declared=fields[0].dataType)
 
 
 def aggregation(

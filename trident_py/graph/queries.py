@@ -10,7 +10,9 @@ from pyspark.sql.types import StructType
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from trident_py.errors import TopologyError
+from coordinators.error_text import error_text
+from coordinators.messages import FailureKind
+from trident_py.errors import StoreBusyException
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource
 from trident_py.graph.partitioning import hinted, is_placed
@@ -20,6 +22,7 @@ from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
 from trident_py.spark.frames import empty_frame
 from trident_py.states.shards import PartitionedState, gathered, spread
+from trident_py.worker.failures import TaskFailed, TaskFailure
 from trident_py.worker.steps import RowCollector, Step, Values
 
 F = TypeVar("F", Flow, RowFlow)
@@ -56,7 +59,10 @@ class QueryStep(Step):
         return gathered(found, len(args))
 
     def _asked(self, shard: State, args: list[Row]) -> Sequence[Any]:
-        results = self.function.batch_retrieve(shard, args)
+        try:
+            results = self.function.batch_retrieve(shard, args)
+        except StoreBusyException as error:  # what is asked can't be reached, which is not to blame on the batch
+            raise TaskFailed(TaskFailure(kind=FailureKind.BUSY, text=error_text(error))) from error
         if len(results) != len(args):
             raise ValueError(
                 f"{type(self.function).__name__}.batch_retrieve gave {len(results)} results for {len(args)} rows; it "
@@ -87,10 +93,6 @@ class StateQuery(Operation):
     @property
     def drawn(self) -> dict[str, Json]:
         return {**super().drawn, "asks": self.state}
-
-    def __attrs_post_init__(self) -> None:
-        if not self.in_fields:
-            raise TopologyError("name at least one field for the query to see")
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the fields, and those that the query emits."""

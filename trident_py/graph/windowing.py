@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import localcontext
 from itertools import chain
 from typing import Any, ClassVar
@@ -15,20 +16,20 @@ from coordinators.canonical import Json
 from coordinators.store import TopologyIdentity
 from coordinators.transaction_time import MILLIS
 from trident_py.errors import TopologyError
-from trident_py.graph.aggregation import AggregateCall, AnyAggregator, aggregate_call
+from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
+from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Columns, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
 from trident_py.rows.row import Row, row_class
-from trident_py.rows.schema import append, check_comparable, fields_text, names_of, select, shown
-from trident_py.states.fenced import EXACT_DECIMALS
+from trident_py.rows.schema import append, check_comparable, fields_text, names_of, schema_of, select, shown
 from trident_py.states.keys import UNGROUPED, encode_key
 from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows
@@ -36,6 +37,11 @@ from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import prepared
 from trident_py.worker.steps import Values
+
+BOUNDS = schema_of("window_start timestamp, window_end timestamp")
+"""What the results of a window by time end with."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @frozen(kw_only=True)
@@ -49,6 +55,7 @@ class WindowUpdater:
         rows: how rows are kept; their fields are what it is given.
         keys: the fields with a window for each of their values; none: one window in all.
         emits_keys: whether results have the values of ``keys`` in front.
+        emits_bounds: whether they have the first moment of the window, and that of the next, at their end.
         seen: what the aggregator sees of a row.
     """
 
@@ -56,6 +63,7 @@ class WindowUpdater:
     rows: WindowRows
     keys: tuple[str, ...]
     emits_keys: bool
+    emits_bounds: bool
     call: AggregateCall
     seen: tuple[str, ...]
 
@@ -69,9 +77,11 @@ class WindowUpdater:
         fired = [windows for windows in self.rows.feed(state, batch, now).values() if windows]
         with prepared([self.call.aggregator] if fired else [], self.title):
             for trigger, rows in chain.from_iterable(fired):
+                bounds = self._bounds(trigger)
                 for key, group in self._by_key(rows).values():
+                    before = key if self.emits_keys else ()
                     for result in self._results(trigger, group):
-                        collector.emit((*key, *result) if self.emits_keys else result)
+                        collector.emit((*before, *result, *bounds))
 
     def next_window_at(self, state: MapState[bytes]) -> int | None:
         """Return the time of a transaction, in milliseconds since 1970, at which the next window by time fires.
@@ -82,6 +92,12 @@ class WindowUpdater:
             return None
         now = self.rows.next_firing_at(state, UNGROUPED)
         return None if now is None else -(-now // (MICROS // MILLIS))
+
+    def _bounds(self, trigger: int) -> Values:
+        length = self.rows.window.length_micros
+        if length is None or not self.emits_bounds:
+            return ()
+        return tuple(_EPOCH + timedelta(microseconds=micros) for micros in (trigger - length, trigger))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
         found: dict[str, tuple[Values, list[Row]]] = {}
@@ -204,12 +220,17 @@ class WindowState(Output):
         )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the results of the aggregator, behind the keys where these are emitted."""
+        """Return the results of the aggregator, after the keys if these are emitted, and before the window's bounds."""
         (source,) = inputs
         keys, (_, results) = select(source, self.keys), self._seen_and_results(source)
         check_comparable(keys)
         self.typed(source)
-        return append(keys, results) if self.emits_keys else results
+        found = append(keys, results) if self.emits_keys else results
+        return append(found, BOUNDS) if self._emits_bounds(found) else found
+
+    def _emits_bounds(self, results: StructType) -> bool:
+        """Return whether results have the bounds: by time they do, unless the aggregator gives such fields."""
+        return self.window.is_timed and not {name.lower() for name in results.names} & set(BOUNDS.names)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """Return the fields that are kept."""
@@ -236,12 +257,14 @@ class WindowState(Output):
 
     def updater(self, source: StructType) -> WindowUpdater:
         """Return what feeds the state with rows that have the fields `fields`."""
-        seen, _ = self._seen_and_results(source)
+        seen, results = self._seen_and_results(source)
+        keys = select(source, self.keys) if self.emits_keys else StructType()
         return WindowUpdater(
             title=self.title,
             rows=WindowRows(self.window, self.fields(source)),
             keys=self.keys,
             emits_keys=self.emits_keys,
+            emits_bounds=self._emits_bounds(StructType([*keys.fields, *results.fields])),
             call=self.call,
             seen=tuple(seen.names),
         )
@@ -268,7 +291,8 @@ def window_state(
         )
     if factory.kind is not StateKind.FENCED:
         raise TopologyError(f"a window needs a fenced state, as SQLiteState or PostgresState, and {factory!r} is none")
-    names = names_of(in_fields)
+    call = schema_call(aggregator, out)
+    names = names_of(in_fields) or call.in_fields
     if not names:
         raise TopologyError("name at least one field for the aggregator to see")
     return WindowState(
@@ -279,5 +303,5 @@ def window_state(
         keys=keys,
         emits_keys=emits_keys,
         in_fields=names,
-        call=aggregate_call(aggregator, out, None),
+        call=call,
     )

@@ -15,6 +15,7 @@ from attrs import define, evolve, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
+from coordinators.error_text import quoted
 from coordinators.listener import EndedEvent, SucceededEvent, TopologyEvent
 from coordinators.secret import Secret
 from trident_py.engine.listeners import EventThread, Listeners
@@ -67,9 +68,13 @@ class Recorder:
                 self._write(change)
             if is_ending:
                 self.database.close()
-        except Exception:
+        except Exception as error:
             self._forget()
-            log.exception("topology %s: a part of its history is lost; the topology goes on", self.topology)
+            log.error(
+                "topology %s: a part of its history is lost; the topology goes on",
+                self.topology,
+                exc_info=quoted(error),
+            )
 
     def _keep(self, change: Change) -> None:
         self._leadership = change.leadership or self._leadership

@@ -44,6 +44,7 @@ class TridentCollector(ABC):
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
+        verify: Callable[[], None] | None = None,
     ) -> None:
         """Emit rows that Spark tasks read in parallel: one task calls ``read(split)`` for each of ``splits``.
 
@@ -57,6 +58,9 @@ class TridentCollector(ABC):
                 tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
                 it is cut then, and wherever it is read. Else the tasks that read hash the rows.
             on_driver: they are read here and now, by this call: so little that it isn't worth a Spark job of its own.
+            verify: called on the driver each time all splits were read, before anything that was made of them can be
+                committed: it compares the source with what the batch was defined for. What it raises counts as if
+                ``read`` had raised it. It may be called from several threads.
         """
         raise TypeError("only a spout's emitter emits splits")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from decimal import Context
 from typing import Any, Generic, Literal, TypeVar
 
 from trident_py.interfaces.collector import TridentCollector
 
 T = TypeVar("T")
+
+EXACT_DECIMALS = Context(prec=76)
+"""The context in which aggregators combine decimals of up to 38 digits; Python's default one rounds at 28."""
 
 
 class Operation:

@@ -35,10 +35,10 @@ class StateKind(Enum):
     """What a state keeps to recognise a replay; with the spout's `Replay` it decides how often a row counts."""
 
     NON_TRANSACTIONAL = "non-transactional"
-    """Nothing: a replay is counted again."""
+    """Nothing: a replay is counted again. What a user's own state is taken for, unless its factory says more."""
 
     TRANSACTIONAL = "transactional"
-    """The txid beside the data: a replay is skipped where it was applied. What a user's own state is taken for."""
+    """The txid beside the data, which each commit compares: a replay is skipped where it was applied."""
 
     OPAQUE = "opaque"
     """The txid and the value before it: a replay starts from that."""
@@ -62,22 +62,27 @@ class State(ABC):
         """End with the changes of ``txid``, all of which were made."""
 
 
+AT_LEAST_ONCE = "at-least-once"
+UNLESS_PAUSED = "exactly-once unless a leader that was paused in mid-write wakes up"
+"""How often a row counts in a state that compares txids, but writes data and txid under no fence."""
+
+
 class StateFactory(Identified, ABC):
     """Makes a state when the topology starts.
 
     Attributes:
         guarantee: how often a row counts in it, over crashes and replays, behind a spout that gives the same batch
-            again; printed by ``explain()``.
-        kind: what it keeps to recognise a replay. A state of your own that keeps nothing, or also previous values,
-            should say so.
+            again; printed by ``explain()``. ``check_state`` verifies it.
+        kind: what it keeps to recognise a replay. If the commits of your state compare the txid with a stored one, its
+            factory says so by `StateKind.TRANSACTIONAL`; if they also keep previous values, by `StateKind.OPAQUE`.
         name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
             called so in the record and in errors. Empty: nothing does, and it is named by its stream.
         volatile: whether its states start empty with each run, so that there is nothing which a change could mix.
         ttl: how long a key stays without a write, by the times of transactions; None: for ever.
     """
 
-    guarantee: str = "exactly-once unless a leader that was paused in mid-write wakes up"
-    kind: StateKind = StateKind.TRANSACTIONAL
+    guarantee: str = AT_LEAST_ONCE
+    kind: StateKind = StateKind.NON_TRANSACTIONAL
     name: str = ""
     volatile: bool = False
     ttl: timedelta | None = None
@@ -117,6 +122,12 @@ class StateFactory(Identified, ABC):
         if self.kind is StateKind.FENCED:
             raise TopologyError(f"{self!r} is filled by a topology; ask it there, or read it by a state of yours")
         return self
+
+
+def promised_kind(factory: StateFactory) -> StateKind:
+    """Return what a state keeps, by its factory's word; one that promises exactly-once keeps the txid at least."""
+    is_silent = factory.kind is StateKind.NON_TRANSACTIONAL and factory.guarantee != AT_LEAST_ONCE
+    return StateKind.TRANSACTIONAL if is_silent else factory.kind
 
 
 class StateUpdater(ABC, Generic[S]):

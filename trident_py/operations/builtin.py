@@ -121,7 +121,10 @@ class Sum(NativeAggregator[Number]):
         raise TopologyError(f"{self!r} adds numbers, and {self.in_fields[0]!r} is {kind.simpleString()}")
 
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        return F.coalesce(F.sum(columns[0]), F.lit(0).cast(result))
+        """Return the sum, or an error where it overflows, also in a session without ANSI mode."""
+        (values,), zero = columns, F.lit(0).cast(result)
+        overflow = F.raise_error(f"{self!r} overflows {result.simpleString()}")
+        return F.coalesce(F.try_sum(values), F.when(F.count(values) == 0, zero).otherwise(overflow.cast(result)))
 
 
 class _Extreme(NativeAggregator[Any]):

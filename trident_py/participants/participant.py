@@ -16,7 +16,7 @@ from attrs import define
 from pyspark.sql import DataFrame
 
 from coordinators.attempt import CommitToken
-from coordinators.error_text import error_text
+from coordinators.error_text import error_text, quoted
 from coordinators.store import TopologyIdentity
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
@@ -244,9 +244,9 @@ class SinkParticipant(Participant):
     def _give_up(self, tx: SinkTransaction, receipt: Any) -> None:
         try:
             self.sink.abort(tx, receipt)
-        except Exception:
+        except Exception as error:
             # The failure of the commit is what counts; what was staged is swept at the next takeover.
-            log.exception("sink %s could not give up %s", self.name, tx.attempt)
+            log.error("sink %s could not give up %s", self.name, tx.attempt, exc_info=quoted(error))
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """Have the sink give it up."""

@@ -29,9 +29,9 @@ from attrs import frozen
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.output import output_of
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import AT_LEAST_ONCE, UNLESS_PAUSED, StateKind, promised_kind
 
-_PAUSED = StateFactory.guarantee
+_PAUSED = UNLESS_PAUSED
 _FENCED = "data and commit token change in one atomic step, and older tokens are refused"
 _STAGED = (
     "attempts are staged apart, and data and commit token become visible in one atomic step (check_sink verifies it)"
@@ -75,9 +75,10 @@ _NONE = Guarantee(
     _RECOVERABLE,
 )
 _AGAIN = Guarantee(
-    "at-least-once",
-    "the state keeps nothing to recognise a replay by, and counts it again",
-    f"OpaqueMap over the same store, {_FENCING}",
+    AT_LEAST_ONCE,
+    "nothing says that its commits compare the txid, and a replay is counted again",
+    f"OpaqueMap over the same store, {_FENCING}; or, if its commits do compare the txid, have its factory say so by "
+    f"kind = StateKind.TRANSACTIONAL",
 )
 _MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
     (Replay.EXACT, StateKind.NON_TRANSACTIONAL): _AGAIN,
@@ -144,8 +145,11 @@ def _alone(node: Node) -> Guarantee:
         return _REPLACED if output.replaces(node.inputs[0]) else _KEPT
     if output is None or output.factory is None:
         return guarantee(replay, None)
-    found, own = guarantee(replay, output.factory.kind), output.factory.guarantee
-    says_more = own not in (_PAUSED, "exactly-once")
+    own = output.factory.guarantee
+    found, says_more = (
+        guarantee(replay, promised_kind(output.factory)),
+        own not in (AT_LEAST_ONCE, _PAUSED, "exactly-once"),
+    )
     return Guarantee(own) if says_more and not found.instead else found
 
 

@@ -75,16 +75,42 @@ def _restored(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 def rows_of(data: pa.RecordBatch | pa.Table) -> list[Row]:
     """Return the rows of Arrow data."""
-    return list(map(row_class(tuple(data.schema.names))._make, zip(*map(column_values, data.columns), strict=True)))
+    columns = map(column_values, data.columns, data.schema.names)
+    return list(map(row_class(tuple(data.schema.names))._make, zip(*columns, strict=True)))
 
 
-def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Turn a column's values into Python's: structs into Rows, maps into dicts, timestamps into datetimes in UTC."""
-    if not pa.types.is_nested(column.type):
-        values: list[Any] = _in_utc(column).to_pylist()
-        return values
-    convert = _converter(column.type)
-    return [None if value is None else convert(value) for value in column.to_pylist()]
+def column_values(column: pa.Array | pa.ChunkedArray, field: str = "") -> list[Any]:
+    """Turn a column's values into Python's: structs into Rows, maps into dicts, timestamps into datetimes in UTC.
+
+    Raises:
+        ValueError: a date or timestamp is of no year that Python has; names ``field`` and the value.
+    """
+    try:
+        if not pa.types.is_nested(column.type):
+            values: list[Any] = _in_utc(column).to_pylist()
+            return values
+        convert = _converter(column.type)
+        return [None if value is None else convert(value) for value in column.to_pylist()]
+    except OverflowError as error:
+        raise ValueError(_beyond(column, field)) from error
+
+
+def _beyond(column: pa.Array | pa.ChunkedArray, field: str) -> str:
+    """Say which value of ``column`` Python has no year for."""
+    for place in range(len(column)):
+        part = column.slice(place, 1)
+        try:
+            part.to_pylist()
+        except OverflowError:
+            shown = "" if pa.types.is_nested(part.type) else f" {part.cast(pa.string())[0].as_py()}"
+            break
+    else:
+        shown = ""
+    name = f"field {field!r}" if field else "a field"
+    return (
+        f"{name} has a {column.type}{shown}, and Python knows the years 1 to 9999 only; filter such rows by a Column "
+        f"first, or turn the field into a string by `sql` or `transform`"
+    )
 
 
 def _in_utc(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

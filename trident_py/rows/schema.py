@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from numbers import Integral, Real
@@ -248,6 +249,10 @@ def _wrong(field: t.StructField, value: object) -> str:
     return f"field {field.name!r} is declared {field.dataType.simpleString()}{bound}, got {shown(value)}"
 
 
+_DECIMAL_DIGITS_MAX, _ZERO_DIGITS_MAX = 38, 1000
+_FLOAT_END = 2.0**128 * (1 - 2.0**-25)
+"""From here on a number is infinite as a float of 32 bits."""
+
 _INT = (int, Integral)
 _FLOAT = (float, int, Real)
 _PYTHON: dict[type[t.DataType], tuple[type, ...]] = {
@@ -277,8 +282,33 @@ def _check_values(values: Sequence[Any], kind: t.DataType, nullable: bool, field
             value = next(value for value in values if type(value) is python)
             inside = "" if kind is field.dataType else f" inside, for a {kind.simpleString()}"
             raise TypeError(_wrong(field, value) + inside)
+    if isinstance(kind, t.TimestampType):
+        _check_years(values, field)
+    if isinstance(kind, t.DecimalType | t.FloatType):
+        _check_numbers(values, kind, field)
     if isinstance(kind, t.ArrayType | t.MapType | t.StructType):
         _check_nested([value for value in values if value is not None], kind, field)
+
+
+def _check_numbers(values: Sequence[Any], kind: t.DataType, field: t.StructField) -> None:
+    """Check numbers of which Arrow would make others: it takes some decimals below 10^-38 for 0, and 1e39 for inf."""
+    for value in values:
+        if isinstance(value, decimal.Decimal):
+            digits = value.as_tuple().exponent
+            if isinstance(digits, int) and digits < -_DECIMAL_DIGITS_MAX and (value or digits < -_ZERO_DIGITS_MAX):
+                raise TypeError(f"{_wrong(field, value)}: it has more than {_DECIMAL_DIGITS_MAX} decimal places")
+        elif isinstance(kind, t.FloatType) and value is not None and _FLOAT_END <= abs(value) < math.inf:
+            raise TypeError(f"{_wrong(field, value)}: it is too large")
+
+
+def _check_years(values: Sequence[Any], field: t.StructField) -> None:
+    """Check that moments are in the years 1 to 9999 in UTC, too: Arrow takes others, and gives them to nobody back."""
+    for value in values:
+        if value is not None and not 1 < value.year < 9999 and value.tzinfo is not None:
+            try:
+                value.astimezone(datetime.UTC)
+            except OverflowError as error:
+                raise TypeError(f"{_wrong(field, value)}: in UTC it is not in the years 1 to 9999") from error
 
 
 def _check_nested(values: Sequence[Any], kind: t.ArrayType | t.MapType | t.StructType, field: t.StructField) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.counting import mapped
 from trident_py.spark.resources import StageResources
-from trident_py.worker.failures import Stage
+from trident_py.worker.failures import Classify, Stage, by_user_code
 
 
 class DeferredScan(ABC):
@@ -46,16 +46,24 @@ def column(name: str) -> Column:
 
 
 def map_batches(
-    frame: DataFrame, names: Sequence[str], stage: Stage, target: StructType, resources: StageResources | None = None
+    frame: DataFrame,
+    names: Sequence[str],
+    stage: Stage,
+    target: StructType,
+    resources: StageResources | None = None,
+    *,
+    classify: Classify = by_user_code,
 ) -> DataFrame:
     """Return ``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
+
+    ``classify`` says what an exception of the stage means.
 
     PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
     """
     plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
     given = frame if plain == list(names) else frame.toDF(*plain)
     profile = resources.profile(frame.sparkSession) if resources else None
-    return mapped(given, stage, target, profile=profile)
+    return mapped(given, stage, target, classify, profile)
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

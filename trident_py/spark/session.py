@@ -63,6 +63,9 @@ def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSes
         with nullcontext(root) if spark_context(root) is None else beside(root) as session:
             if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
                 session.conf.set("spark.sql.shuffle.partitions", str(_tasks_at_once(session)))
+            session.conf.set(
+                "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
+            )  # as INT96 others read other times
             yield session
     finally:
         with _BUILT.lock:

@@ -23,6 +23,7 @@ from trident_py.states.maps import OpaqueMap as OpaqueMap
 from trident_py.states.maps import SnapshottableMap as SnapshottableMap
 from trident_py.states.maps import TransactionalMap as TransactionalMap
 from trident_py.states.memory import MemoryMapState as MemoryMapState
+from trident_py.states.redis.query import RedisQuery as RedisQuery
 from trident_py.states.redis.redis import RedisState as RedisState
 from trident_py.states.sql.mysql import MySQLState as MySQLState
 from trident_py.states.sql.postgres import PostgresState as PostgresState

@@ -15,7 +15,6 @@ The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Context
 from enum import Enum
 
 from attrs import evolve, frozen
@@ -23,9 +22,6 @@ from attrs import evolve, frozen
 from coordinators.errors import our_bug
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-
-EXACT_DECIMALS = Context(prec=76)
-"""For combining decimals of up to 38 digits; Python's default context rounds at 28."""
 
 
 class Decision(Enum):

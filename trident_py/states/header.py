@@ -13,6 +13,7 @@ from attrs import Factory, evolve, frozen
 
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
+from trident_py.rows.schema import clipped
 from trident_py.states.expiry import Expiry
 from trident_py.states.fenced import Fence
 
@@ -46,7 +47,12 @@ class StateHeader:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> StateHeader:
-        """Return the header that was stored as ``row``, the values of `COLUMNS`; the last two came later."""
+        """Return the header that was stored as ``row``, the values of `COLUMNS`; the last two came later.
+
+        Raises:
+            StateError: it can't be read.
+        """
+        _check_row(row)
         name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
         found = CommitToken(txid, its_epoch, attempt) if txid is not None else None
         fence = Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first)
@@ -116,3 +122,19 @@ class StateHeader:
                 f"`trident reset {name}`",
                 topology=name,
             )
+
+
+_TEXTS = frozenset({"topology", "uuid", "owner", "columns"})
+_MAY_LACK = frozenset({"txid", "epoch", "attempt_id", "run_first", "ttl_since", "expired"})
+_TOKEN = ("txid", "epoch", "attempt_id")
+
+
+def _check_row(row: Sequence[Any]) -> None:
+    found = dict(zip(StateHeader.COLUMNS.split(", "), row, strict=False))
+    for name, value in found.items():
+        if name in _MAY_LACK and value is None:
+            continue
+        if type(value) is not (str if name in _TEXTS else int):
+            raise StateError(f"the books of the state have {clipped(value)} as {name}; to fix this: restore the store")
+    if len({found[name] is None for name in _TOKEN}) > 1:
+        raise StateError("the books of the state have a part of a commit token only; to fix this: restore the store")

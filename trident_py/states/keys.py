@@ -18,6 +18,7 @@ from typing import Any
 
 from coordinators.canonical import Json
 from trident_py.errors import StateError
+from trident_py.rows.schema import clipped
 
 UNGROUPED = "[]"
 """The key of what is not grouped."""
@@ -114,8 +115,15 @@ _ENCODERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Json]], ...] = (
 
 
 def decode_key(text: str) -> tuple[Any, ...]:
-    """Return the values of the key that has this text; a struct as a tuple, a timestamp in UTC."""
-    return tuple(map(_decoded, json.loads(text)))
+    """Return the values of the key that has this text; a struct as a tuple, a timestamp in UTC.
+
+    Raises:
+        StateError: it is the text of no key.
+    """
+    try:
+        return tuple(map(_decoded, json.loads(text)))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise StateError(f"{clipped(text)} is not the text of a key; to fix this: restore the store") from error
 
 
 def _decoded(part: Json) -> Any:

@@ -26,6 +26,8 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.states import (
+    AT_LEAST_ONCE,
+    UNLESS_PAUSED,
     Key,
     MapState,
     RemovableMapState,
@@ -336,6 +338,11 @@ class BackedMapFactory(StateFactory):
     def kind(self) -> StateKind:  # type: ignore[override]
         """The map's."""
         return _KINDS[self.map_class]
+
+    @property
+    def guarantee(self) -> str:  # type: ignore[override]
+        """That of a map which compares txids, or not."""
+        return AT_LEAST_ONCE if self.kind is StateKind.NON_TRANSACTIONAL else UNLESS_PAUSED
 
     def identity(self) -> Mapping[str, Json]:
         """Return what the values are kept as."""

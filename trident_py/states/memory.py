@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import (
@@ -28,7 +29,7 @@ from trident_py.interfaces.states import (
     ValueUpdater,
 )
 from trident_py.states.expiry import Expiry, WriteTimes, checked_ttl, milliseconds, portion
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import Fence
 from trident_py.states.keys import encode_key
 
 _STATE = "the state in memory"

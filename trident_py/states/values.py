@@ -28,12 +28,16 @@ class OpaqueValue(Generic[T]):
     curr: T | None
     prev: T | None = None
 
-    def get(self, txid: int) -> T | None:
+    def get(self, txid: int | None) -> T | None:
         """Return the value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
+
+        None, as in Storm: the value as it is now.
 
         Raises:
             StateError: a later transaction wrote this.
         """
+        if txid is None:
+            return self.curr
         check_order(self.curr_txid, txid)
         return self.prev if self.curr_txid == txid else self.curr
 

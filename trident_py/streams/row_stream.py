@@ -31,18 +31,23 @@ from trident_py.graph.sample import sample_of
 from trident_py.graph.sql import sql_query
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.rows.row import Row
-from trident_py.rows.schema import clipped, names_of, shown
+from trident_py.rows.schema import clipped, fields_text, names_of, shown
 
 _NAME = re.compile(r"[\w.-]+")
 
 
-@frozen
+@frozen(repr=False)
 class RowStream:
     """Rows with named fields, batch by batch: the part of a `Stream` that gives streams of the same kind."""
 
     _graph: Graph = field(repr=False)
     _node: Node = field(repr=False)
     _label: str | None = None
+
+    def __repr__(self) -> str:
+        known = f", schema={fields_text(self.schema)!r}" if self.schema else ""
+        named = f", name={self._label!r}" if self._label else ""
+        return f"{type(self).__name__}(topology={self._graph.topology!r}{named}{known})"
 
     @property
     def schema(self) -> StructType | None:

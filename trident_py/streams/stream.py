@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
@@ -39,7 +39,7 @@ from trident_py.windows.windows import Window
 
 
 # large: one method for each operation, so that they can be chained
-@frozen
+@frozen(repr=False)
 class Stream(RowStream):
     """Rows with named fields, batch by batch. Immutable: every operation gives another stream.
 
@@ -69,7 +69,7 @@ class Stream(RowStream):
 
         Args:
             state: of this topology.
-            in_fields: what the function sees of each row.
+            in_fields: what the function sees of each row; ``[]`` for one that needs no input, as ``SnapshotGet()``.
             function: runs in the driver's process.
             out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
         """
@@ -175,9 +175,12 @@ class Stream(RowStream):
         Windows by time fire with the first transaction that is committed after their end; where there is no input then,
         with an empty one, which no spout hears of. Windows without rows never fire.
 
+        A row of a window by time has the result, and then ``window_start`` and ``window_end``, timestamps: the window
+        has the rows from the first moment until before the second.
+
         Args:
             window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.
-            in_fields: what the aggregator may see of each row.
+            in_fields: what the aggregator may see of each row; ``[]``: the fields that a built-in one carries.
             aggregator: of any kind; runs on the driver, over all rows of a window. `Aggregator.init` is told the number
                 of the window, from 1; of a window by time its end, in microseconds since the epoch.
             out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.
@@ -298,8 +301,11 @@ class Stream(RowStream):
 class GroupedStream:
     """A stream whose batches are grouped by some of its fields."""
 
-    _stream: Stream = field(repr=False)
+    _stream: Stream
     group_fields: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"GroupedStream({self._stream!r}, group_fields={self.group_fields!r})"
 
     def to_stream(self) -> Stream:
         """Return the stream again, not grouped (Storm G1)."""
@@ -362,8 +368,11 @@ class GroupedStream:
 class TridentState:
     """A state that a stream is aggregated or persisted into."""
 
-    _graph: Graph = field(repr=False)
-    _node: Node = field(repr=False)
+    _graph: Graph
+    _node: Node
+
+    def __repr__(self) -> str:
+        return f"TridentState(topology={self._graph.topology!r}, name={self.name!r})"
 
     @property
     def name(self) -> str:

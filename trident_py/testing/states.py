@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.errors import TopologyError
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import AT_LEAST_ONCE, UNLESS_PAUSED, StateFactory, StateKind, promised_kind
 from trident_py.rows.schema import schema_of, shown
 from trident_py.testing import sink_experiments as leaders
 from trident_py.testing.child_process import serve
@@ -59,6 +59,7 @@ def check_state(
 def _checked(
     factory: StateFactory, make_factory: Callable[[], StateFactory], read_rows: ReadRows, aggregated: Aggregated
 ) -> Report:
+    kind = promised_kind(factory)
     findings, make = Findings(), partial(StateSubject, make_factory, read_rows, aggregated)
     with Nursery.open(partial(serve, make=make), lambda: None) as nursery:
         play = StatePlay(
@@ -67,16 +68,20 @@ def _checked(
             schema=aggregated.rows,
             read_rows=read_rows,
             ledger=state_ledger(aggregated),
-            kind=factory.kind,
+            kind=kind,
             volatile=factory.volatile,
             aggregated=aggregated,
         )
         if not factory.volatile:
             play.ensure_empty()
-        fenced = factory.kind is StateKind.FENCED and not factory.volatile
+        fenced = kind is StateKind.FENCED and not factory.volatile
         complete = checked(play, [*KILLED, *(PAUSED if fenced else ())])
-    promise = "at-least-once" if factory.kind is StateKind.NON_TRANSACTIONAL else factory.guarantee
-    return findings.report("state", promise, complete=complete)
+    return findings.report("state", _promise(factory, kind), complete=complete)
+
+
+def _promise(factory: StateFactory, kind: StateKind) -> str:
+    own = factory.guarantee
+    return UNLESS_PAUSED if kind is not StateKind.NON_TRANSACTIONAL and own == AT_LEAST_ONCE else own
 
 
 KILLED: Sequence[Experiment[StatePlay]] = (

@@ -81,6 +81,11 @@ class Window(ABC):
     def slug(self) -> str:
         """Kind and sizes as an identifier, under which its rows are stored."""
 
+    @property
+    @abstractmethod
+    def length_micros(self) -> int | None:
+        """How long it is, in microseconds; None: it doesn't go by time."""
+
     @abstractmethod
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
         """Take ``rows`` more rows, none perhaps, at the time ``now``."""
@@ -125,6 +130,10 @@ class _CountWindow(Window):
     def is_timed(self) -> bool:
         return False
 
+    @property
+    def length_micros(self) -> None:
+        return None
+
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
         """Fire after each ``slide`` rows, on the last ``length`` of all, or as many as there are (Storm W2)."""
         length, slide = self._sizes
@@ -149,6 +158,10 @@ class _DurationWindow(Window):
     @property
     def is_timed(self) -> bool:
         return True
+
+    @property
+    def length_micros(self) -> int:
+        return self._sizes[0]
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
         """Fire for each multiple of ``slide`` that has passed; then take the rows, which come at ``now``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from decimal import localcontext
 from itertools import chain, islice, product, repeat
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -13,7 +14,7 @@ from attrs import define, field, frozen
 from pyspark.sql import types as t
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.operations import EXACT_DECIMALS, Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import clipped, columns_of
@@ -240,7 +241,7 @@ class GroupStage:
         views: Iterable[Any] = seen[0] if len(seen) == 1 else zip(*seen, strict=True)
         accumulator, view = self.accumulator, None
         counting_at(self.node)
-        with in_user_code(lambda: f"{self._place()}, at {clipped(view)}"):
+        with in_user_code(lambda: f"{self._place()}, at {clipped(view)}"), localcontext(EXACT_DECIMALS):
             for key, view in zip(self._turned_to(keys) if self.keys else repeat(()), views):  # noqa: B905 - no end
                 groups[key] = accumulator.following(groups[key], view) if key in groups else accumulator.first(view)
 
@@ -249,7 +250,7 @@ class GroupStage:
         while call := list(islice(given, CHUNK_ROWS)):
             counting_at(self.node)
             values = [value for _, value in call]
-            with in_user_code(self._place):
+            with in_user_code(self._place), localcontext(EXACT_DECIMALS):
                 keys = self._turned_to(key for key, _ in call)
                 rows = [
                     (*key, *result)

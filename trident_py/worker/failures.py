@@ -128,6 +128,18 @@ class LocatedRead:
             return ""
 
 
+@frozen
+class LocatedCall:
+    """Calls a function; its errors know what they are about."""
+
+    call: Callable[[], None]
+    about: About
+
+    def __call__(self) -> None:
+        with located(**self.about):
+            self.call()
+
+
 class MarkedFailure(Exception):
     """Ends a task; the text is for the driver, and what was raised is in the ``__cause__``."""
 

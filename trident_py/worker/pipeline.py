@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import types as t
 
+from coordinators.error_text import quoted
 from trident_py.interfaces.operations import Operation
 from trident_py.rows.row import Row, column_values, rows_of
 from trident_py.rows.schema import arrow_array, arrow_schema, arrow_table, columns_of
@@ -80,7 +81,7 @@ class RowPipeline:
 
     def columns(self, chunk: pa.RecordBatch) -> Columns:
         """Run over one chunk. The values are the user's own, not yet turned into the declared types."""
-        columns = [column_values(column) for column in chunk.columns]
+        columns = list(map(column_values, chunk.columns, chunk.schema.names))
         if not self.steps:
             return columns
         rows: Iterable[Values] = zip(*columns, strict=True)
@@ -104,8 +105,8 @@ def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
         for each in operations:
             try:
                 each.cleanup()
-            except Exception:
-                log.exception("%s: %s.cleanup raised", title, type(each).__name__)
+            except Exception as error:
+                log.error("%s: %s.cleanup raised", title, type(each).__name__, exc_info=quoted(error))
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -269,6 +269,8 @@ def checked(rows: list[Any], schema: StructType, title: str) -> list[Values]:
 
 def _picker(source: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Values], Values]:
     positions = [source.index(name) for name in names]
+    if not positions:
+        return lambda row: ()
     if len(positions) == 1:
         (only,) = positions
         return lambda row: (row[only],)

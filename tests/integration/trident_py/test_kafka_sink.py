@@ -36,7 +36,7 @@ from trident_py import (
     TransactionKey,
     TridentTopology,
 )
-from trident_py.errors import StoreBusyException
+from trident_py.errors import FailedException, PoisonBatchError, StoreBusyException
 from trident_py.sinks.kafka import token_topic as token_topics
 from trident_py.sinks.kafka import transactions as protocol
 from trident_py.sinks.kafka.staging import StagedRows
@@ -392,6 +392,74 @@ def test_rows_for_a_topic_that_is_not_there_are_named(topic: Topic) -> None:
     leader = Leader(topic.broker.servers, f"{topic.name}-not", topic.uuid)
     with pytest.raises(SinkError, match=r"Kafka refuses: .*Unknown topic or partition"):
         leader.commit(1)
+
+
+AHEAD = pa.array([int((time.time() + 7200) * 1e6)], pa.timestamp("us", "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("config", "columns", "words"),
+    [
+        ({"cleanup.policy": "compact"}, {"value": ["no key"]}, r"\(INVALID_RECORD\).*: key None .*, value b'no key'"),
+        ({}, {"value": ["early"], "timestamp": AHEAD}, r"\(INVALID_TIMESTAMP\).*value b'early'"),
+        ({"max.message.bytes": "2000"}, {"value": [os.urandom(5000)]}, r"\(MSG_SIZE_TOO_LARGE\)"),
+        (
+            {"segment.bytes": "1048576", "max.message.bytes": "3000000"},
+            {"value": [os.urandom(2_000_000)]},
+            r"\(RECORD_LIST_TOO_LARGE\)",
+        ),
+        ({}, {"value": [os.urandom(3_000_000)]}, r"\(MSG_SIZE_TOO_LARGE\)"),
+        ({}, {"value": ["nowhere"], "partition": [PARTITIONS]}, r"\(_UNKNOWN_PARTITION\).*value b'nowhere'"),
+    ],
+    ids=["no key", "time ahead", "too large for the topic", "too large for a segment", "for the client", "partition"],
+)
+def test_records_that_kafka_refuses_are_a_failure_of_their_batch_and_the_next_one_goes_on(
+    topic: Topic, config: dict[str, str], columns: dict[str, Any], words: str
+) -> None:
+    name = f"{topic.name}-{uuid4().hex[:4]}"
+    topic.broker.admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config)])[name].result()
+    leader = Leader(topic.broker.servers, name, topic.uuid)
+    if "segment.bytes" in config:
+        leader.transactions.options = {**leader.transactions.options, "message.max.bytes": 4_000_000}
+        leader.recover()
+    key = TransactionKey(topic.uuid, 1, 1)
+    for attempt in range(2):
+        with pytest.raises(FailedException, match=words) as caught:
+            leader.transactions.commit(
+                SinkTransaction(key, TransactionAttempt(1, attempt), 1), StagedRows.of(pa.table(columns))
+            )
+        assert not isinstance(caught.value, StoreBusyException)
+        assert "nothing of the batch is committed" in str(caught.value)
+    leader.commit(1, attempt=2)
+    assert Topic(topic.broker, name, topic.uuid).whole(1)
+
+
+def test_a_batch_that_kafka_refuses_each_time_is_a_poison_batch(topic: Topic, spark: SparkSession) -> None:
+    name = f"{topic.name}-compacted"
+    topic.broker.admin.create_topics([NewTopic(name, PARTITIONS, 1, config={"cleanup.policy": "compact"})])[
+        name
+    ].result()
+    topology = TridentTopology("words")
+    spout = FixedBatchSpout("key string, value string", 2, ("k", "good"), (None, "bad"))
+    topology.new_stream("words", spout).write_to(KafkaSink(topic.broker.servers, name))
+    with pytest.raises(PoisonBatchError, match=r"transaction 1 failed 5 times.*INVALID_RECORD.*value b'bad'"):
+        run_batches(topology, LocalCoordination(), spark)
+    assert Topic(topic.broker, name, topic.uuid).values() == []
+
+
+def test_a_failure_counts_only_if_the_token_says_that_nothing_was_committed(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, commit = topic.lead(), protocol._commit
+
+    def fail_after(producer: Producer) -> None:
+        commit(producer)
+        monkeypatch.setattr(protocol, "_commit", commit)
+        raise KafkaException(KafkaError(KafkaError.INVALID_RECORD))
+
+    monkeypatch.setattr(protocol, "_commit", fail_after)
+    leader.commit(1)
+    assert topic.whole(1)
 
 
 def test_a_token_topic_that_forgets_is_refused(topic: Topic) -> None:

@@ -32,6 +32,7 @@ from tests.servers.kafka import KafkaBroker, tools_command
 from trident_py import (
     Count,
     KafkaSpout,
+    PoisonBatchError,
     Replay,
     SpoutError,
     SQLiteState,
@@ -222,6 +223,74 @@ def test_a_topic_that_was_made_anew_stops_by_name(topic: Topic) -> None:
     topic.send("a", "b")
     with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
         topic.count()
+
+
+@pytest.mark.parametrize("records", [20, 6_000], ids=["read on the driver", "read by tasks"])
+def test_a_batch_that_was_defined_is_not_read_from_a_topic_of_the_same_name(topic: Topic, records: int) -> None:
+    def fail(row: Any) -> Any:
+        raise RuntimeError("killed here")
+
+    topic.make()
+    topic.send(*["old"] * records)
+    with pytest.raises(PoisonBatchError):
+        topic.count(change=lambda stream: stream.map(fail, "value string"))
+    _recreate(topic, records)
+    with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
+        topic.count()
+    assert topic.counts == {}
+
+
+@pytest.mark.parametrize("records", [20, 6_000], ids=["read on the driver", "read by tasks"])
+def test_a_topic_that_is_made_anew_before_its_batch_is_read_stops_before_the_commit(
+    topic: Topic, spark: Any, records: int
+) -> None:
+    class Recreating(KafkaSpout):
+        def get_emitter(self, *arguments: Any) -> Any:
+            emitter = super().get_emitter(*arguments)
+            emit_batch = emitter.emit_batch
+
+            def recreate(*arguments: Any) -> None:
+                if not topic.batches:
+                    topic.batches.append(records)
+                    _recreate(topic, records)
+                emit_batch(*arguments)
+
+            emitter.emit_batch = recreate  # type: ignore[method-assign, assignment]
+            return emitter
+
+    topic.make()
+    topic.send(*["old"] * records)
+    topology = TridentTopology("kafka")
+    state = SQLiteState(topic.directory / "counts.db", table="counts")
+    stream = topology.new_stream("records", Recreating(topic.broker.servers, topic.name, value="string"))
+    stream.group_by("value").persistent_aggregate(state, Count(), "n")
+    with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
+        run_batches(topology, topic.coordination, spark)
+    assert topic.counts == {}
+
+
+def test_a_topic_that_is_deleted_stops_by_name_with_its_unread_records(topic: Topic) -> None:
+    topic.make()
+    topic.send("a")
+    other = f"{topic.name}-other"
+    topic.make(name=other)
+    spout = topic.spout([topic.name, other])
+    topic.count(spout)
+    topic.send("unread")
+    topic.broker.admin.delete_topics([topic.name])[topic.name].result()
+    _gone(topic)
+    with pytest.raises(SpoutError, match=f"topic '{topic.name}', which was read before, is not there any more"):
+        topic.count(spout)
+    topic.send("b", topic=other)
+    topic.count(topic.spout([other]))
+    assert topic.counts == {"a": 1, "b": 1}
+
+
+def _recreate(topic: Topic, records: int) -> None:
+    topic.broker.admin.delete_topics([topic.name])[topic.name].result()
+    _gone(topic)
+    topic.make()
+    topic.send(*["new"] * records)
 
 
 def _gone(topic: Topic) -> None:

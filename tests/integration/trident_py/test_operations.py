@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
@@ -247,6 +247,21 @@ def test_built_in_aggregates_give_in_spark_what_they_give_in_python(
     assert batch(WORDS, rows, lambda s: s.aggregate(aggregator, "x")) == [(combined([n for _, n in rows]),)]
     grouped = batch(WORDS, rows, lambda s: s.group_by("word").aggregate(aggregator, "x"))
     assert dict(grouped) == {word: combined(values) for word, values in by_word(rows).items()}
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(("kind", "greatest"), [("bigint", 2**63 - 1), ("decimal(38,0)", Decimal("9" * 38))])
+def test_a_sum_that_overflows_within_a_batch_is_an_error_in_each_mode(
+    kind: str, greatest: Any, ansi: str, spark: SparkSession
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", ansi)
+    source = schema_of(f"n {kind}")
+    total = Sum("n").expression([F.col("n")], Sum("n").result_type(source))
+    fits, overflows = ([(greatest,), (type(greatest)(second),)] for second in (0, 1))
+    assert session.createDataFrame(fits, source).agg(total).collect() == [(greatest,)]
+    with pytest.raises(PySparkException, match="overflows"):
+        session.createDataFrame(overflows, source).agg(total).collect()
 
 
 def test_sums_and_extremes_have_the_declared_types(batch: Batch) -> None:

@@ -97,7 +97,7 @@ def test_a_store_that_is_busy_for_a_task_does_not_count_against_the_batch(
 
     with pytest.raises(TaskFailed, match="_counts_1_1_0") as raised:
         staged()
-    assert raised.value.failure.kind is FailureKind.INTERRUPTED
+    assert raised.value.failure.kind is FailureKind.BUSY
     assert "topology 'wordcount', attempt 1:0: table 'counts' of 127.0.0.1/test_" in str(raised.value)
     participant.abort(transaction(1), None)
 

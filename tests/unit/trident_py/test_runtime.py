@@ -65,7 +65,7 @@ def test_a_database_file_that_cannot_be_made_is_told_before_anything_is_started(
     with pytest.raises(StateError, match="unable to open database file"):
         counting(SQLiteState(tmp_path, table="counts")).start(config)
     (tmp_path / "text").write_text("this is no database, but a text that is long enough for a header" * 9)
-    with pytest.raises(StateError, match="it is not a SQLite database"):
+    with pytest.raises(StateError, match="file is not a database; to fix this"):
         counting(SQLiteState(tmp_path / "text", table="counts")).start(config)
 
 

@@ -95,7 +95,8 @@ class DeltaSink(FormatSink):
 
     def check_fields(self, fields: t.StructType) -> None:
         """See whether a table of these fields can be partitioned so."""
-        check_comparable(select(fields, self._transactions.keys))
+        check_comparable(keys := select(fields, self._transactions.keys))
+        _check_keys(keys)
         partitions = select(fields, self._transactions.partition_by).fields
         check_partitions(partitions, _NO_PARTITION)
         if len(partitions) == len(fields.fields):
@@ -105,6 +106,15 @@ class DeltaSink(FormatSink):
     def close(self) -> None:
         """Wait for a compaction that is under way: some seconds, where it has a lot to write."""
         self._transactions.close()
+
+
+def _check_keys(keys: t.StructType) -> None:
+    for each in keys.fields:
+        if isinstance(each.dataType, t.ArrayType | t.StructType):
+            raise TopologyError(
+                f"field {each.name!r} is {each.dataType.simpleString()}, and deltalake merges by no such key; merge by "
+                f"its parts, or by a text of it, as by to_json"
+            )
 
 
 def _check_compaction(every: int | None, mode: str) -> None:

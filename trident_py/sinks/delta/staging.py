@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 from attrs import field, frozen
@@ -13,6 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyspark.sql.types import StructType
 
 from coordinators.canonical import Json
+from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.delta.statistics import statistics
 from trident_py.sinks.tables.staging import StagedFile, TableStorage, Values, WriteTask, split
@@ -31,7 +36,13 @@ class Storage(TableStorage):
     options: Mapping[str, str] = field(factory=dict, repr=False)
 
     def files(self) -> pfs.FileSystem:
-        """Return all that is below the table, by relative paths."""
+        """Return all that is below the table, by relative paths.
+
+        Raises:
+            FileNotFoundError: nothing is there.
+        """
+        if "://" not in self.uri and not os.path.isdir(self.uri):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
         return pfs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
@@ -44,9 +55,29 @@ def read(storage: Storage, staged: Collection[StagedFile], fields: StructType) -
 
 @frozen(kw_only=True)
 class WriteDelta(WriteTask):
-    """Writes the rows of a partition of Spark's; the values of the table's partitions are not in the files."""
+    """Writes the rows of a partition of Spark's; the values of the table's partitions are not in the files.
+
+    Attributes:
+        partition_by: the fields by which the files are divided.
+        partitions: those that the table is partitioned by; files whose rows are merged are not divided by them.
+    """
 
     partition_by: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """See whether the table takes these rows as they are, and its partitions can have their values.
+
+        Raises:
+            SinkError: it doesn't, or they can't.
+        """
+        super().check_rows(rows)
+        for name in dict.fromkeys([*self.partition_by, *self.partitions]):
+            if bad := _no_partition(rows[name]):
+                raise SinkError(
+                    f"field {name!r} has the value {bad}, and the Delta table {self.storage.uri!r} is partitioned by "
+                    f"it; to fix this: change such values before the sink, or partition by another field"
+                )
 
     def split(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         """Divide them by their values as text."""
@@ -58,7 +89,31 @@ class WriteDelta(WriteTask):
 
     def about(self, partition: tuple[str | None, ...], metadata: pq.FileMetaData) -> Mapping[str, Json]:
         """Return its partition, and its statistics, as JSON."""
-        return {"partition": dict(zip(self.partition_by, partition, strict=True)), "stats": statistics(metadata)}
+        return {
+            "partition": dict(zip(self.partition_by, partition, strict=True)),
+            "stats": statistics(metadata),
+            "required": list(self.required),
+        }
+
+
+def _no_partition(column: pa.ChunkedArray) -> str:
+    """Show a value that readers of a partition would take for another one, or for none; empty: there is none."""
+    if pa.types.is_decimal(column.type):
+        bad = next(
+            (
+                each
+                for each in column.unique().to_pylist()
+                if each is not None and each < 0 and each != each.to_integral_value()
+            ),
+            None,
+        )
+        return (
+            "" if bad is None else f"{bad}, which deltalake can't read as a partition: it is below zero and no integer"
+        )
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if is_text and pc.any(pc.equal(column, "")).as_py():
+        return "'', which is null as a partition of Delta's"
+    return ""
 
 
 def partition_text(value: object) -> str | None:
@@ -73,4 +128,8 @@ def partition_text(value: object) -> str | None:
             return f"{value.replace(tzinfo=None).isoformat(sep='T' if zone else ' ', timespec='microseconds')}{zone}"
         case date():
             return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+        case bytes():  # a sink has none; as delta-rs reads them, they are the text that stands in the log
+            return value.decode() or None
     return str(value)

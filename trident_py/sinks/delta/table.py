@@ -7,18 +7,20 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
-from attrs import define, field
+from attrs import define
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
 
-from coordinators.fingerprint import Fingerprint
 from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
-from trident_py.sinks.delta.staging import Storage, partition_text
+from trident_py.sinks.delta.handle import DeltaHandle, TableReplacedError
+from trident_py.sinks.delta.replacement import taken_away, whole_files
+from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.delta.token import read_token, versions
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
@@ -48,17 +50,19 @@ class DeltaSinkTable(SinkTable):
     """
 
     storage: Storage
-    _table: DeltaTable = field(init=False)
+    _handle: DeltaHandle
 
     @classmethod
     def open(cls, storage: Storage) -> DeltaSinkTable | None:
         """Return the table as it is now; None: there is none."""
-        found = cls(storage)
         try:
-            found._table = DeltaTable(storage.uri, storage_options=dict(storage.options))
+            return cls(storage, DeltaHandle.open(storage))
         except TableNotFoundError:
             return None
-        return found
+
+    @property
+    def _table(self) -> DeltaTable:
+        return self._handle.table
 
     @classmethod
     def create(cls, storage: Storage, fields: StructType, partition_by: Sequence[str]) -> None:
@@ -83,8 +87,21 @@ class DeltaSinkTable(SinkTable):
         return self.storage
 
     def look(self) -> None:
-        """See what was committed since."""
-        self._table.update_incremental()
+        """See what was committed since; of another table, which has no token, where this one was replaced.
+
+        Raises:
+            SinkError: it is gone.
+        """
+        try:
+            try:
+                self._handle.look()
+            except TableReplacedError:
+                self._handle = DeltaHandle.open(self.storage)
+        except TableNotFoundError as error:
+            raise SinkError(
+                f"the Delta table {self.storage.uri!r} is gone; to fix this: restore it, or `trident reset` the "
+                f"topology and give the sink another table"
+            ) from error
 
     def token(self, uuid: str) -> TableToken | None:
         """Return what its application transactions say of a topology."""
@@ -119,12 +136,22 @@ class DeltaSinkTable(SinkTable):
     def _write(
         self, staged: Sequence[StagedFile], removed: Sequence[str], properties: CommitProperties, *, data_change: bool
     ) -> None:
-        now = _milliseconds()
+        now = _milliseconds()  # deltalake quotes the paths that it is given, and those of the log are quoted
         adds = [
-            AddAction(each.path, each.size, dict(each.about["partition"]), now, data_change, stats=each.about["stats"])
+            AddAction(
+                unquote(each.path),
+                each.size,
+                dict(each.about["partition"]),
+                now,
+                data_change,
+                stats=each.about["stats"],
+            )
             for each in staged
         ]
-        actions: list[AddAction | RemoveAction] = [*(RemoveAction(path, data_change, now) for path in removed), *adds]
+        actions: list[AddAction | RemoveAction] = [
+            *(RemoveAction(unquote(path), data_change, now) for path in removed),
+            *adds,
+        ]
         try:
             self._table.create_write_transaction(
                 actions,
@@ -136,6 +163,10 @@ class DeltaSinkTable(SinkTable):
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
 
+    def before(self, uuid: str, txid: int) -> tuple[int, Sequence[str], Sequence[StagedFile]]:
+        """Return what takes a transaction away whose files were compacted since; see `replacement.taken_away`."""
+        return taken_away(self.storage, self._table, uuid, txid)
+
     # --- compaction ---------------------------------------------------------------------------------------------------
 
     @property
@@ -146,22 +177,7 @@ class DeltaSinkTable(SinkTable):
 
     def whole_files(self) -> list[StagedFile]:
         """Return the files that it consists of, but for those of which rows are deleted."""
-        vectors = pa.table(self._table.deletion_vectors())["filepath"].to_pylist()
-        deleted = {path.rpartition("/")[2] for path in vectors}
-        actions = pa.table(self._table.get_add_actions())
-        told = [name for name in ("path", "size_bytes", "num_records", "partition") if name in actions.column_names]
-        return [
-            StagedFile(
-                path=row["path"],
-                size=row["size_bytes"],
-                content=Fingerprint(row["num_records"] or 0, 0),
-                about={
-                    "partition": {name: partition_text(each) for name, each in (row.get("partition") or {}).items()}
-                },
-            )
-            for row in actions.select(told).to_pylist()
-            if row["path"].rpartition("/")[2] not in deleted
-        ]
+        return whole_files(self._table)
 
     def compact(self, added: Sequence[StagedFile], removed: Sequence[str]) -> None:
         """Put files in the place of others that have the same rows, if nobody has committed anything since the look.
@@ -248,6 +264,11 @@ class DeltaSinkTable(SinkTable):
             raise SinkError(
                 f"field {name!r} is {_shown(other[0])}, and {_shown(there[name])} in the Delta table "
                 f"{self.storage.uri!r}; cast it, or give the sink another table"
+            )
+        if missing := [name for name in self.required if name not in fields.names]:
+            raise SinkError(
+                f"column {missing[0]!r} of the Delta table {self.storage.uri!r} is NOT NULL, and rows have no such "
+                f"field; add it to the rows, or let the column have nulls"
             )
         lacking = [each for each in wanted if each.name not in there]
         if not lacking:

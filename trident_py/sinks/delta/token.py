@@ -23,7 +23,7 @@ from trident_py.sinks.tables.token import TableToken
 
 def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken | None:
     """Return that of a topology, where ``version_of`` tells a transaction's version; None: it was never here."""
-    found = {name: version_of(_app_id(uuid, name)) for name in _NAMES}
+    found = {name: version_of(app_id(uuid, name)) for name in _NAMES}
     if found["fence"] is None:
         return None
     return TableToken.of({name: version or 0 for name, version in found.items()})
@@ -31,11 +31,12 @@ def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken
 
 def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
     """Return the version of each application transaction."""
-    return {_app_id(uuid, name): version for name, version in token.numbers().items()}
+    return {app_id(uuid, name): version for name, version in token.numbers().items()}
 
 
 _NAMES = ("txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
 
 
-def _app_id(uuid: str, name: str) -> str:
+def app_id(uuid: str, name: str = "txid") -> str:
+    """Return the name of an application transaction."""
     return f"trident:{uuid}" if name == "txid" else f"trident:{uuid}:{name}"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from trident_py.errors import SinkError
+from trident_py.errors import FailedException, SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.delta.compaction import Compaction
 from trident_py.sinks.delta.staging import Storage, WriteDelta, read
 from trident_py.sinks.delta.table import DeltaSinkTable
-from trident_py.sinks.tables.staging import StagedFile, discard, prefix, stage
+from trident_py.sinks.delta.undo import NotUndoneError
+from trident_py.sinks.tables.staging import StagedFile, discard, of_transaction, prefix, stage
 from trident_py.sinks.tables.token import TableToken
-from trident_py.sinks.tables.transactions import TableTransactions
+from trident_py.sinks.tables.transactions import Replacement, TableTransactions
+
+log = logging.getLogger(__name__)
 
 
 @define(eq=False)
@@ -74,13 +79,23 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             schema=arrow_schema(frame.schema),
             required=tuple(table.required),
             partition_by=() if self.keys else self.partition_by,  # what is merged is read again here
+            partitions=self.partition_by,
         )
         return stage(self.storage, frame, task)
 
     def add(
         self, table: DeltaSinkTable, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str]
     ) -> None:
-        """Add the files, or merge their rows."""
+        """Add the files, or merge their rows.
+
+        Raises:
+            FailedException: the table has become stricter than it was when the rows were written.
+        """
+        if any(set(table.required) - set(each.about.get("required", table.required)) for each in staged):
+            raise FailedException(
+                f"{self._leading.who}: a field of the Delta table {self.name!r} became NOT NULL after rows were "
+                f"written for it; they are written again"
+            )
         if self.keys:
             self._merge(table, token, staged)
             discard(self.storage, [each.path for each in staged])
@@ -88,6 +103,21 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         super().add(table, token, staged, removed)
         if self._compaction:
             self._compaction.begin(self._leading.uuid, token)
+
+    def replaced(self, table: DeltaSinkTable, found: TableToken, txid: int) -> Replacement:
+        """Return what takes away the rows of a transaction, also where its files were compacted since."""
+        paths = of_transaction(self._leading.uuid, txid, table.paths)
+        if (rows := table.rows_of(paths)) == found.content.rows:
+            return Replacement(paths)
+        try:
+            version, removed, added = table.before(self._leading.uuid, txid)
+        except NotUndoneError as error:
+            raise SinkError(f"{self.moved_rows(txid, found.content.rows, rows)}: {error}") from error
+        log.warning(
+            "%s: the files of transaction %d, version %d of %r, were compacted since: undone, as its rows differ",
+            self._leading.who, txid, version, self.name,
+        )  # fmt: skip
+        return Replacement(removed, added)
 
     def close(self) -> None:
         """Wait for a compaction that is under way."""
@@ -99,7 +129,8 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             table.commit(self._leading.uuid, token, [])
             return
         rows = read(self.storage, staged, self.fields)
-        again = rows.group_by(list(self.keys)).aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
+        again = _comparable(rows.select(self.keys)).group_by(list(self.keys)).aggregate([([], "count_all")])
+        again = again.filter(pc.field("count_all") > 1)
         if again.num_rows:
             key = {name: again[name][0].as_py() for name in self.keys}
             raise SinkError(
@@ -108,3 +139,13 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
                 f"{list(self.keys)} before it is merged"
             )
         table.merge(self._leading.uuid, token, rows, self.keys)
+
+
+def _comparable(keys: pa.Table) -> pa.Table:
+    """Return keys as the merge compares them: -0.0 is 0.0."""
+    return pa.table(
+        {
+            name: pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
+            for name, column in zip(keys.column_names, keys.columns, strict=True)
+        }
+    )

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from coordinators.canonical import Json
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.rows.schema import clipped
 from trident_py.sinks.files.directory import TransactionDirectory
 from trident_py.sinks.files.layout import Layout, Option, visible_files
 from trident_py.sinks.files.local_path import local_path
@@ -89,11 +90,21 @@ class FileSink(TransactionalSink[Path]):
         # Counted first: right above rows that the driver holds, Spark would take the number of the task for a constant.
         # Each task tells its number by its first row: to collect it from all of them took a tenth of the time.
         is_first = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_BITS)) == 0
-        counted = frame.observe(seen, F.count(F.lit(1)).alias("rows")).withColumn(
-            task, F.when(is_first, F.spark_partition_id())
-        )
-        self._layout.write(counted.observe(wrote, F.collect_set(task).alias("tasks")).drop(task), draft)
-        rows, tasks = _told(seen, "rows"), _told(wrote, "tasks")
+        unfit = {f"unfit_{number}": each for number, each in enumerate(self._layout.unfit(frame.schema))}
+        looks = [each.first.alias(name) for name, each in unfit.items()]
+        looked_at = frame.observe(seen, F.count(F.lit(1)).alias("rows"), *looks)
+        for each in unfit.values():  # such a row would fail Spark's job, and not by name
+            looked_at = looked_at.where(~F.coalesce(each.where, F.lit(False)))
+        counted = looked_at.withColumn(task, F.when(is_first, F.spark_partition_id()))
+        try:
+            self._layout.write(counted.observe(wrote, F.collect_set(task).alias("tasks")).drop(task), draft)
+        finally:
+            check_names(draft)
+        told, tasks = _told(seen), _told(wrote)["tasks"]
+        for name, each in unfit.items():
+            if told[name] is not None:
+                raise ValueError(f"{self!r}: field {each.name!r} has {clipped(told[name])}: {each.why}")
+        rows = told["rows"]
         token = FileToken.of(tx, rows, self._layout, frame.schema)
         return self._directory.stage(tx, written(draft, tasks) if rows else [], token)
 
@@ -126,5 +137,20 @@ def written(draft: Path, tasks: Collection[int]) -> list[Path]:
     return files
 
 
-def _told(observation: Observation, name: str) -> Any:
-    return answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS)[name]
+def check_names(draft: Path) -> None:
+    """Return if folders have the names that they should.
+
+    Raises:
+        SinkError: Spark could not write one. It escapes each ``?`` of a value, so such a name is what its JVM makes of
+            characters that it has no bytes for.
+    """
+    lost = next((found for found in draft.rglob("*[?]*") if found.is_dir()), None)
+    if lost is not None:
+        raise SinkError(
+            f"Spark has made a folder {lost.name!r} below {str(draft)!r}: the locale of its JVM is not UTF-8, so "
+            f"different values would share it. To fix this, set LC_ALL=C.UTF-8 for Spark's driver and workers"
+        )
+
+
+def _told(observation: Observation) -> dict[str, Any]:
+    return answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS)

@@ -64,7 +64,7 @@ class FileToken:
                 layout=Layout(found["format"], found["partition_by"], found["options"]),
                 fields=StructType.fromJson(found["fields"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except Exception as error:
             raise SinkError(
                 f"{directory / NAME} can't be read ({error!r}); restore the directory from a backup"
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -28,6 +29,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, PrimitiveType
 
 from coordinators.canonical import Json
+from trident_py.errors import SinkError
+from trident_py.rows.schema import shown
 from trident_py.sinks.tables.staging import StagedFile, TableStorage, Values, WriteTask, split
 
 _MADE_OF = re.compile(r"(year|month|day|hour|bucket|truncate)\((?:(\d+), ?)?(.+)\)")
@@ -109,8 +112,15 @@ class PartitionColumn:
             column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
 
         def told(value: Any) -> str | None:
-            partition = made(value)
-            return None if partition is None else to_bytes(self.result, partition).hex()
+            try:
+                partition = made(value)
+                return None if partition is None else to_bytes(self.result, partition).hex()
+            except (ArithmeticError, TypeError, ValueError, struct.error) as error:
+                raise SinkError(
+                    f"field {self.name!r} has the value {shown(value)}, of which Iceberg can't make the partition "
+                    f"{self}: {error}; to fix this: change such values before the sink, or partition the table "
+                    f"otherwise"
+                ) from error
 
         return Values.of(column, told)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, ValidationException
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
@@ -17,9 +17,11 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SinkError
+from trident_py.interfaces.sinks import CommitToken
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.iceberg.staging import IcebergStorage, PartitionColumn, data_file, made_of
-from trident_py.sinks.iceberg.token import StoredToken, summary
+from trident_py.sinks.iceberg.token import StoredToken, removed_name, shown_commit, summary
+from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
 from trident_py.sinks.tables.token import TableToken
@@ -31,14 +33,6 @@ EXPIRED_MAX = 1000
 """So many snapshots expire with one commit: pyiceberg looks for each of them among all."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-try:
-    from sqlalchemy.exc import DBAPIError
-
-    AWAY: tuple[type[Exception], ...] = (RESTError, DBAPIError)
-except ImportError:
-    AWAY = (RESTError,)
-"""What catalogs raise where they don't answer, besides OSError; of a commit, nobody knows then whether it was made."""
 
 
 @define
@@ -67,10 +61,8 @@ class IcebergSinkTable(SinkTable):
         return found
 
     def _loaded(self) -> Table:
-        try:
+        with catalog_errors(self.name):
             return self.catalog.load_table(self.name)
-        except AWAY as error:
-            raise ConnectionError(str(error)) from error
 
     @property
     def files(self) -> IcebergStorage:
@@ -152,6 +144,26 @@ class IcebergSinkTable(SinkTable):
         paths = {entry.data_file.file_path: entry.data_file for entry in entries}
         return {path.removeprefix(begin): each for path, each in paths.items() if path.startswith(begin)}
 
+    def is_removed(self, uuid: str, commit: CommitToken | None) -> bool:
+        """Tell whether an operator says that the rows of this very commit were removed from the table."""
+        return commit is not None and self._table.metadata.properties.get(removed_name(uuid)) == shown_commit(commit)
+
+    def removal_advice(self, uuid: str, commit: CommitToken) -> str:
+        """Say how an operator removes the rows of a transaction that this sink can't tell from others."""
+        snapshots = [
+            each.snapshot_id
+            for each in self._table.metadata.snapshots
+            if each.summary is not None
+            and each.summary.additional_properties.get("trident.topology") == uuid
+            and each.summary.additional_properties.get("trident.txid") == str(commit.txid)
+        ]
+        where = f"which snapshot {snapshots[0]} has added, " if snapshots else ""
+        return (
+            f"to fix this: delete its rows, {where}by table.delete(…), then table.transaction().set_properties("
+            f"{{{removed_name(uuid)!r}: {shown_commit(commit)!r}}}).commit_transaction() says that they are "
+            f"removed; then start the topology again"
+        )
+
     @property
     def paths(self) -> list[str]:
         """The files of the current snapshot that are below its folder."""
@@ -189,13 +201,14 @@ class IcebergSinkTable(SinkTable):
         transaction.set_properties(StoredToken(token, snapshot.snapshot_id).properties(uuid))
         self._expire(transaction)
         try:
-            transaction.commit_transaction()
-        except (CommitFailedException, ValidationException, ValueError) as error:
-            # ValueError: the state that the catalog has by now doesn't take a snapshot with this number, or a snapshot
-            # that should expire is gone
+            with catalog_errors(self.name):
+                transaction.commit_transaction()
+        except ValueError as error:
+            # the state that the catalog has by now doesn't take a snapshot with this number, or a snapshot that should
+            # expire is gone; where the state is the same, it is an error of its own
+            if self._loaded().metadata_location == self._table.metadata_location:
+                raise
             raise Conflict(str(error)) from error
-        except AWAY as error:
-            raise ConnectionError(str(error)) from error
 
     def _expire(self, transaction: Transaction) -> None:
         """Remove old snapshots in the same change: the oldest first, so those that are left follow each other."""

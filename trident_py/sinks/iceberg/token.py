@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from trident_py.errors import SinkError
+from trident_py.interfaces.sinks import CommitToken
 from trident_py.sinks.tables.token import TableToken
 
 
@@ -53,6 +54,16 @@ def summary(uuid: str, token: TableToken) -> dict[str, str]:
     numbers = token.numbers()
     told = {f"trident.{name}": str(numbers[name]) for name in ("txid", "epoch", "attempt", "fence")}
     return {"trident.topology": uuid, **told}
+
+
+def removed_name(uuid: str) -> str:
+    """Return the name of the property by which an operator says of which transaction the rows were removed."""
+    return f"{_name(uuid)}.removed"
+
+
+def shown_commit(commit: CommitToken) -> str:
+    """Return what names one commit of a transaction, and none that follows it."""
+    return f"{commit.txid}:{commit.epoch}:{commit.attempt_id}"
 
 
 def _name(uuid: str) -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from attrs import define, field
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NotInstalledError, TableAlreadyExistsError
+from pyiceberg.exceptions import NotInstalledError
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -16,10 +16,11 @@ from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.iceberg.staging import WriteIceberg, made_of
-from trident_py.sinks.iceberg.table import AWAY, FORMAT_VERSION, IcebergSinkTable
+from trident_py.sinks.iceberg.table import FORMAT_VERSION, IcebergSinkTable
+from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile, prefix, stage
-from trident_py.sinks.tables.table import Conflict
-from trident_py.sinks.tables.transactions import TableTransactions
+from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.tables.transactions import NOTHING, Replacement, TableTransactions
 
 _NEW_TABLE = {
     "format-version": str(FORMAT_VERSION),
@@ -59,9 +60,8 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
         if self._catalog is None:
             try:
                 given = self.catalog
-                self._catalog = load_catalog(given) if isinstance(given, str) else load_catalog(**given)
-            except AWAY as error:
-                raise ConnectionError(str(error)) from error
+                with catalog_errors(self.name):
+                    self._catalog = load_catalog(given) if isinstance(given, str) else load_catalog(**given)
             except NotInstalledError as error:
                 raise SinkError(f"pyiceberg can't use the catalog of {self.name!r}: {error}") from error
             except (ValueError, KeyError):  # whose texts show all properties, secrets among them
@@ -79,8 +79,10 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
         """Make an empty table, and its namespace if that isn't there."""
         catalog = self.connected()
         try:
-            catalog.create_namespace_if_not_exists(catalog.namespace_from(self.table_name))
+            with catalog_errors(self.name):
+                catalog.create_namespace_if_not_exists(catalog.namespace_from(self.table_name))
             with (
+                catalog_errors(self.name),
                 catalog.create_table_transaction(
                     self.table_name, arrow_schema(_nullable(fields)), properties=_NEW_TABLE
                 ) as transaction,
@@ -89,10 +91,6 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
                 for text in self.partition_by:
                     column, transform = made_of(text, fields.names)
                     spec.add_field(column, transform, column if transform == "identity" else None)
-        except (CommitFailedException, TableAlreadyExistsError) as error:
-            raise Conflict(str(error)) from error
-        except AWAY as error:
-            raise ConnectionError(str(error)) from error
         except (ValueError, TypeError) as error:
             raise SinkError(f"pyiceberg can't make the table {self.name!r}: {error}") from error
 
@@ -116,6 +114,17 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
             layout=table.layout,
         )
         return stage(table.files, frame, task)
+
+    def replaced(self, table: IcebergSinkTable, found: TableToken, txid: int) -> Replacement:
+        """Return what takes away the rows of a transaction; nothing where an operator has removed them."""
+        if table.is_removed(self._leading.uuid, found.commit):
+            return NOTHING
+        try:
+            return super().replaced(table, found, txid)
+        except SinkError as error:
+            if found.commit is None:
+                raise
+            raise SinkError(f"{error}; {table.removal_advice(self._leading.uuid, found.commit)}") from error
 
 
 def _nullable(fields: StructType) -> StructType:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from trident_py.errors import SinkError, TopologyError
+from trident_py.rows.schema import shown
 
 _TEXT = (t.BinaryType, t.StringType)
 _WHOLE = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 _HEADERS = "array<struct<key string, value binary>>"
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_RULE = "Kafka's topics have names of 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'"
 _KINDS: Mapping[str, tuple[str, tuple[type[t.DataType], ...]]] = {
     "value": ("binary or string", _TEXT),
     "key": ("binary or string", _TEXT),
@@ -21,6 +26,7 @@ _KINDS: Mapping[str, tuple[str, tuple[type[t.DataType], ...]]] = {
     "headers": (_HEADERS, (t.ArrayType,)),
     "timestamp": ("timestamp", (t.TimestampType,)),
 }
+PARTITION_MAX = 2**31 - 1
 ANY_PARTITION = -1
 """What librdkafka takes for: by the key, or any where there is none."""
 
@@ -38,6 +44,11 @@ class Record(NamedTuple):
     partition: int
     timestamp: int
     headers: list[tuple[str, str | bytes | None]] | None
+
+
+def is_topic_name(name: str) -> bool:
+    """Tell whether Kafka takes this as the name of a topic."""
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def check_fields(fields: t.StructType, topic: str | None) -> None:
@@ -72,21 +83,60 @@ def check_rows(rows: pa.Table, topic: str | None) -> None:
     """See what only the rows themselves tell.
 
     Raises:
-        SinkError: one has no topic to go to.
+        SinkError: one can't be a record as it is.
     """
     if topic is None and rows["topic"].null_count:
         raise SinkError(
             f"{rows['topic'].null_count} of {rows.num_rows} rows have no topic; fill the field, or give the KafkaSink "
             f"a topic for those that have none"
         )
+    for name, refused, rule in _RULES:
+        found = refused(rows[name].combine_chunks()) if name in rows.column_names else ""
+        if found:
+            raise SinkError(
+                f"field {name!r} of a row can't be sent: it is {found}; {rule}; to fix this: change such rows, or "
+                f"leave them out, before the KafkaSink"
+            )
+
+
+def _refused_topic(column: pa.Array) -> str:
+    named = (each for each in column.cast(pa.large_string()).unique().to_pylist() if each is not None)
+    return next((shown(each) for each in named if not is_topic_name(each)), "")
+
+
+def _refused_partition(column: pa.Array) -> str:
+    numbers = (each for each in column.unique().to_pylist() if each is not None)
+    return next((shown(each) for each in numbers if not 0 <= each <= PARTITION_MAX), "")
+
+
+def _refused_time(column: pa.Array) -> str:
+    micros = _micros(column)
+    none = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, 1000))
+    return "in the first millisecond of 1970 (UTC)" if pc.any(none).as_py() else ""
+
+
+def _refused_headers(column: pa.Array) -> str:
+    keys = pc.struct_field(pc.list_flatten(column), "key").cast(pa.large_string())
+    if keys.null_count:
+        return "with a header without a key"
+    bad = keys.filter(pc.match_substring(keys, "\0"))
+    return f"with a header whose key is {shown(bad[0].as_py())}" if len(bad) else ""
+
+
+_RULES: Sequence[tuple[str, Callable[[pa.Array], str], str]] = (
+    ("topic", _refused_topic, TOPIC_RULE),
+    ("partition", _refused_partition, f"partitions have numbers from 0 to {PARTITION_MAX}; null lets Kafka choose"),
+    ("timestamp", _refused_time, "Kafka's client would send the time of sending instead"),
+    ("headers", _refused_headers, "each header has a key that is not null, without the character NUL"),
+)
+
+
+def _micros(column: pa.Array) -> pa.Array:
+    return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
 
 def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
-    """Return the rows of ``batch``, in order; ``topic`` is where they go that name none.
-
-    Raises:
-        SinkError: a row has a header without a key.
-    """
+    """Return the rows of ``batch``, which `check_rows` has checked, in order; those without a topic go to ``topic``."""
     count, columns = batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
 
     def given(name: str, kind: pa.DataType) -> list[Any]:
@@ -99,7 +149,7 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
     if "partition" in columns:
         partitions = [ANY_PARTITION if each is None else each for each in given("partition", pa.int64())]
     if "timestamp" in columns:
-        micros = columns["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        micros = _micros(columns["timestamp"]).to_pylist()
         times = [0 if each is None else each // 1000 for each in micros]
     if "headers" in columns:
         headers = [each and [_header(one) for one in each] for each in columns["headers"].to_pylist()]
@@ -107,7 +157,20 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
     return map(Record, topics, values, keys, partitions, times, headers)
 
 
-def _header(given: Mapping[str, Any] | None) -> tuple[str, str | bytes | None]:
-    if given is None or given["key"] is None:
-        raise SinkError("a row has a header without a key, which Kafka has not; leave it out, or name it")
-    return given["key"], given["value"]
+def _header(given: Mapping[str, Any]) -> tuple[str, str | bytes | None]:
+    value = given["value"]
+    return given["key"], value.encode() if isinstance(value, str) else value  # the client ends a text at its first NUL
+
+
+def suspect(error: str, sent: Iterator[Record]) -> Record | None:
+    """Return the record that Kafka most likely refuses by an error, which it tells for all records sent with it."""
+    match error:
+        case "INVALID_RECORD":  # a compacted topic takes none without a key
+            return next((each for each in sent if each.key is None), None)
+        case "INVALID_TIMESTAMP":
+            return max(sent, key=lambda each: each.timestamp, default=None)
+        case "_UNKNOWN_PARTITION":
+            return max(sent, key=lambda each: each.partition, default=None)
+        case "MSG_SIZE_TOO_LARGE" | "INVALID_MSG_SIZE" | "RECORD_LIST_TOO_LARGE":
+            return max(sent, key=lambda each: len(each.key or b"") + len(each.value or b""), default=None)
+    return None

@@ -11,7 +11,7 @@ from coordinators.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import shown
-from trident_py.sinks.kafka.records import check_fields, check_rows
+from trident_py.sinks.kafka.records import TOPIC_RULE, check_fields, check_rows, is_topic_name
 from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.spark.frames import rows_of_frame
 
@@ -60,8 +60,8 @@ class KafkaSink(RowsSink[StagedRows]):
         servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
         if not servers:
             raise TopologyError("bootstrap_servers are 'host:port', or several of them, not none")
-        if topic is not None and (not isinstance(topic, str) or not topic):
-            raise TopologyError(f"a topic is a name, not {shown(topic)}")
+        if topic is not None and (not isinstance(topic, str) or not is_topic_name(topic)):
+            raise TopologyError(f"a topic is a name, not {shown(topic)}; {TOPIC_RULE}")
         if taken := [name for name in _OURS if name in (options or {})]:
             raise TopologyError(f"options can't have {taken[0]!r}: the sink sets it")
         self._servers, self._topic = servers, topic

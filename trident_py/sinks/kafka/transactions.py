@@ -15,19 +15,22 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import confluent_kafka as kafka
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
-from trident_py.errors import FencedError, SinkError, StoreBusyException
+from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.rows.schema import shown
 from trident_py.sinks.kafka.client_log import client_log
-from trident_py.sinks.kafka.records import Record, records
+from trident_py.sinks.kafka.records import ANY_PARTITION, Record, records, suspect
 from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
 from trident_py.sinks.kafka.token_topic import TokenTopic
+from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
+from trident_py.sinks.verdict import Verdict
 
 TRIES = 10
 """Producers that a commit makes, where each is fenced by another leader's, until it is given up for now."""
@@ -52,23 +55,20 @@ _FENCED = {
     _E.INVALID_PRODUCER_ID_MAPPING,
     _E.UNKNOWN_PRODUCER_ID,
 }
-_NEVER = {
-    _E._AUTHENTICATION,  # noqa: SLF001
-    _E._UNKNOWN_PARTITION,  # noqa: SLF001
-    _E._UNKNOWN_TOPIC,  # noqa: SLF001
-    _E.CLUSTER_AUTHORIZATION_FAILED,
-    _E.INVALID_MSG_SIZE,
-    _E.INVALID_TRANSACTION_TIMEOUT,
-    _E.MSG_SIZE_TOO_LARGE,
-    _E.POLICY_VIOLATION,
-    _E.SASL_AUTHENTICATION_FAILED,
-    _E.TOPIC_AUTHORIZATION_FAILED,
-    _E.TOPIC_EXCEPTION,
-    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    _E.UNKNOWN_TOPIC_OR_PART,
-    _E.UNSUPPORTED_VERSION,
+_VAGUE = {
+    _E._INVALID_DIFFERENT_RECORD,  # noqa: SLF001
+    _E._PURGE_INFLIGHT,  # noqa: SLF001
+    _E._PURGE_QUEUE,  # noqa: SLF001
 }
-"""What another try doesn't mend."""
+"""What records are told that were refused because of another one."""
+
+
+class BatchRefusedError(Exception):
+    """Kafka doesn't take the records of this batch."""
+
+    def __init__(self, why: kafka.KafkaError) -> None:
+        super().__init__(shown_error(why))
+        self.why = why
 
 
 @frozen
@@ -103,6 +103,7 @@ class KafkaTransactions:
     _has_led: bool = field(default=False, init=False)
     _producer: kafka.Producer | None = field(default=None, init=False)
     _undelivered: kafka.KafkaError | None = field(default=None, init=False)
+    _refused: Record | None = field(default=None, init=False)  # that the error is about, where it says so
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Fence older leaders; returns the token of the last commit.
@@ -127,8 +128,9 @@ class KafkaTransactions:
         """Send the rows and the token, in one transaction; or leave one that is there.
 
         Raises:
-            SinkError: Kafka will never take the rows, or the token isn't what it was.
+            SinkError: Kafka will never take any rows, or the token isn't what it was.
             FencedError: a newer leader has been here.
+            FailedException: Kafka doesn't take these rows, and nothing of them is committed.
             StoreBusyException: the cluster doesn't answer; nobody knows yet whether the transaction is committed.
         """
         leading = self._leading
@@ -139,7 +141,19 @@ class KafkaTransactions:
             if tx.txid > self._token.txid:
                 self._transact(leading, producer, evolve(self._token, commit=tx.token), staged.batches())
 
-        self._as_leader(leading, send)
+        try:
+            self._as_leader(leading, send)
+        except BatchRefusedError as refused:
+            named = self._refused
+            self._as_leader(leading, lambda _: None)  # a producer reads the token when it begins
+            if tx.txid > self._token.txid:
+                rows = (record for batch in staged.batches() for record in records(batch, self.topic))
+                record = _shown_record(named or suspect(refused.why.name(), rows))
+                raise FailedException(
+                    f"{leading.who}, attempt {tx.attempt}: Kafka doesn't take a record: {refused}{record}; nothing "
+                    f"of the batch is committed; to fix this: correct such rows, or leave them out, before the "
+                    f"KafkaSink, or change the topic's settings"
+                ) from refused.__cause__
 
     def close(self) -> None:
         """Let the producer go; a commit needs another `recover` then. It doesn't wait for a cluster that is away."""
@@ -151,24 +165,34 @@ class KafkaTransactions:
     def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
         """Act with a producer that nobody has fenced; where somebody has who doesn't lead, with another one."""
         for _ in range(TRIES):
+            call, self._undelivered = Call.LEAD, None
             try:
-                act(self._producer or self._lead(leading))
+                producer = self._producer or self._lead(leading)
+                call = Call.SEND
+                act(producer)
                 return
             except kafka.KafkaException as error:
-                told, cause = error.args[0], self._undelivered or error.args[0]
+                told, errors = error.args[0], [each for each in (self._undelivered, error.args[0]) if each]
                 self._give_up()
-                if told.fatal() or {told.code(), cause.code()} & _FENCED:
-                    continue
-                if cause.code() in _NEVER:
-                    raise SinkError(f"{leading.who}: Kafka refuses: {cause.str()} ({cause.name()})") from error
-                raise StoreBusyException(
-                    f"{leading.who}: Kafka doesn't answer as it should, and will be asked again: {cause.str()} "
-                    f"({cause.name()})"
-                ) from error
+                verdict, cause = worst_of(call, errors)
+                is_fenced = told.fatal() or any(each.code() in _FENCED for each in errors)
+                if verdict is Verdict.NEVER or not is_fenced:
+                    self._judge(leading, verdict, cause, error)
             except BaseException:
                 self._give_up()
                 raise
         raise StoreBusyException(f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, and no newer leader")
+
+    def _judge(self, leading: Leading, verdict: Verdict, cause: kafka.KafkaError, error: Exception) -> NoReturn:
+        """Raise what follows from an error of Kafka's."""
+        match verdict:
+            case Verdict.NEVER:
+                raise SinkError(f"{leading.who}: Kafka refuses: {shown_error(cause)}") from error
+            case Verdict.THIS_BATCH:
+                raise BatchRefusedError(cause) from error
+        raise StoreBusyException(
+            f"{leading.who}: Kafka doesn't answer as it should, and will be asked again: {shown_error(cause)}"
+        ) from error
 
     def _lead(self, leading: Leading) -> kafka.Producer:
         """Make a producer, and have the token say that we lead."""
@@ -218,11 +242,15 @@ class KafkaTransactions:
     def _transact(
         self, leading: Leading, producer: kafka.Producer, token: KafkaToken, batches: Iterable[pa.RecordBatch]
     ) -> None:
-        self._undelivered = None
+        self._undelivered = self._refused = None
         producer.begin_transaction()
         for batch in batches:
             for record in records(batch, self.topic):
-                _send(producer, record)
+                try:
+                    _send(producer, record)
+                except kafka.KafkaException:
+                    self._refused = record
+                    raise
             producer.poll(0)
         own = Record(topic=leading.topic, value=token.stored(), key=KEY, partition=0, timestamp=0, headers=None)
         _send(producer, own)
@@ -231,7 +259,8 @@ class KafkaTransactions:
 
     def _failed(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
         """Keep why a record wasn't delivered, of which the commit says the number only."""
-        self._undelivered = self._undelivered or error
+        if error is not None and (self._undelivered is None or self._undelivered.code() in _VAGUE):
+            self._undelivered = error
 
     def _give_up(self) -> None:
         """Let the producer go, and readers not wait for what it has sent."""
@@ -265,3 +294,11 @@ def _commit(producer: kafka.Producer) -> None:
         except kafka.KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
+
+
+def _shown_record(record: Record | None) -> str:
+    if record is None:
+        return ""
+    where = record.topic if record.partition == ANY_PARTITION else f"{record.topic}/{record.partition}"
+    at = f", timestamp {record.timestamp} ms" if record.timestamp else ""
+    return f", for {where}: key {shown(record.key)}, value {shown(record.value)}{at}"

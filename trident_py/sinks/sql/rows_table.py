@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql.types import StructType
 
-from trident_py.errors import TopologyError
-from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.errors import StateError, TopologyError
+from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
+from trident_py.states.sql.columns import TypedColumn, as_key, check_distinct, declared
 from trident_py.states.sql.dialect import Dialect
 from trident_py.states.sql.table import AnyTable, Staging, declarations
 
@@ -43,7 +44,9 @@ class RowsTable(AnyTable):
             TopologyError: a field of the key is not there.
             StateError: a type or a name has no place in it.
         """
-        columns = tuple(dialect.column_of(spec) for spec in fields.fields)
+        columns = tuple(
+            as_key(dialect.column_of(spec)) if spec.name in keys else dialect.column_of(spec) for spec in fields.fields
+        )
         check_distinct(columns, "SQL")
         for key in keys:
             if key not in fields.names:
@@ -56,16 +59,48 @@ class RowsTable(AnyTable):
         return self._fields
 
     @property
+    def storages(self) -> tuple[str, ...]:
+        """The types of the columns."""
+        return tuple(each.storage for each in self._fields)
+
+    @property
     def create(self) -> str:
         """CREATE TABLE, where there is none."""
         of = self.dialect
         key = f", {of.quoted('_key')} {of.key} NOT NULL PRIMARY KEY" if self.keys else ""
         return f"CREATE TABLE IF NOT EXISTS {self.there} ({declarations(of, self._fields)}{key}) {of.engine}"
 
-    @property
-    def look(self) -> str:
-        """Find no row; fails where a column is not there."""
-        return f"SELECT {self._names} FROM {self.there} WHERE 1 = 0"
+    def fitted(self, found: FoundTable) -> RowsTable:
+        """Return this table with the types of the columns that are there, and what these hold.
+
+        Raises:
+            StateError: a column is gone, or would round, cut or replace the values of its field.
+        """
+        if not found.columns:
+            raise StateError("there is no such table; to fix this: restore it, or have the sink write to another table")
+        key = found.column("_key")
+        if self.keys and (key is None or key.written not in self.dialect.as_found(self.dialect.key)):
+            raise StateError(
+                f"its column _key was made as {self.dialect.as_found(self.dialect.key)[0]} and "
+                f"{f'is {key.written}' if key else 'is gone'}; to fix this: alter the table back"
+            )
+        if self.keys and found.keys not in (None, ONLY_KEY):
+            raise StateError(
+                f"rows replace each other by its column _key only, and its unique keys are {found.keys or 'none'}; "
+                f"to fix this: restore the primary key on _key and drop other unique keys, or take another table"
+            )
+        return evolve(self, fields=tuple(self._fitted(each, found) for each in self._fields))
+
+    def _fitted(self, field: TypedColumn, found: FoundTable) -> TypedColumn:
+        column = found.column(field.name)
+        if column is None:
+            there = ", ".join(each.name for each in found.columns)
+            raise StateError(
+                f"it has no column for the field {field.name!r}, its columns are {there}; to fix this: add the column, "
+                f"or leave the field out"
+            )
+        limits = self.dialect.limits_of(field, column)
+        return evolve(field, storage=column.written, check="", limits=limits if limits.are_needed else None)
 
     @property
     def has_rows(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from trident_py.errors import SinkError, StoreBusyException
+from trident_py.errors import SinkError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.rows.row import column_values
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.spark.frames import rows_of_frame
 from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader
+from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.leftovers import Leftovers
@@ -27,6 +29,8 @@ from trident_py.worker.pipeline import collector_paused
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
+
 
 @frozen
 class Prepared:
@@ -34,10 +38,12 @@ class Prepared:
 
     Attributes:
         staged: whether it is reports.
+        storages: the types of the columns that they were staged in.
     """
 
     rows: pa.Table
     staged: bool
+    storages: tuple[str, ...] = ()
 
 
 class RowsWriter(FencedTable):
@@ -48,6 +54,7 @@ class RowsWriter(FencedTable):
         self._by_key = by_key
         self._making = threading.Lock()
         self._made: RowsTable | None = None
+        self._found: FoundTable | None = None  # what `_made` was fitted to
         self._leftovers = Leftovers()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
@@ -103,9 +110,38 @@ class RowsWriter(FencedTable):
                 connection.execute(self._headers.write, [table.name, *evolve(header, columns=table.columns).row])
                 connection.execute(table.create)
             with self._database.explained(where), link.transaction() as connection:
-                connection.execute(table.look)
+                found = self._find(connection, table)
         finally:
             link.close()
+        self._found = found
+        return self._fitted(table, found, where)
+
+    def _find(self, connection: Connection, table: RowsTable) -> FoundTable:
+        return self._database.find_table(connection, table.schema, table.name, keys=bool(table.keys))
+
+    def _fitted(self, table: RowsTable, found: FoundTable, where: str) -> RowsTable:
+        try:
+            return table.fitted(found)
+        except StateError as error:
+            raise SinkError(f"{where}: {error}", topology=self._topology) from error
+
+    def _as_it_is(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> RowsTable:
+        """Return the table as it is now; its columns stay so until the transaction ends.
+
+        Raises:
+            SinkError: it was changed, and the fields don't fit any more.
+            StoreBusyException: it was changed, and what was staged is of the types of before.
+        """
+        found = self._find(connection, table)
+        if found != self._found and self._found is not None:
+            changes = "; ".join(self._found.differences(found))
+            where = f"{self._where(tx)} was changed while the topology ran: {changes}"
+            table = self._fitted(table, found, where)
+            with self._making:
+                self._made, self._found = table, found
+            log.warning("%s; its rows go on into the columns that are there now", where)
+        if prepared.staged and prepared.storages != table.storages:
+            raise StoreBusyException(f"{self._where(tx)} was changed after rows were staged; they are staged again")
         return table
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, table: RowsTable) -> Prepared:
@@ -113,7 +149,8 @@ class RowsWriter(FencedTable):
         table = self.table(table)
         if not table.dialect.stages:
             return Prepared(rows_of_frame(frame), staged=False)
-        return Prepared(rows_of_frame(self.staging_task(tx, table).over(frame)), staged=True)
+        reports = rows_of_frame(self.staging_task(tx, table).over(frame))
+        return Prepared(reports, staged=True, storages=table.storages)
 
     def staging_task(self, tx: SinkTransaction, table: RowsTable) -> StagingTask:
         """Make a staging table, and return the task that fills it."""
@@ -122,7 +159,7 @@ class RowsWriter(FencedTable):
         with self.explained(tx), self._others.transaction(durable=False) as connection:
             self._header(connection, lock, self._where(tx)).fence.check_leader(tx, self._name)
             connection.execute(staging.create)
-        return StagingTask(self._database, staging, self._where(tx), table.keys)
+        return StagingTask(self._database, staging, self._where(tx), table.keys, SinkError)
 
     def commit(self, tx: SinkTransaction, prepared: Prepared) -> None:
         """Add the rows, once."""
@@ -136,6 +173,7 @@ class RowsWriter(FencedTable):
                 fence = self.locked_header(connection, tx).fence
                 fence.check_leader(tx, self._name)
                 if fence.token is None or tx.txid > fence.token.txid or (tx.replaces and tx.token > fence.token):
+                    table = self._as_it_is(connection, tx, table, prepared)
                     self._write(connection, tx, table, prepared)
                     token = evolve(fence, token=tx.token, group_first=None).commit
                     connection.execute(self._headers.write_token, [*token, table.name])

@@ -32,7 +32,9 @@ from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.tables.store_errors import store_errors
 from trident_py.spark.frames import map_batches, rows_of_frame
+from trident_py.worker.failures import by_state
 
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 64 << 20
@@ -116,7 +118,7 @@ def stage(storage: TableStorage, frame: DataFrame, task: WriteTask) -> list[Stag
     Raises:
         SinkError: what tasks have written isn't where this process looks.
     """
-    reports = rows_of_frame(map_batches(frame, frame.columns, task, _REPORT))
+    reports = rows_of_frame(map_batches(frame, frame.columns, task, _REPORT, classify=by_state))
     staged = [StagedFile.of(each) for each in reports.to_pylist()]
     if gone := missing(storage, staged):
         raise SinkError(
@@ -203,22 +205,40 @@ class WriteTask(ABC):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write them."""
-        files = self.storage.files()
+        try:
+            files = self.storage.files()
+        except FileNotFoundError as error:
+            raise SinkError(
+                f"the table {self.storage.uri!r} is gone; to fix this: restore it, or `trident reset` the topology and "
+                f"give the sink another table"
+            ) from error
         written: dict[Hashable, FileWriter] = {}
         for batch in batches:
             rows = pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
-            for name in self.required:
-                if rows[name].null_count:
-                    raise SinkError(
-                        f"field {name!r} is null in a row, and the table {self.storage.uri!r} has it NOT NULL"
-                    )
-            for partition, part in self.split(rows):
-                kept = self.in_file(part)
-                if partition not in written:
-                    written[partition] = FileWriter(files, f"{self.prefix}{uuid4()}.parquet", kept.schema)
-                written[partition].write(kept, hash_rows(part))
+            self.check_rows(rows)
+            with store_errors("a task that writes rows", self.storage.uri):
+                self._write(files, written, rows)
         for partition, writer in written.items():
-            yield self._report(partition, writer)
+            with store_errors("a task that writes rows", self.storage.uri):
+                report = self._report(partition, writer)
+            yield report
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """See whether the table takes these rows as they are.
+
+        Raises:
+            SinkError: it doesn't.
+        """
+        for name in self.required:
+            if rows[name].null_count:
+                raise SinkError(f"field {name!r} is null in a row, and the table {self.storage.uri!r} has it NOT NULL")
+
+    def _write(self, files: pfs.FileSystem, written: dict[Hashable, FileWriter], rows: pa.Table) -> None:
+        for partition, part in self.split(rows):
+            kept = self.in_file(part)
+            if partition not in written:
+                written[partition] = FileWriter(files, f"{self.prefix}{uuid4()}.parquet", kept.schema)
+            written[partition].write(kept, hash_rows(part))
 
     def _report(self, partition: Hashable, writer: FileWriter) -> pa.RecordBatch:
         size, metadata = writer.close()

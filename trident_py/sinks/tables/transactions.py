@@ -6,17 +6,18 @@ one: whoever commits looks what is committed and who leads, and commits by that 
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException
+from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException, TridentError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.sinks.tables.staging import (
     StagedFile,
@@ -27,14 +28,33 @@ from trident_py.sinks.tables.staging import (
     staged_by,
     sweep,
 )
+from trident_py.sinks.tables.store_errors import raise_store_error
 from trident_py.sinks.tables.table import Conflict, SinkTable
 from trident_py.sinks.tables.token import TableToken, signed
+
+log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 T = TypeVar("T", bound=SinkTable)
 
 TRIES = 20
 """Looks at a table that others write to, until a commit is given up for now."""
+
+
+@frozen
+class Replacement:
+    """A change of a table that takes away the rows of a transaction, and no others.
+
+    Attributes:
+        removed: the paths of files that go.
+        added: files that come back in their place.
+    """
+
+    removed: Sequence[str] = ()
+    added: Sequence[StagedFile] = ()
+
+
+NOTHING = Replacement()
 
 
 @define
@@ -145,10 +165,17 @@ class TableTransactions(ABC, Generic[T]):
         Where it is there with other rows, those are removed in the same commit.
 
         Raises:
-            SinkError: the table isn't what it was.
+            SinkError: the table isn't what it was, or the rows don't fit into what it has become.
             FencedError: a newer leader has been here.
         """
-        self._retried(lambda: self._commit(tx, staged))
+        try:
+            self._retried(lambda: self._commit(tx, staged))
+        except (TridentError, StoreBusyException):
+            raise
+        except Exception as error:  # it counts as a failure of the batch only if nothing was committed
+            if not self._retried(lambda: self._has(tx)):
+                raise
+            log.warning("%s: transaction %d was committed, though %r was raised", self._leading.who, tx.txid, error)
 
     def abort(self, tx: SinkTransaction, staged: list[StagedFile] | None) -> None:
         """Remove what an attempt has staged, if anything.
@@ -173,9 +200,7 @@ class TableTransactions(ABC, Generic[T]):
             except Conflict as error:
                 found = error
             except OSError as error:  # which is what a library raises where a store does not answer
-                raise StoreBusyException(
-                    f"{self._leading.who}: {self.name!r} can't be reached, and will be tried again: {error}"
-                ) from error
+                raise_store_error(error, self._leading.who, self.name)
         raise StoreBusyException(
             f"{self._leading.who}: others commit to {self.name!r} all the time; {TRIES} commits of ours came "
             f"too late, and will be tried again"
@@ -212,6 +237,7 @@ class TableTransactions(ABC, Generic[T]):
         token = evolve(found, commit=tx.token, content=signed(content_of(staged)))
         if tx.txid < found.txid or found.commit == tx.token:
             return
+        self.check(table)  # it was perhaps changed since rows were written for it; its commit is by this very look
         again = tx.txid == found.txid
         keeps = self.merges and not tx.replaces
         if again and (keeps or token.content == found.content):
@@ -219,20 +245,37 @@ class TableTransactions(ABC, Generic[T]):
             discard(table.files, [each.path for each in staged])
         else:
             self._ensure_staged(table, tx, staged)
-            removed = self._files_of(table, found, tx.txid) if again and not self.merges else []
-            self.add(table, token, staged, removed)
+            before = self.replaced(table, found, tx.txid) if again and not self.merges else NOTHING
+            self.add(table, token, [*before.added, *staged], before.removed)
         leading.token = token
 
-    def _files_of(self, table: T, found: TableToken, txid: int) -> list[str]:
+    def _has(self, tx: SinkTransaction) -> bool:
+        """Tell whether the table, opened anew, has this attempt as its last commit."""
+        leading, table = self._leading, self.opened()
+        found = table.token(leading.uuid) if table else None
+        if table is None or found is None or found.fence != leading.token.fence or found.commit != tx.token:
+            return False
+        self._table, leading.token = table, found
+        return True
+
+    def replaced(self, table: T, found: TableToken, txid: int) -> Replacement:
+        """Return what takes away the rows of a transaction that is in the table and comes again with other rows.
+
+        Raises:
+            SinkError: they aren't where it has put them.
+        """
         paths = of_transaction(self._leading.uuid, txid, table.paths)
         if (rows := table.rows_of(paths)) != found.content.rows:
-            raise SinkError(
-                f"{self._leading.who}: transaction {txid} has other rows than when it was committed, and of the "
-                f"{found.content.rows} rows then, {rows} are where it has put them in {self.name!r}: somebody "
-                f"has compacted or deleted them meanwhile, so they can't be replaced; delete them, and restore the "
-                f"table's version before"
-            )
-        return paths
+            raise SinkError(self.moved_rows(txid, found.content.rows, rows))
+        return Replacement(paths)
+
+    def moved_rows(self, txid: int, wanted: int, rows: int) -> str:
+        """Say that rows can't be replaced, as somebody has moved them."""
+        return (
+            f"{self._leading.who}: transaction {txid} has other rows than when it was committed, and of the {wanted} "
+            f"rows then, {rows} are where it has put them in {self.name!r}: somebody has compacted or deleted them "
+            f"meanwhile, so they can't be replaced"
+        )
 
     def _ensure_staged(self, table: T, tx: SinkTransaction, staged: Collection[StagedFile]) -> None:
         if gone := missing(table.files, staged):

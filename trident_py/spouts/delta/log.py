@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 from attrs import frozen
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.rows.schema import arrow_schema
-from trident_py.sinks.delta.staging import Storage
+from trident_py.sinks.delta.staging import Storage, partition_text
+
+_ESCAPED = re.compile(r"(\\u00[0-9A-Fa-f]{2})+")
 
 
 @frozen
@@ -77,7 +81,7 @@ class DeltaLog:
             DataFile(
                 unquote(row["path"]),
                 row["size_bytes"],
-                {name: _text(each) for name, each in (row.get("partition") or {}).items()},
+                {name: partition_text(each) for name, each in (row.get("partition") or {}).items()},
             )
             for row in rows
         ]
@@ -123,23 +127,50 @@ class FileReader:
     fields: StructType
 
     def __call__(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Return its rows, with null for fields that it lacks."""
+        """Return its rows, with null for fields that it lacks.
+
+        Raises:
+            SpoutError: it is there no more.
+            FailedException: it can't be reached.
+        """
+        try:
+            yield from self._read(file)
+        except FileNotFoundError as error:
+            log = self.storage.files().get_file_info("_delta_log")
+            if log.type == pfs.FileType.NotFound:
+                raise FailedException(f"the Delta table {self.storage.uri!r} is not there just now: {error}") from error
+            raise SpoutError(
+                f"{file.path!r} of the Delta table {self.storage.uri!r} is gone, before it was read: a vacuum has "
+                f"removed it; to fix this: bring it back, or read on by a new topology, with start_version="
+            ) from error
+        except OSError as error:
+            raise FailedException(f"{file.path!r} of {self.storage.uri!r} can't be read just now: {error}") from error
+
+    def _read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.fields)
         with self.storage.files().open_input_file(file.path) as stream:
-            parquet = pq.ParquetFile(stream)
+            # Spark writes INT96, which pyarrow takes for nanoseconds by default: of the years 1677 to 2262 only
+            parquet = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
             there = [name for name in schema.names if name in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(columns=there):
-                columns = [_column(batch, each, there, file.partition) for each in schema]
+                columns = [self._column(batch, each, file, is_there=each.name in there) for each in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-
-def _column(batch: pa.RecordBatch, field: pa.Field, there: Sequence[str], partition: Mapping[str, str | None]) -> Any:
-    if field.name in there:
-        return batch.column(field.name).cast(field.type)
-    value = partition.get(field.name)
-    if value is None:
-        return pa.nulls(batch.num_rows, field.type)
-    return pa.repeat(pa.scalar(_value(value, field.type), field.type), batch.num_rows)
+    def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile, *, is_there: bool) -> Any:
+        text = file.partition.get(field.name)
+        try:
+            if is_there:
+                return batch.column(field.name).cast(field.type)
+            if not text:  # which is null, of each type
+                return pa.nulls(batch.num_rows, field.type)
+            return pa.repeat(pa.scalar(_value(text, field.type), field.type), batch.num_rows)
+        except (ArithmeticError, NotImplementedError, ValueError) as error:
+            found = batch.schema.field(field.name).type if is_there else f"the partition {text!r}"
+            raise SpoutError(
+                f"field {field.name!r} was {field.type} in the Delta table {self.storage.uri!r} when the topology was "
+                f"declared, and is {found} in {file.path!r}: {error}; to fix this: start a new topology, which reads "
+                f"the table as it is now"
+            ) from error
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
@@ -157,15 +188,13 @@ def _value(text: str, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         moment = datetime.datetime.fromisoformat(text)
         return moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if kind.tz else moment
+    if pa.types.is_binary(kind):
+        return _binary(text)
     return text
 
 
-def _text(value: object) -> str | None:
-    match value:
-        case None:
-            return None
-        case bool():
-            return str(value).lower()
-        case datetime.date():
-            return value.isoformat()
-    return str(value)
+def _binary(text: str) -> bytes:
+    """Return the bytes of a partition: delta-rs writes each of them as six characters, others write UTF-8."""
+    if _ESCAPED.fullmatch(text):
+        return bytes(int(digits, 16) for digits in text.split("\\u")[1:])
+    return text.encode()

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, frozen
+from attrs import Factory, define, field
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.canonical import Json
-from trident_py.errors import ConfigError, SpoutError, TopologyError
+from trident_py.errors import ConfigError, FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
@@ -19,8 +19,7 @@ from trident_py.rows.schema import schema_of, shown
 from trident_py.spouts.dataframe import DataFrameCoordinator, Range
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
+    from trident_py.sinks.delta.handle import DeltaHandle
     from trident_py.spouts.delta.log import DataFile, DeltaLog
 
 BATCH_BYTES = 1 << 30
@@ -93,7 +92,7 @@ class DeltaSpout(ITridentSpout[Range]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DeltaEmitter:
         """Have the files of a range read."""
-        return DeltaEmitter(self._log, schema_of(self.output_schema))
+        return DeltaEmitter(tx_state_id, self._log, schema_of(self.output_schema))
 
 
 @define
@@ -102,21 +101,28 @@ class Versions:
 
     tx_state_id: str
     log: DeltaLog
-    _table: DeltaTable | None = None
+    _handle: DeltaHandle | None = None
 
     def latest(self) -> Json:
-        """Return the newest version."""
-        if self._table is None:
-            self._table = self.log.table()
-        else:
-            self._table.update_incremental()
-        return self.offset(self._table.version())
+        """Return the newest version; of another table, where the first one was replaced."""
+        from trident_py.sinks.delta.handle import TableReplacedError
+
+        try:
+            self._opened().look()
+        except TableReplacedError:
+            self._handle = None
+        return self.offset(self._opened().table.version())
 
     def offset(self, version: int) -> Json:
         """Return a version of this table."""
-        if self._table is None:
-            self._table = self.log.table()
-        return {"table": str(self._table.metadata().id), "version": version}
+        return {"table": str(self._opened().table.metadata().id), "version": version}
+
+    def _opened(self) -> DeltaHandle:
+        from trident_py.sinks.delta.handle import DeltaHandle
+
+        if self._handle is None:
+            self._handle = DeltaHandle.open(self.log.storage)
+        return self._handle
 
     def upto(self, start: Any, latest: Any) -> Json:
         """Return the last version of the next batch.
@@ -141,20 +147,48 @@ class Versions:
         return self.offset(end)
 
 
-@frozen
+@define
 class DeltaEmitter(Emitter[Range]):
     """Has tasks read the files that a range of versions has added."""
 
+    tx_state_id: str
     log: DeltaLog
     fields: Any
+    _versions: Versions = field(default=Factory(lambda self: Versions(self.tx_state_id, self.log), True), init=False)
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Range, collector: TridentCollector) -> None:
-        """Emit their rows."""
+        """Emit their rows, if the log has them of the table that the range is of.
+
+        Raises:
+            SpoutError: another table is there by now, or a file is gone.
+            FailedException: the table can't be reached.
+        """
         from trident_py.spouts.delta.log import FileReader
 
-        files = self._files(metadata["start"], metadata["end"])
+        try:
+            files = self._files(metadata["start"], metadata["end"])
+        except SpoutError:
+            raise
+        except Exception as error:
+            self._check_id(metadata["end"])
+            raise FailedException(f"the log of {self.log.storage.uri!r} can't be read just now: {error}") from error
+        self._check_id(metadata["end"])  # ids never come back, so what was read of the log is this table's
         small = sum(file.size for file in files) <= DRIVER_BYTES
         collector.emit_splits(files, FileReader(self.log.storage, self.fields), on_driver=small)
+
+    def _check_id(self, end: Any) -> None:
+        if end is None:
+            return
+        try:
+            found: Any = self._versions.latest()
+        except Exception as error:
+            raise FailedException(f"the Delta table {self.log.storage.uri!r} can't be read: {error}") from error
+        if found["table"] != end["table"]:
+            raise SpoutError(
+                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was removed and made anew: a "
+                f"batch is of the table with the id {end['table']}, and {found['table']} is there; to fix this: "
+                f"restore the first one, or read the new one by a new topology"
+            )
 
     def _files(self, start: Any, end: Any) -> list[DataFile]:
         if end is None or start == end:

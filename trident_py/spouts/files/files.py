@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import CursorCoordinator
+from coordinators.batch_coordinator import Correction, CursorCoordinator
 from coordinators.canonical import Json
 from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
@@ -18,6 +18,7 @@ from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
 from trident_py.spouts.files.content import is_compressed
+from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import FileCursor
 from trident_py.spouts.files.following import FollowedFiles
 from trident_py.spouts.files.lines import LineReader, Piece
@@ -125,6 +126,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
     """Defines batches as byte ranges of files, which begin and end at lines."""
 
     def __init__(self, pattern: PathPattern, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pattern = pattern
         self._files = FollowedFiles(pattern)
         self._max_bytes = max_bytes
         self._clock = clock
@@ -139,6 +141,10 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
     def moved(self, metadata: list[StoredSplit]) -> Mapping[str, Json]:
         """Return where each file of the batch was read to, its size if that was more, and what tells it from others."""
         return {split.path: split.cursor for split in map(Split.parse, metadata)}
+
+    def corrected(self, definitions: Mapping[int, list[StoredSplit]]) -> Correction[list[StoredSplit]] | None:
+        """Return the lines that are there now, of files that were changed in place."""
+        return corrected(definitions, self._pattern, self._max_bytes)
 
     def is_ready(self, txid: int) -> bool:
         """Tell whether there are lines that were not read.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
 
@@ -13,6 +14,9 @@ from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import shown
 
 DECIMAL_DIGITS_MAX = 38
+_DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
+_EXACT = "trident-exact-decimal"
+"""The logical type by which fastavro knows decimals that `_exact_decimal` reads."""
 
 _PLAIN: Mapping[str, t.DataType] = {
     "boolean": t.BooleanType(),
@@ -65,7 +69,9 @@ def avro_type(schema: Any) -> t.DataType:
 def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
     """Return what reads a value of a schema of `avro_schema`; it raises ValueError for bytes that are none."""
     fastavro = _fastavro()
-    parsed = fastavro.parse_schema(schema)
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
+    parsed = fastavro.parse_schema(_with_exact_decimals(schema))
 
     def decode(value: bytes) -> Any:
         stream = BytesIO(value)
@@ -80,6 +86,26 @@ def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
     return decode
 
 
+def _with_exact_decimals(schema: Any) -> Any:
+    match schema:
+        case dict():
+            renamed = {"logicalType": _EXACT} if schema.get("logicalType") == "decimal" else {}
+            return {name: _with_exact_decimals(each) for name, each in schema.items()} | renamed
+        case list():
+            return [_with_exact_decimals(each) for each in schema]
+    return schema
+
+
+def _exact_decimal(stored: bytes, schema: Mapping[str, Any], _: object = None) -> Decimal:
+    """Return a decimal with all of its digits; fastavro's own reader rounds one that has too many."""
+    if not stored:
+        raise ValueError("a decimal has no bytes")
+    unscaled = int.from_bytes(stored, "big", signed=True)
+    if abs(unscaled) >= 10 ** schema["precision"]:
+        raise ValueError(f"a decimal has more than {schema['precision']} digits")
+    return Decimal(unscaled).scaleb(-schema.get("scale", 0), _DIGITS)
+
+
 def _spark_type(schema: Any) -> t.DataType:
     """Return the type for a schema whose names are expanded."""
     match schema:
@@ -91,7 +117,7 @@ def _spark_type(schema: Any) -> t.DataType:
             return t.MapType(t.StringType(), _spark_type(values))
         case {"logicalType": _}:
             return _logical(schema)
-        case {"type": inner}:
+        case {"type": inner} if schema.get("size") != 0:  # a few bytes may say that an array has billions of nothing
             return _spark_type(inner)
         case str() if schema in _PLAIN:
             return _PLAIN[schema]
@@ -144,6 +170,7 @@ _NESTED = {"type", "fields", "items", "values"}
 def _fastavro() -> Any:
     try:
         import fastavro
+        import fastavro.read
         import fastavro.schema
     except ImportError as error:
         raise ConfigError(f"value='avro' needs fastavro ({error}): pip install 'trident-py[kafka]'") from error

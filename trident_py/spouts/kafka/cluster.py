@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,10 @@ import confluent_kafka as kafka
 from attrs import define, field, frozen
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
+from trident_py.errors import SpoutError
 from trident_py.sinks.kafka.client_log import client_log
+from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
+from trident_py.sinks.verdict import Verdict
 from trident_py.spouts.kafka.ranges import Partition
 
 TIMEOUT_SECONDS = 10.0
@@ -69,10 +73,13 @@ class Cluster:
         """Return those of the ``wanted`` topics that there are."""
         self.client.poll(0)  # it logs then
         listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
-        names = [name for name in listed if _is_wanted(name, wanted)]
+        return self.described([name for name in listed if is_wanted(name, wanted)])
+
+    def described(self, names: Collection[str]) -> dict[str, Topic]:
+        """Return those of the topics with these names that there are."""
         if not names:
             return {}
-        described = self.client.describe_topics(kafka.TopicCollection(names), request_timeout=TIMEOUT_SECONDS)
+        described = self.client.describe_topics(kafka.TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
         found: dict[str, Topic] = {}
         for name, answer in described.items():
             try:
@@ -150,5 +157,17 @@ class Cluster:
         return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
 
 
-def _is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+def is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+    """Tell whether a topic is one of those that are ``wanted``."""
     return bool(wanted.fullmatch(name)) if isinstance(wanted, re.Pattern) else name in wanted
+
+
+@contextmanager
+def errors_of_spout(spout: str) -> Iterator[None]:
+    """Raise what a spout's block meets: KafkaException where it may pass, and SpoutError where it stays for ever."""
+    try:
+        yield
+    except kafka.KafkaException as error:
+        if verdict_of(Call.READ, error.args[0]) is Verdict.NEVER:
+            raise SpoutError(f"spout {spout!r}: Kafka refuses: {shown_error(error.args[0])}") from error
+        raise

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from coordinators.batch_coordinator import CursorCoordinator
 from coordinators.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic
+from trident_py.spouts.kafka.cluster import Cluster, Topic, errors_of_spout, is_wanted
 from trident_py.spouts.kafka.ranges import (
     OffsetRange,
     Partition,
@@ -23,6 +23,7 @@ from trident_py.spouts.kafka.ranges import (
     limited,
     positions_of,
 )
+from trident_py.spouts.kafka.topic_ids import TopicIds
 from trident_py.spouts.rest import Rest
 
 Topics: TypeAlias = Collection[str] | re.Pattern[str]
@@ -33,6 +34,9 @@ POLICY_SECONDS = 30.0
 
 SAMPLED_BATCHES = 100
 """After so many batches it is looked anew how large records are."""
+
+SAMPLED_RECORDS = 100
+"""Of so many offsets."""
 
 
 @frozen(kw_only=True)
@@ -63,6 +67,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     limits: Limits
     commits: bool
     mean_bytes: Callable[[OffsetRange], float]
+    _ids: TopicIds = field(default=Factory(lambda self: TopicIds(self.name, self.cluster), True), init=False)
     _positions: dict[Partition, Position] = field(factory=dict, init=False)
     _there: list[OffsetRange] = field(factory=list, init=False)  # all that the last look found
     _is_new: bool = field(default=True, init=False)
@@ -106,9 +111,14 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     def initialize_transaction(
         self, txid: int, prev_metadata: list[StoredRange] | None, curr_metadata: list[StoredRange] | None
     ) -> list[StoredRange]:
-        """Return the ranges that `is_ready` has found, or those that the transaction had before."""
+        """Return the ranges that `is_ready` has found, or those that the transaction had before.
+
+        Raises:
+            SpoutError: these are of topics that are there no more.
+        """
         if curr_metadata is not None:
             ranges = [OffsetRange.parse(stored) for stored in curr_metadata]
+            self._ids.verify(ranges)
         else:
             ranges, self._next = self._next, []
             for each in ranges:
@@ -133,7 +143,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     def _look(self) -> list[OffsetRange]:
         with self._rest.looking():
             try:
-                return self._found()
+                with errors_of_spout(self.name):
+                    return self._found()
             except BaseException:
                 self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
                 raise
@@ -141,7 +152,9 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     def _found(self) -> list[OffsetRange]:
         topics = self.cluster.topics(self.topics)
         self._check_policy(topics)
-        self._check_ids(topics)
+        self._ids.check(
+            {(name, at.topic_id) for (name, _), at in self._positions.items() if is_wanted(name, self.topics)}, topics
+        )
         ids = {(topic.name, number): topic.id for topic in topics.values() for number in topic.partitions}
         if not ids:
             self._found_nothing = True
@@ -186,9 +199,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         records = min(self.limits.records, self._rows_max or self.limits.records)
         if self._sampled % SAMPLED_BATCHES == 0:
             largest = max(ranges, key=lambda each: each.size)
-            self._record_bytes = self.mean_bytes(evolve(largest, end=min(largest.end, largest.start + 100)))
-        self._sampled += 1
+            first = evolve(largest, end=min(largest.end, largest.start + SAMPLED_RECORDS))
+            found = self.mean_bytes(first) or self.mean_bytes(largest)  # the first ones may all be aborted
+            self._record_bytes = found or self._record_bytes
         if self._record_bytes:
+            self._sampled += 1
             records = min(records, max(1, int(self.limits.bytes / self._record_bytes)))
         return [each for each in limited(ranges, records) if each.size]
 
@@ -211,14 +226,6 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
                 f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost what "
                 f"they had confirmed; bring that back, or `trident reset` the topology"
             )
-
-    def _check_ids(self, topics: Mapping[str, Topic]) -> None:
-        for (name, _), position in self._positions.items():
-            if name in topics and topics[name].id != position.topic_id:
-                raise SpoutError(
-                    f"spout {self.name!r}: topic {name!r} was deleted and made anew since it was read (its id was "
-                    f"{position.topic_id}, and is {topics[name].id}); `trident reset` the topology to read the new one"
-                )
 
     def _check_policy(self, topics: Mapping[str, Topic]) -> None:
         due = time.monotonic() - self._policy_at > POLICY_SECONDS

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
@@ -25,6 +26,7 @@ from trident_py.spouts.kafka.values import ValueFormat
 if TYPE_CHECKING:
     from trident_py.spouts.kafka.cluster import Cluster
     from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Start, Topics
+    from trident_py.spouts.kafka.topic_ids import TopicIds
 
 BATCH_RECORDS_MAX = 500_000
 BATCH_BYTES_MAX = 64 * 1024 * 1024
@@ -138,7 +140,9 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaEmitter:
         """Have Spark tasks read."""
-        return KafkaEmitter(self._reader, context.parallelism)
+        from trident_py.spouts.kafka.topic_ids import TopicIds
+
+        return KafkaEmitter(self._reader, TopicIds(tx_state_id, self._cluster()), context.parallelism)
 
     @property
     def _reader(self) -> KafkaReader:
@@ -155,15 +159,23 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 class KafkaEmitter(Emitter[list[StoredRange]]):
     """Cuts a batch into about as many pieces as there are tasks at once."""
 
-    def __init__(self, reader: KafkaReader, tasks: int) -> None:
-        self._reader = reader
-        self._tasks = tasks
+    def __init__(self, reader: KafkaReader, ids: TopicIds, tasks: int) -> None:
+        self._reader, self._ids, self._tasks = reader, ids, tasks
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredRange], collector: TridentCollector) -> None:
-        """Emit the records of the ranges."""
+        """Emit the records of the ranges, if their topics are the same after they were read.
+
+        Raises:
+            SpoutError: a topic was deleted, and another one of that name made.
+        """
         ranges = [OffsetRange.parse(stored) for stored in metadata]
         is_small = sum(each.size for each in ranges) <= SMALL_RECORDS
-        collector.emit_splits(shared_out(ranges, 1 if is_small else self._tasks), self._reader, on_driver=is_small)
+        splits = shared_out(ranges, 1 if is_small else self._tasks)
+        collector.emit_splits(splits, self._reader, on_driver=is_small, verify=partial(self._ids.verify, ranges))
+
+    def close(self) -> None:
+        """Let the cluster go."""
+        self._ids.cluster.close()
 
 
 def _names(topics: str | Collection[str]) -> tuple[str, ...]:

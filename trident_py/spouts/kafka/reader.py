@@ -18,7 +18,7 @@ from trident_py.spouts.kafka.ranges import OffsetRange
 from trident_py.spouts.kafka.values import ValueFormat
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 ROWS_MAX = 10_000
 """Of one Arrow batch."""
@@ -27,6 +27,9 @@ SILENCE_SECONDS = 30.0
 """How long a cluster may give nothing of what it has."""
 
 POLL_SECONDS = 0.1
+
+_MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, which are those of Python and of Spark."""
 
 _READING = {
     "isolation.level": "read_committed",
@@ -86,16 +89,18 @@ class KafkaReader:
         return 0.0
 
     def _records(self, given: OffsetRange) -> Iterator[list[Message]]:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         consumer = self._consumer()
         try:
             consumer.assign([TopicPartition(given.topic, given.partition, given.start)])
             yield from _read(consumer, given)
             consumer.unassign()
-        except BaseException:
+        except BaseException as error:
             _kept.consumers.pop(self._name, None)
             consumer.close()
+            if isinstance(error, KafkaException):
+                raise _failure(given, error.args[0]) from error
             raise
 
     @property
@@ -114,19 +119,39 @@ class KafkaReader:
         return kept[self._name]
 
     def _batch(self, records: Sequence[Message]) -> pa.RecordBatch:
-        column, kept = self.values.array([each.value() for each in records], lambda number: _named(records[number]))
-        rows = [records[number] for number in kept] if len(kept) < len(records) else records
+        told = [self._told(each) for each in records]
+        given = [(each, *more) for each, more in zip(records, told, strict=True) if more is not None]
+        column, kept = self.values.array(
+            [each.value() for each, _, _ in given], lambda number: _named(given[number][0])
+        )
+        rows = [given[number] for number in kept] if len(kept) < len(given) else given
         schema = arrow_schema(fields_of(self.values))
         columns = [
-            pa.array([each.key() for each in rows], pa.binary()),
+            pa.array([each.key() for each, _, _ in rows], pa.binary()),
             column,
-            pa.array([each.topic() for each in rows], pa.string()),
-            pa.array([each.partition() for each in rows], pa.int32()),
-            pa.array([each.offset() for each in rows], pa.int64()),
-            pa.array([_micros(each) for each in rows], pa.int64()).cast(schema.field("timestamp").type),
-            pa.array([_headers(each) for each in rows], schema.field("headers").type),
+            pa.array([each.topic() for each, _, _ in rows], pa.string()),
+            pa.array([each.partition() for each, _, _ in rows], pa.int32()),
+            pa.array([each.offset() for each, _, _ in rows], pa.int64()),
+            pa.array([micros for _, micros, _ in rows], pa.int64()).cast(schema.field("timestamp").type),
+            pa.array([headers for _, _, headers in rows], schema.field("headers").type),
         ]
         return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(columns, schema, strict=True)], schema=schema)
+
+    def _told(self, record: Message) -> tuple[int | None, list[dict[str, Any]] | None] | None:
+        """Return the time and the headers of a record; None: it is left out, as they can't be read.
+
+        Raises:
+            SpoutError: they can't, and ``on_decode_error`` says so.
+        """
+        try:
+            return _micros(record), _headers(record)
+        except Exception as error:
+            if self.values.on_error == "fail":
+                raise SpoutError(
+                    f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; "
+                    f"on_decode_error='null' or 'skip' goes on without"
+                ) from error
+            return (None, None) if self.values.on_error == "null" else None
 
 
 def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
@@ -135,8 +160,8 @@ def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
         found = consumer.consume(min(ROWS_MAX, given.end - at), POLL_SECONDS)
         records: list[Message] = []
         for message in found:
-            if message.error() is not None:
-                at = max(at, _ended(message, given))
+            if (error := message.error()) is not None:
+                at = max(at, _ended(message, error, given))
             elif (message.offset() or 0) >= given.end:
                 at = given.end
             else:
@@ -150,25 +175,35 @@ def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
             raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECONDS:.0f} s")
 
 
-def _ended(message: Message, given: OffsetRange) -> int:
+def _ended(message: Message, error: KafkaError, given: OffsetRange) -> int:
     """Return up to where it is read, as a message that is no record tells.
 
     Raises:
         SpoutError: the records are there no more.
         FailedException: another time, perhaps.
     """
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError as Codes
 
-    error = message.error()
-    code = error.code() if error else None
-    if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+    if error.code() == Codes._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
         return message.offset() or 0
-    if code in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
-        raise SpoutError(
+    raise _failure(given, error)
+
+
+def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedException:
+    """Return what follows from an error of Kafka's while a range is read."""
+    from confluent_kafka import KafkaError as Codes
+
+    from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
+    from trident_py.sinks.verdict import Verdict
+
+    if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
+        return SpoutError(
             f"{given}: Kafka has these records no more ({error}): they have expired, or the topic was cut or made "
             f"anew; bring them back, or `trident reset` the topology"
         )
-    raise FailedException(f"{given}: {error}")
+    if verdict_of(Call.READ, error) is Verdict.NEVER:
+        return SpoutError(f"{given}: Kafka refuses to give these records: {shown_error(error)}")
+    return FailedException(f"{given}: {error}")
 
 
 def _named(record: Message) -> str:
@@ -177,7 +212,11 @@ def _named(record: Message) -> str:
 
 def _micros(record: Message) -> int | None:
     kind, millis = record.timestamp()
-    return millis * 1000 if kind else None
+    if not kind:
+        return None
+    if not _MILLIS_MIN <= millis <= _MILLIS_MAX:
+        raise ValueError(f"{millis} ms since 1970 is not in the years 1 to 9999")
+    return millis * 1000
 
 
 def _headers(record: Message) -> list[dict[str, Any]] | None:

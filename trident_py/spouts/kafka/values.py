@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -15,6 +12,7 @@ from pyspark.sql import types as t
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.schema import arrow_array, schema_of, shown
 from trident_py.spouts.kafka.avro import avro_decoder, avro_schema, avro_type
+from trident_py.spouts.kafka.json_values import check_json_type, json_decoder
 
 ON_ERROR = ("fail", "null", "skip")
 KINDS = ("binary", "string", "json", "avro")
@@ -57,7 +55,9 @@ class ValueFormat:
             case "json":
                 if schema is None:
                     raise TopologyError("value='json' needs schema=, the fields of the objects")
-                return cls("json", schema_of(schema), str(on_error))
+                fields = schema_of(schema)
+                check_json_type(fields)
+                return cls("json", fields, str(on_error))
         if schema is not None:
             raise TopologyError(f"value={kind!r} takes no schema")
         return cls(str(kind), t.StringType() if kind == "string" else t.BinaryType(), str(on_error))
@@ -83,7 +83,7 @@ class ValueFormat:
         decode = self._decoder
         try:
             return arrow_array([None if value is None else decode(value) for value in values], self.field), numbers
-        except (ArithmeticError, TypeError, ValueError):
+        except Exception:  # noqa: BLE001 - whatever it is, it is of one of the records
             return self._one_by_one(values, where)
 
     def _one_by_one(self, values: Sequence[bytes | None], where: Callable[[int], str]) -> tuple[pa.Array, list[int]]:
@@ -92,11 +92,11 @@ class ValueFormat:
             try:
                 decoded = None if value is None else decode(value)
                 arrow_array([decoded], self.field)
-            except (ArithmeticError, TypeError, ValueError) as error:
+            except Exception as error:
                 if self.on_error == "fail":
                     raise SpoutError(
                         f"{where(number)}: its value is no {self.kind} of {self.field.dataType.simpleString()}: "
-                        f"{error}; on_decode_error='null' or 'skip' goes on without it"
+                        f"{type(error).__name__}: {error}; on_decode_error='null' or 'skip' goes on without it"
                     ) from error
                 if self.on_error == "skip":
                     continue
@@ -112,43 +112,4 @@ class ValueFormat:
                 return bytes.decode
             case "avro":
                 return avro_decoder(self.avro)
-        convert = _converter(self.type)
-        return lambda value: convert(json.loads(value))
-
-
-def _converter(kind: t.DataType) -> Callable[[Any], Any]:
-    """Convert from JSON to values of a Spark type: what JSON has no type for stands in it as text."""
-    match kind:
-        case t.StructType():
-            return _struct(kind)
-        case t.ArrayType():
-            item = _nullable(_converter(kind.elementType))
-            return lambda value: list(map(item, _checked(value, list)))
-        case t.MapType(keyType=t.StringType()):
-            item = _nullable(_converter(kind.valueType))
-            return lambda value: {key: item(each) for key, each in _checked(value, dict).items()}
-        case t.DecimalType():
-            return lambda value: Decimal(str(value))
-        case t.DoubleType() | t.FloatType():
-            return lambda value: float(value) if type(value) is int else value
-        case t.DateType():
-            return date.fromisoformat
-        case t.TimestampType() | t.TimestampNTZType():
-            return datetime.fromisoformat
-    return lambda value: value
-
-
-def _struct(kind: t.StructType) -> Callable[[Any], Any]:
-    """Fields that an object lacks are NULL, others of it are left out."""
-    converters = {field.name: _nullable(_converter(field.dataType)) for field in kind.fields}
-    return lambda value: {name: convert(_checked(value, dict).get(name)) for name, convert in converters.items()}
-
-
-def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
-
-
-def _checked(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{shown(value)} is no {kind.__name__}")
-    return value
+        return json_decoder(self.type)

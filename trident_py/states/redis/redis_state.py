@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from redis import Redis
 
 from trident_py.errors import StateError
+from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
@@ -23,7 +24,7 @@ from trident_py.rows.json_rows import json_rows, rows_of_json
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, fields_text
 from trident_py.states.expiry import Expiry, portion
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import decode_key, encode_keys
 from trident_py.states.redis.server import COMMIT, Server, explained
@@ -380,7 +381,7 @@ def _text(header: StateHeader) -> str:
 def _header(text: str, where: str) -> StateHeader:
     try:
         return StateHeader.of(json.loads(text))
-    except (TypeError, ValueError) as error:
+    except (StateError, TypeError, ValueError) as error:
         raise StateError(f"{where}: its header {text[:80]!r} can't be read; restore the server's data") from error
 
 

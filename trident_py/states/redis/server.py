@@ -90,11 +90,16 @@ class Server:
         except ValueError as error:
             raise StateError(f"a Redis URL is redis://[user:password@]host:port/db, not this: {error}") from error
 
-    def client(self, timeout: float = TIMEOUT_SECONDS) -> Redis:
-        """Make a client; it connects when it is used, and never sends anything twice by itself."""
+    def client(self, timeout: float = TIMEOUT_SECONDS, *, decode_responses: bool = True) -> Redis:
+        """Make a client; it connects when it is used, and never sends anything twice by itself.
+
+        Args:
+            timeout: how long an answer may take, in seconds.
+            decode_responses: whether it returns text; otherwise bytes.
+        """
         return Redis.from_url(
             self.url.reveal(),
-            decode_responses=True,
+            decode_responses=decode_responses,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=CONNECT_SECONDS,

@@ -4,19 +4,56 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
 from types import NoneType
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.rows.ddl import parse_ddl
+from trident_py.rows.schema import clipped
+from trident_py.states.sql.limits import Limits
 
 Convert: TypeAlias = Callable[[Any], Any]
+
+
+class UnfitError(StateError):
+    """A value doesn't fit its column.
+
+    Attributes:
+        value: which.
+    """
+
+    def __init__(self, text: str, value: Any) -> None:
+        super().__init__(text)
+        self.value = value
+
+    def in_row(self, columns: Iterable[TypedColumn], row: Iterable[Any]) -> UnfitError:
+        """Return the same error with the row that the value is in, and the way out."""
+        shown = ", ".join(f"{column.name}={clipped(part)}" for column, part in zip(columns, row, strict=True))
+        return UnfitError(
+            f"{self}, in the row ({shown}); to fix this: map the field to a value that fits, or filter such rows out",
+            self.value,
+        )
+
+
+class RefusedValueError(ValueError):
+    """A column can't hold a value; its text says why."""
+
+
+@contextmanager
+def naming_unfit(where: str) -> Iterator[None]:
+    """Name topology, attempt and table, as ``where`` does, in what is raised of a value that doesn't fit."""
+    try:
+        yield
+    except UnfitError as error:
+        raise StateError(f"{where}: {error}") from error
 
 
 @frozen
@@ -31,6 +68,7 @@ class TypedColumn:
         from_sql: the way back.
         plain: a type whose values are stored as they are.
         check: what follows the type in CREATE TABLE; ``{0}`` is the name.
+        limits: what a column of a user's own table holds of the values; None: all.
     """
 
     name: str
@@ -41,12 +79,13 @@ class TypedColumn:
     from_sql: Convert | None = None
     plain: type = NoneType
     check: str = ""
+    limits: Limits | None = None
 
     def stored(self, values: Sequence[Any]) -> Iterable[Any]:
         """Return what is stored for ``values``.
 
         Raises:
-            StateError: one doesn't fit the column.
+            UnfitError: one doesn't fit the column.
         """
         if set(map(type, values)) <= {self.plain, NoneType}:
             return values
@@ -60,7 +99,14 @@ class TypedColumn:
         try:
             return convert(value)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise StateError(f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {value!r}") from error
+            why = f": {error}" if isinstance(error, RefusedValueError) else ""
+            raise self.unfit(value, why) from error
+
+    def unfit(self, value: Any, reason: str = "") -> UnfitError:
+        """Return the error for a value that the column can't hold."""
+        return UnfitError(
+            f"field {self.name!r} is {self.kind.simpleString()} and cannot hold {clipped(value)}{reason}", value
+        )
 
 
 def declared(columns: Sequence[TypedColumn]) -> str:
@@ -69,7 +115,13 @@ def declared(columns: Sequence[TypedColumn]) -> str:
 
 
 def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
-    """Return the key fields and the value field that `declared` wrote as ``text``."""
+    """Return the key fields and the value field that `declared` wrote as ``text``.
+
+    Raises:
+        StateError: it is none that it writes.
+    """
+    if not isinstance(text, str):
+        raise StateError(f"the books have {clipped(text)} as the fields of the table; to fix this: restore them")
     named = [column.partition(" ") for column in text.split(", ")]
     *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
     return t.StructType(keys), value
@@ -94,6 +146,17 @@ def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> st
     return name
 
 
+def as_key(column: TypedColumn) -> TypedColumn:
+    """Return the column for a part of a key, in which 0.0 and -0.0 are one."""
+    if not isinstance(column.kind, t.FloatType | t.DoubleType):
+        return column
+    return evolve(column, to_sql=partial(_without_sign_of_zero, column.to_sql), plain=NoneType)
+
+
+def _without_sign_of_zero(to_sql: Convert, value: Any) -> Any:
+    return to_sql(as_float(value) + 0.0)
+
+
 def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
     """Refuse names that differ in case only.
 
@@ -115,6 +178,17 @@ def of_type(*kinds: type) -> Convert:
         return value
 
     return convert
+
+
+def as_text(value: Any) -> str:
+    """Return a text as it is; refuse anything else, and half of a surrogate pair, which no encoding has."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    try:
+        value.isascii() or value.encode()
+    except UnicodeEncodeError:
+        raise RefusedValueError("it is not Unicode text") from None
+    return value
 
 
 def as_integer(value: Any) -> int:

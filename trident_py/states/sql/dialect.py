@@ -13,8 +13,11 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import TopologyKey
+from trident_py.states.sql.catalog import FoundColumn, FoundTable
 from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.limits import Limits
 from trident_py.states.sql.nested import is_nested, json_text
+from trident_py.states.sql.pairs import limits_of
 from trident_py.states.sql.stored import StoredRows
 
 Row: TypeAlias = tuple[Any, ...]
@@ -123,11 +126,14 @@ class Dialect:
         types: by Spark's type, what follows name and type in a `TypedColumn`.
         decimal: the same for decimals, of so many digits.
         json: the type of a column that holds arrays, structs or maps, as JSON.
+        checked_json: a text of JSON as it is, if such a column holds it; raises `RefusedValueError`.
         checked_name: the name of a field as it is, if it can be a column's; raises `StateError`.
         checked_table: the same for that of a table.
         mark: what stands for a bound value.
         quote: what names stand between.
         key: the type of ``_key``, compared byte by byte.
+        marked_key: what makes it the primary key; ``{0}`` is the mark of the table's maker.
+        as_found: the types that the catalog may have for that of a column.
         name: the type of a table's name in a table.
         integer: the type of 64-bit integers.
         text: the type of any text.
@@ -144,6 +150,8 @@ class Dialect:
         has_column: finds a column; bound are the schema, the table and its name.
         times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
             name of an index by time and key.
+        limits_of: what a column holds of the values of a field; raises `StateError` if it would change them.
+        bound: what is bound for a value of a row that a query is asked with.
         stages: whether tasks may hand it their part of a change.
         longest_name: how long the name of a table may be.
     """
@@ -152,11 +160,14 @@ class Dialect:
     types: Mapping[type[t.DataType], Any]
     decimal: Callable[[t.DecimalType], Any]
     json: str
+    checked_json: Callable[[str], str] = str
     checked_name: Callable[[str], str]
     checked_table: Callable[[str], str]
     mark: str = "%s"
     quote: str = '"'
     key: str
+    marked_key: str = 'CONSTRAINT "{0}" PRIMARY KEY'
+    as_found: Callable[[str], tuple[str, ...]]
     name: str = "text"
     integer: str = "bigint"
     text: str = "text"
@@ -178,6 +189,8 @@ class Dialect:
         'ALTER TABLE {0} ADD COLUMN "_time" bigint',
         'CREATE INDEX {1} ON {0} ("_time", "_key")',
     )
+    limits_of: Callable[[TypedColumn, FoundColumn], Limits] = limits_of
+    bound: Callable[[Any], Any] = lambda value: value
     stages: bool = False
     longest_name: int = 63
 
@@ -203,7 +216,7 @@ class Dialect:
                 f"field {name!r}: {self.database} cannot compare by the collation of {kind.simpleString()}"
             )
         if is_nested(kind):
-            return TypedColumn(name, kind, self.json, frozenset(), *json_text(kind))
+            return TypedColumn(name, kind, self.json, frozenset(), *json_text(kind, self.checked_json))
         if type(kind) not in self.types:
             raise StateError(
                 f"field {name!r} is {kind.simpleString()}, which a column in {self.database} cannot hold; use a "
@@ -253,15 +266,17 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what the client library raises into an error that names ``where``, the cause and the way out.
 
         Args:
             where: names the topology, the attempt and the table.
             staged: whether a table that is gone passes, as what is staged does with a replay.
+            way_out: what to do, in place of what is known of the error.
 
         Raises:
             StoreBusyException: a replay may get through.
+            FailedException: a value of the batch is refused.
             StateError: anything else.
         """
 
@@ -307,6 +322,19 @@ class Database(ABC):
 
         Connections of older leaders are ended before, where the database can: one that was paused in mid-transaction
         would hold its locks till then. They have lost the epoch already.
+        """
+
+    @abstractmethod
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Return what the catalog says of a table, which can't be altered any more until the transaction ends.
+
+        If the table is gone, it has no columns, and the transaction may be of no use any more.
+
+        Args:
+            connection: in its transaction.
+            schema: where the table is.
+            table: its name.
+            keys: whether a key of its rows matters.
         """
 
     @abstractmethod

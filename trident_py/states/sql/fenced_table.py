@@ -15,6 +15,7 @@ from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader
+from trident_py.states.sql.columns import naming_unfit
 from trident_py.states.sql.dialect import AnswerLostError, Connection, Database, Leader, Link
 from trident_py.states.sql.table import Headers
 
@@ -167,5 +168,6 @@ class FencedTable:
     @contextmanager
     def explained(self, tx: SinkTransaction) -> Iterator[None]:
         """Turn what the database's library raises into our own errors, which name topology and attempt."""
-        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(self._where(tx)):
+        where = self._where(tx)
+        with located(topology=self._topology, attempt=tx.attempt), self._database.explained(where), naming_unfit(where):
             yield

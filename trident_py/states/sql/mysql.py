@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from math import isfinite
+from math import copysign, isfinite
 from typing import Any
 
 from attrs import Factory, field, frozen
@@ -19,33 +19,69 @@ from pyspark.sql import types as t
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.states.expiry import checked_ttl
-from trident_py.states.sql.columns import as_day, as_float, as_integer, checked, exact_decimal, of_type
+from trident_py.states.sql.catalog import FoundTable
+from trident_py.states.sql.columns import (
+    RefusedValueError,
+    as_day,
+    as_float,
+    as_integer,
+    as_text,
+    checked,
+    exact_decimal,
+    of_type,
+)
 from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
-from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Errors, Session, SessionDatabase, code_of
+from trident_py.states.sql.mysql_catalog import as_found, columns_of
+from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
+from trident_py.states.sql.verdicts import ErrorTable, Verdict
 
 log = logging.getLogger(__name__)
 
 _FIELD, _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}"), re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TOO_LARGE = 1153
-ERRORS = Errors(
-    broken=frozenset({0, 1053, 1152, 1927, 2003, 2006, 2013, 2014, 2055}),
-    busy=frozenset({1021, 1040, 1047, 1114, 1205, 1213, 1317, 1969, 3024}),
-    no_table=1146,
+_BROKEN = frozenset({0, 1053, 1152, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
+_AGAIN = (
+    *(1021, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1129, 1135, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206),
+    *(1094, 1213, 1226, 1317, 1613, 1614, 1792, 1836, 1969, 3024, 3169, 3572),
+)
+_BATCH = (
+    *(1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1416, 1451, 1452, 1526, 1586, 1644),
+    *(1690, 1748, 1761, 1762, 3140, 3141, 3819, 4025, 4078, _TOO_LARGE),
+)
+_NEVER = (
+    *(-1, 1044, 1045, 1046, 1049, 1051, 1054, 1064, 1091, 1142, 1143, 1146, 1227, 1288, 1290, 1305, 1356, 1364, 1370),
+    *(1419, 1471, 1665, 1698, 1820, 1862, 3118, 4151),
+)
+ERRORS = ErrorTable(
+    verdicts={
+        **dict.fromkeys((*_AGAIN, *_BROKEN), Verdict.AGAIN),
+        **dict.fromkeys(_BATCH, Verdict.BATCH),
+        **dict.fromkeys(_NEVER, Verdict.NEVER),
+    },
     ways_out={
         **dict.fromkeys((1044, 1045, 1142, 1143, 1227), "grant the user all privileges on the database"),
         1049: "make the database first",
-        1054: "a column of the state is gone: restore it, or `trident reset` the topology",
-        1146: "a table of the state is gone: restore it, or `trident reset` the topology",
+        1054: "restore the column, which the topology uses",
+        1146: "restore the table, which the topology uses",
+        1364: "give the column a default, or add a field for it",
         _TOO_LARGE: "raise max_allowed_packet of the server, or keep smaller values",
-        **dict.fromkeys((1264, 1690), "a value is beyond its field's type"),
-        1290: "this server is read-only: name the primary",
-        1406: "a key is longer than MySQL's index takes, 768 characters: group by something shorter, as a hash",
-        1665: "the server's binary log must be by row: binlog_format=ROW or MIXED",
+        **dict.fromkeys((1264, 1690), "give the field a wider type, as a value is beyond its field's type"),
+        1290: "name the primary, as this server is read-only",
+        1406: (
+            "shorten the value, or widen the column; if the column is _key, group by something shorter, as a hash, "
+            "since MySQL's index takes 768 characters"
+        ),
+        1665: "have the server log by row: binlog_format=ROW or MIXED",
+        **dict.fromkeys(
+            (1048, 1062, 1451, 1452, 3819, 4025), "correct the value before it gets here, or change the constraint"
+        ),
     },
 )
+"""By number: https://mariadb.com/kb/en/mariadb-error-code-reference/; -1 is what the library refuses itself."""
+
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'"
 _LOCK = "trident {}".format
 _ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -53,7 +89,9 @@ _ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLAT
 
 def _finite(value: Any) -> float:
     if not isfinite(number := as_float(value)):
-        raise ValueError(value)  # MySQL has neither NaN nor infinity
+        raise RefusedValueError("MySQL has neither NaN nor infinity")
+    if number == 0 and copysign(1, number) < 0:
+        raise RefusedValueError("MariaDB would store it as 0.0")
     return number
 
 
@@ -72,7 +110,7 @@ _TYPES: dict[type[t.DataType], Any] = {
     **dict.fromkeys((t.FloatType, t.DoubleType), _FLOAT),
     t.BooleanType: ("boolean", _ORDERED, of_type(bool), bool),
     # Its collations that compare by code point take 'a' and 'a ' for equal: least and greatest in Python.
-    t.StringType: ("longtext", frozenset(), of_type(str), None, str),
+    t.StringType: ("longtext", frozenset(), as_text),
     t.BinaryType: ("longblob", frozenset(), of_type(bytes, bytearray), None, bytes),
     t.DateType: ("date", frozenset(), as_day),
     t.TimestampType: ("datetime(6)", frozenset(), _clock, lambda value: value.replace(tzinfo=UTC)),
@@ -92,6 +130,8 @@ MYSQL = Dialect(
     checked_name=partial(checked, database="MySQL", what="field", pattern=_FIELD),
     checked_table=partial(checked, database="MySQL", what="table", pattern=_TABLE),
     quote="`",
+    marked_key="PRIMARY KEY COMMENT '{0}'",
+    as_found=as_found,
     key="varchar(768)",  # each ends with ], so no spaces at the end are lost
     name="varchar(64)",
     engine=_ENGINE,
@@ -119,6 +159,8 @@ class MySQLDatabase(SessionDatabase):
 
     dialect = MYSQL
     errors = ERRORS
+    broken = _BROKEN
+    no_table = 1146
     schemes = ("mysql", "mariadb")
     waiting = "SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
     holders = (
@@ -152,8 +194,18 @@ class MySQLDatabase(SessionDatabase):
         return Session(client, session.execute("SELECT @@max_allowed_packet").fetchone())
 
     def mark(self, session: Session, owner: str) -> None:
-        """Hold a lock of this name: the server says who does."""
-        session.execute("SELECT GET_LOCK(%s, 10)", [_LOCK(owner)])
+        """Hold a lock of this name: the server says who does. An older session of the same leader is ended.
+
+        Raises:
+            StoreBusyException: another session still holds it.
+        """
+        for patience in (1, 10):
+            if session.execute("SELECT GET_LOCK(%s, %s)", [_LOCK(owner), patience]).fetchone() == (1,):
+                return
+            _end_holder(session, owner)
+        raise StoreBusyException(
+            f"{self.shown}: an older connection of this leader has the lock {_LOCK(owner)!r} and can't be ended"
+        )
 
     def schema(self, link: Link, where: str) -> str:
         """Return the name of the database."""
@@ -184,6 +236,15 @@ class MySQLDatabase(SessionDatabase):
         yield
         connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
 
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns and unique keys."""
+        try:
+            return columns_of(connection, schema, table, placed(MYSQL, schema, table), keys=keys)
+        except self.library().Error as error:
+            if code_of(error) == self.no_table:
+                return FoundTable(())
+            raise
+
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send about a megabyte of rows with each statement."""
         session: Any = connection
@@ -193,7 +254,7 @@ class MySQLDatabase(SessionDatabase):
             cursor.executemany(statement(1), rows)
         except self.library().Error as error:
             largest = max(sum(len(part) for part in row if isinstance(part, str | bytes)) for row in rows)
-            if code_of(error) in ERRORS.broken and 4 * largest > packet:  # it hangs up before it says so
+            if code_of(error) in _BROKEN and 4 * largest > packet:  # it hangs up before it says so
                 raise self.library().OperationalError(_TOO_LARGE, f"a row has {largest} characters") from None
             raise
 
@@ -210,9 +271,14 @@ class MySQLDatabase(SessionDatabase):
 def _end_older(connection: Connection, schema: str, table: str, leader: Leader) -> None:
     query = f"SELECT owner FROM {placed(MYSQL, schema, HEADERS)} WHERE state = %s AND fence < %s AND owner <> %s"
     for (owner,) in connection.execute(query, [table, leader.epoch, leader.owner]).fetchall():
-        ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_LOCK(owner)]).fetchall()
-        if held_by is not None:
-            connection.execute(f"KILL {held_by}")
+        _end_holder(connection, owner)
+
+
+def _end_holder(connection: Connection, owner: str) -> None:
+    """End the session that is marked with ``owner``, if there is one."""
+    ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_LOCK(owner)]).fetchall()
+    if held_by is not None:
+        connection.execute(f"KILL {held_by}")
 
 
 @frozen

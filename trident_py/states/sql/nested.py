@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import types as t
 
 from trident_py.rows.json_rows import Codec, codec_of
 from trident_py.rows.row import row_class
+from trident_py.states.sql.columns import as_text
 
 Convert = Callable[[Any], Any]
 
@@ -19,12 +21,12 @@ def is_nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.ArrayType | t.MapType | t.StructType)
 
 
-def json_text(kind: t.DataType) -> tuple[Convert, Convert]:
-    """Return two conversions: from values of ``kind`` to JSON text, and back from what a client gives."""
+def json_text(kind: t.DataType, checked: Callable[[str], str]) -> tuple[Convert, Convert]:
+    """Return two conversions: from values of ``kind`` to ``checked`` JSON text, and back from what a client gives."""
     encode, decode = _codec(kind)
 
     def to_text(value: Any) -> str:
-        return json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return checked(as_text(json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)))
 
     return to_text, lambda stored: decode(json.loads(stored) if isinstance(stored, str | bytes) else stored)
 
@@ -38,6 +40,10 @@ def _codec(kind: t.DataType) -> Codec:
             return lambda value: list(map(encode, _sequence(value))), lambda value: list(map(decode, value))
         case t.MapType():
             return _map(kind)
+    if isinstance(kind, t.FloatType | t.DoubleType):
+        encode, decode = codec_of(kind)
+        # PostgreSQL's jsonb has no minus zero among its numbers; it is a text, as infinity is.
+        return lambda value: encode(value) if value or math.copysign(1, value) > 0 else "-0.0", decode
     return codec_of(kind)
 
 

@@ -19,6 +19,7 @@ from coordinators.secret import HIDDEN, Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.states.sql.dialect import AnswerLostError, Database
 from trident_py.states.sql.dialect import Link as AnyLink
+from trident_py.states.sql.verdicts import ErrorTable, Verdict
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -47,7 +48,6 @@ _SESSION = {
     "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
-    "search_path": "pg_catalog",
     # Checksums are made of rows as text, in the worker's session and in the driver's:
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
@@ -62,26 +62,49 @@ _HOLDERS = """
     SELECT pid, usename, application_name, host(client_addr), state, state_change
     FROM pg_stat_activity WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid"""
 _BACKEND = "SELECT pg_backend_pid()"
+_UNPOOLED = (
+    "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
+    "(PgBouncer: pool_mode=session)"
+)
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
 
 SHARED = "shared"
 """In the place of a table's in the name of a connection: several tables commit by it."""
 
+NO_ANSWER, BY_CLIENT = "no answer", "by the client"
+"""In the place of an SQLSTATE: there is no connection; psycopg refuses it itself."""
+
 GONE = psycopg.errors.UndefinedTable.sqlstate or ""
 """A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
 
-_BUSY_CLASSES = ("08", "40", "53", "57P")
-_BUSY = frozenset({"55P03", "57014", "25P02", "25P03"})
-"""A lock that wasn't given, a query cancelled, a transaction that failed before or was left idle."""
-_WAYS_OUT = {
-    "42501": "grant the role what it needs: CREATE and USAGE on the schema, and its own tables",
-    "42P01": "a table of the state is gone: restore it, or `trident reset` the topology",
-    "42703": "a column of the state is gone: restore it, or `trident reset` the topology",
-    "22003": "a value is beyond its field's type",
-    "22021": "a text has a character that PostgreSQL cannot hold, as NUL; replace it before it gets here",
-    "54000": "a key is too long for PostgreSQL's index, of 2700 bytes; group by something shorter, as a hash",
-    "25006": "this server is read-only: name the primary, or add target_session_attrs=read-write to the DSN",
-}
+_AGAIN, _BATCH, _NEVER = Verdict.AGAIN, Verdict.BATCH, Verdict.NEVER
+ERRORS = ErrorTable(
+    verdicts={
+        # By class, https://www.postgresql.org/docs/current/errcodes-appendix.html:
+        **dict.fromkeys(("08", "40", "53", "57", "58"), _AGAIN),
+        **dict.fromkeys(("21", "22", "23", "2F", "38", "39", "44", "54", "P0"), _BATCH),
+        **dict.fromkeys(("0A", "0L", "0P", "25", "28", "2B", "3D", "3F", "42"), _NEVER),
+        # By code: a lock that wasn't given, an object in use, a transaction that failed before, or was left idle.
+        **dict.fromkeys(("55P03", "55006", "25P02", "25P03", "25P04"), _AGAIN),
+        **dict.fromkeys(("57P04", "XX001", "XX002"), _NEVER),  # the database was dropped, or is damaged
+        NO_ANSWER: _AGAIN,
+        BY_CLIENT: _NEVER,
+    },
+    ways_out={
+        "42501": "grant the role what it needs: CREATE and USAGE on the schema, and its own tables",
+        "42P01": "restore the table, which the topology uses",
+        "42703": "restore the column, which the topology uses",
+        "42P10": "restore the primary key of the table, on its column _key",
+        "22003": "give the field a wider type, as a value is beyond its field's type",
+        "22021": "replace the character before it gets here: PostgreSQL can't hold it in a text, as NUL",
+        "23": "correct the value before it gets here, or change the constraint",
+        "54000": "group by something shorter, as a hash: a key is too long for PostgreSQL's index, of 2700 bytes",
+        "57P04": "restore the database",
+        "XX001": "restore the database from a backup",
+        "25006": "name the primary, as this server is read-only, or add target_session_attrs=read-write to the DSN",
+    },
+)
+"""By SQLSTATE."""
 
 
 class PooledError(psycopg.NotSupportedError):
@@ -174,25 +197,29 @@ class Target:
 
 
 @contextmanager
-def explained(where: str, target: Target, passing: str = "") -> Iterator[None]:
+def explained(where: str, target: Target, passing: str = "", way_out: str = "") -> Iterator[None]:
     """Turn what psycopg raises into an error that names ``where``, the cause and the way out.
 
     Args:
         where: names the topology, the attempt and the table.
         target: what to keep quiet about.
         passing: the SQLSTATE of something that passes here and doesn't elsewhere.
+        way_out: what to do, in place of what is known of the code.
 
     Raises:
         StoreBusyException: a replay may get through: no connection, a lock, a crash, a full disk.
+        FailedException: a value is refused.
         StateError: anything else.
     """
     try:
         yield
+    except PooledError as error:
+        raise StateError(f"{where}: {target.redacted(error)}; {_UNPOOLED}") from None
     except psycopg.Error as error:
         said = target.redacted(error)
-        if is_passing(error) or error.sqlstate == passing:
+        if passing and error.sqlstate == passing:
             raise StoreBusyException(f"{where}: {said}") from None
-        raise StateError(f"{where}: {said}; {_way_out(error)}") from None
+        raise ERRORS.error(where, said, codes_of(error), way_out) from None
     except AnswerLostError as error:
         raise StoreBusyException(f"{where}: the answer to COMMIT was lost: {error}") from None
     except UnicodeEncodeError as error:
@@ -213,23 +240,15 @@ def starting(where: str, target: Target) -> Iterator[None]:
         raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
 
 
-def _way_out(error: psycopg.Error) -> str:
-    if isinstance(error, PooledError):
-        return (
-            "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
-            "(PgBouncer: pool_mode=session)"
-        )
-    # A NUL is refused by psycopg itself, which gives no code.
-    code = "22021" if error.sqlstate is None and isinstance(error, psycopg.DataError) else error.sqlstate
-    return _WAYS_OUT.get(code or "", "nothing was committed")
-
-
-def is_passing(error: psycopg.Error) -> bool:
-    """Tell whether the same may succeed later, without anybody doing anything about the topology."""
+def codes_of(error: psycopg.Error) -> tuple[str, ...]:
+    """Return the SQLSTATE of an error, and its class."""
     state = error.sqlstate
-    if state is None:  # the server said nothing: there is no connection, or there is none any more
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state in _BUSY or state.startswith(_BUSY_CLASSES)
+    if state is not None:
+        return state, state[:2]
+    if isinstance(error, psycopg.DataError):
+        return ("22021", "22")  # a NUL, which psycopg refuses itself
+    is_away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return (NO_ANSWER if is_away else BY_CLIENT,)
 
 
 class Link(AnyLink):

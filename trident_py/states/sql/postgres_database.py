@@ -13,9 +13,19 @@ from attrs import evolve, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.sql.columns import as_day, as_float, as_integer, exact_decimal, of_type
+from trident_py.states.sql.catalog import FoundTable
+from trident_py.states.sql.columns import (
+    RefusedValueError,
+    as_day,
+    as_float,
+    as_integer,
+    as_text,
+    exact_decimal,
+    of_type,
+)
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Row
 from trident_py.states.sql.dialect import Link as AnyLink
+from trident_py.states.sql.postgres_catalog import columns_of
 from trident_py.states.sql.postgres_client import (
     GONE,
     SHARED,
@@ -26,12 +36,13 @@ from trident_py.states.sql.postgres_client import (
     explained,
     starting,
 )
-from trident_py.states.sql.postgres_copy import copied
+from trident_py.states.sql.postgres_copy import NO_NUL, copied
 from trident_py.states.sql.stored import StoredRows
-from trident_py.states.sql.table import Headers
+from trident_py.states.sql.table import Headers, placed
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")  # leaves room for `_<table>_<epoch>_<txid>_<attempt>` in 63 bytes
+_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _SYSTEM = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
 _ORDERED = frozenset({"min", "max"})
 
@@ -64,6 +75,18 @@ def check_field(name: str) -> str:
     return name
 
 
+def _text(value: Any) -> str:
+    if "\0" in as_text(value):
+        raise RefusedValueError(NO_NUL)
+    return str(value)
+
+
+def _json(text: str) -> str:
+    if _NUL_IN_JSON.search(text):
+        raise RefusedValueError(NO_NUL)
+    return text
+
+
 def _instant(value: datetime) -> datetime:
     # A datetime without time zone is UTC, as in what spouts emit.
     return value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -88,7 +111,7 @@ _COLUMNS: dict[type[t.DataType], Any] = {
     t.FloatType: _FLOAT,
     t.DoubleType: _FLOAT,
     t.BooleanType: ("boolean", _ORDERED, of_type(bool), None, bool),
-    t.StringType: ('text COLLATE "C"', _ORDERED, of_type(str), None, str),  # compares bytes, as Spark does
+    t.StringType: ('text COLLATE "C"', _ORDERED, _text),  # compares bytes, as Spark does
     t.BinaryType: ("bytea", _ORDERED, of_type(bytes, bytearray), None, bytes),
     t.DateType: ("date", _ORDERED, as_day),
     t.TimestampType: ("timestamptz", _ORDERED, _instant, _utc),
@@ -101,14 +124,22 @@ def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
     return numeric, _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
 
 
+_FOUND = {
+    'text COLLATE "C"': "text",
+    "timestamptz": "timestamp with time zone",
+    "timestamp": "timestamp without time zone",
+}
+
 POSTGRESQL = Dialect(
     database="PostgreSQL",
     types=_COLUMNS,
     decimal=_decimal,
     json="jsonb",
+    checked_json=_json,
     checked_name=check_field,
     checked_table=check_table,
     key='text COLLATE "C"',
+    as_found=lambda storage: (_FOUND.get(storage, storage),),
     staging=("CREATE UNLOGGED TABLE", "WITH (autovacuum_enabled = off)"),
     merges={
         None: "{new}",
@@ -156,9 +187,9 @@ class PostgresDatabase(Database):
         with link.transaction() as connection:
             return connection.execute(_IDENTITY).fetchone()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what psycopg raises into our errors."""
-        return explained(where, self.target, GONE if staged else "")
+        return explained(where, self.target, GONE if staged else "", way_out)
 
     def starting(self, where: str) -> AbstractContextManager[None]:
         """Turn what psycopg raises at a start into our errors."""
@@ -203,6 +234,15 @@ class PostgresDatabase(Database):
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection
+
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns, under a lock of the table that only keeps its columns as they are."""
+        try:
+            return columns_of(connection, schema, table, placed(POSTGRESQL, schema, table))
+        except Exception as error:
+            if getattr(error, "sqlstate", None) == GONE:
+                return FoundTable(())
+            raise
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Send one statement a row, without waiting for each answer."""

@@ -22,6 +22,12 @@ _PART = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::|(?<!\w):([A-Za-z_]\w*)
 """What has to be looked at in a query: quoted texts and casts, which stay; parameters; a percent sign."""
 
 
+_WAY_OUT = (
+    "correct the query, or let the user read what it names; a table without a schema is found as in any "
+    "client of this URL, in PostgreSQL by the search_path of the URL or of the role"
+)
+
+
 @frozen
 class Question:
     """A query with named parameters.
@@ -59,8 +65,9 @@ class SQLLookup(ReadOnlyState):
 
     def rows_for(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows that the query finds for these values of its parameters, in their order."""
-        with self._database.explained(self._name), self._link.transaction() as connection:
-            return [tuple(row) for row in connection.execute(self._question.text, list(values)).fetchall()]
+        bound = list(map(self._database.dialect.bound, values))
+        with self._database.explained(self._name, way_out=_WAY_OUT), self._link.transaction() as connection:
+            return [tuple(row) for row in connection.execute(self._question.text, bound).fetchall()]
 
     def close(self) -> None:
         """Close the connection."""

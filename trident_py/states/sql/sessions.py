@@ -13,29 +13,13 @@ from coordinators.secret import Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.states.sql.dialect import AnswerLostError, Database, Leader, Link
 from trident_py.states.sql.urls import DatabaseUrl
+from trident_py.states.sql.verdicts import ErrorTable
 
 LOCK_SECONDS = 10
 """How long a commit waits for a lock that somebody else holds."""
 
 TAKEOVER_SECONDS = 60
 """How long a takeover waits for a transaction that it could not end."""
-
-
-@frozen
-class Errors:
-    """What the numbers of a server's errors mean.
-
-    Attributes:
-        broken: there is no connection any more.
-        busy: a replay may get through; the broken ones besides.
-        no_table: a table is gone.
-        ways_out: by number, what to do.
-    """
-
-    broken: frozenset[int]
-    busy: frozenset[int]
-    no_table: int
-    ways_out: dict[int, str]
 
 
 @frozen
@@ -88,10 +72,15 @@ class SessionLink(Link):
         return session
 
     def _connected(self) -> Session:
-        self.session = self._database.connect()
-        for owner in self.owners:
-            self._database.mark(self.session, owner)
-        return self.session
+        session = self._database.connect()
+        try:
+            for owner in self.owners:
+                self._database.mark(session, owner)
+        except BaseException:
+            session.client.close()
+            raise
+        self.session = session
+        return session
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -100,7 +89,7 @@ class SessionLink(Link):
         try:
             self.session.client.commit()
         except self._database.library().Error as error:
-            if code_of(error) not in self._database.errors.broken:
+            if code_of(error) not in self._database.broken:
                 raise
             self.close()
             raise AnswerLostError(str(error)) from None
@@ -143,7 +132,13 @@ class SessionDatabase(Database):
         owner: what connections for commits are marked with; empty until a leader has it.
     """
 
-    errors: ClassVar[Errors]
+    errors: ClassVar[ErrorTable]
+    broken: ClassVar[frozenset[int]]
+    """The numbers of errors after which there is no connection any more."""
+
+    no_table: ClassVar[int]
+    """That of a table that is gone."""
+
     schemes: ClassVar[tuple[str, ...]]
     """What its URLs begin with."""
 
@@ -199,16 +194,15 @@ class SessionDatabase(Database):
             return *server, connection.execute("SELECT database(), current_user()").fetchone()
 
     @contextmanager
-    def explained(self, where: str, *, staged: bool = False) -> Iterator[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> Iterator[None]:
         """Turn what the library raises into our errors."""
-        errors = self.errors
         try:
             yield
         except self.library().Error as error:
             code, said = code_of(error), " ".join(map(str, error.args[1:])) or str(error)
-            if code in errors.busy | errors.broken or (staged and code == errors.no_table):
+            if staged and code == self.no_table:
                 raise StoreBusyException(f"{where}: {said}") from None
-            raise StateError(f"{where}: {said}; {errors.ways_out.get(code, 'nothing was committed')}") from None
+            raise self.errors.error(where, said, [code], way_out) from None
         except AnswerLostError as error:
             raise StoreBusyException(f"{where}: the answer to COMMIT was lost: {error}") from None
         except UnicodeEncodeError as error:

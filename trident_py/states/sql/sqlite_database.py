@@ -25,8 +25,10 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, StateError
-from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, exact_decimal, of_type
+from trident_py.states.sql.catalog import FoundTable
+from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, as_text, exact_decimal, of_type
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
+from trident_py.states.sql.sqlite_catalog import as_found, columns_of, limits_of
 from trident_py.states.sql.sqlite_errors import ensure_usable, explained, writers_of
 from trident_py.states.sql.table import Headers
 
@@ -34,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
 _CHECKS = {
     "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would go on as a REAL
-    "REAL": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
+    "": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
     "TEXT": "typeof({0}) IN ('text', 'null')",
     "BLOB": "typeof({0}) IN ('blob', 'null')",
 }
@@ -94,7 +96,8 @@ def _column(storage: str, merges: frozenset[str], *converts: Any, plain: type = 
 
 
 _INTEGER = _column("INTEGER", _ORDERED | {"sum"}, as_integer, None, plain=int)
-_FLOAT = _column("REAL", frozenset(), _real, float)  # not merged by SQL: infinity - infinity would be NULL
+# A column of REAL affinity would make 0.0 of -0.0.
+_FLOAT = _column("", frozenset(), _real, float)  # not merged by SQL: infinity - infinity would be NULL
 _COLUMNS: dict[type[t.DataType], Any] = {
     t.ByteType: _INTEGER,
     t.ShortType: _INTEGER,
@@ -103,7 +106,7 @@ _COLUMNS: dict[type[t.DataType], Any] = {
     t.FloatType: _FLOAT,
     t.DoubleType: _FLOAT,
     t.BooleanType: _column("INTEGER", _ORDERED, of_type(bool), bool, plain=bool),
-    t.StringType: _column("TEXT", _ORDERED, of_type(str), None, plain=str),
+    t.StringType: _column("TEXT", _ORDERED, as_text, None),
     t.BinaryType: _column("BLOB", _ORDERED, of_type(bytes, bytearray), None, plain=bytes),
     t.DateType: _column("TEXT", _ORDERED, _day_text, date.fromisoformat),
     t.TimestampType: _column("TEXT", _ORDERED, _utc_text, datetime.fromisoformat),
@@ -115,6 +118,18 @@ def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
     return _column("TEXT", frozenset(), _decimal_text(kind.precision, kind.scale), Decimal)
 
 
+def _bound(value: Any) -> Any:
+    """Return a value as it stands in tables of ours."""
+    match value:
+        case datetime():
+            return _utc_text(value) if value.tzinfo else _text(value)
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+    return value
+
+
 SQLITE = Dialect(
     database="SQLite",
     types=_COLUMNS,
@@ -124,6 +139,7 @@ SQLITE = Dialect(
     checked_table=partial(check_name, what="table"),
     mark="?",
     key="TEXT",
+    as_found=as_found,
     name="TEXT COLLATE NOCASE",
     integer="INTEGER",
     text="TEXT",
@@ -136,6 +152,8 @@ SQLITE = Dialect(
     },
     among="IN (SELECT value FROM json_each(?))",
     listed=partial(json.dumps, ensure_ascii=False),
+    limits_of=limits_of,
+    bound=_bound,
     has_table="SELECT 1 FROM sqlite_master WHERE ? = '' AND name = ? COLLATE NOCASE",
     has_column="SELECT 1 WHERE ? = '' AND EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)",
 )
@@ -232,9 +250,9 @@ class SQLiteDatabase(Database):
         """Return device and number of the file; where there is none yet, its path."""
         return identity(self.path) if self.exists else self.path.resolve()
 
-    def explained(self, where: str, *, staged: bool = False) -> AbstractContextManager[None]:
+    def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
         """Turn what SQLite raises into our errors."""
-        return explained(where)
+        return explained(where, way_out)
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
@@ -273,6 +291,10 @@ class SQLiteDatabase(Database):
         except BaseException:
             link.close()
             raise
+
+    def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
+        """Ask for the columns; the transaction has the lock of the file."""
+        return columns_of(connection, table)
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
         """Insert many rows with each statement."""

@@ -9,23 +9,49 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from trident_py.errors import StateError, StoreBusyException
+from trident_py.states.sql.verdicts import ErrorTable, Verdict
 
 WRITE_LOCK = 120
 """The byte of the wal-index that stands for the right to write."""
 
+BY_CLIENT = 0
+"""What Python's module refuses itself."""
+
 _PRIMARY = 0xFF  # the low byte of an extended error code
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _WRITABLE = "make the file and its directory writable"
-_WAYS_OUT = {
-    sqlite3.SQLITE_NOTADB: "it is not a SQLite database: give another path, or move the file away",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup, or `trident reset` the topology",
-    sqlite3.SQLITE_READONLY: _WRITABLE,
-    sqlite3.SQLITE_CANTOPEN: _WRITABLE,
-    sqlite3.SQLITE_PERM: _WRITABLE,
-    sqlite3.SQLITE_FULL: "free some space and start again; nothing committed is lost",
-    sqlite3.SQLITE_IOERR: "see to the disk and start again",
-    sqlite3.SQLITE_CONSTRAINT: "a value is beyond 64 bits, or not of its field's type",
-}
+ERRORS = ErrorTable(
+    verdicts={
+        **dict.fromkeys(
+            (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM), Verdict.AGAIN
+        ),
+        sqlite3.SQLITE_PROTOCOL: Verdict.AGAIN,
+        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # what a statement is answered that can't be read against a new schema
+        **dict.fromkeys(
+            (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE),
+            Verdict.BATCH,
+        ),
+        **dict.fromkeys(
+            (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN),
+            Verdict.NEVER,
+        ),
+        **dict.fromkeys(
+            (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR), Verdict.NEVER
+        ),
+        **dict.fromkeys((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_MISUSE), Verdict.NEVER),
+        BY_CLIENT: Verdict.NEVER,
+    },
+    ways_out={
+        sqlite3.SQLITE_NOTADB: "give another path, or move the file away, which is not a SQLite database",
+        sqlite3.SQLITE_CORRUPT: "restore the file from a backup, as it is damaged, or `trident reset` the topology",
+        sqlite3.SQLITE_READONLY: _WRITABLE,
+        sqlite3.SQLITE_CANTOPEN: _WRITABLE,
+        sqlite3.SQLITE_PERM: _WRITABLE,
+        sqlite3.SQLITE_FULL: "free some space and start again; nothing committed is lost",
+        sqlite3.SQLITE_IOERR: "see to the disk and start again",
+        sqlite3.SQLITE_CONSTRAINT: "correct the value before it gets here, or change the constraint",
+    },
+)
+"""By primary result code: https://www.sqlite.org/rescode.html."""
 
 
 def writers_of(path: Path) -> list[tuple[int, str]]:
@@ -83,21 +109,27 @@ def _existing(path: Path) -> closing[sqlite3.Connection]:
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explained(where: str, way_out: str = "") -> Iterator[None]:
     """Turn what SQLite raises into an error that names ``where``, the cause and the way out.
+
+    Args:
+        where: names the topology, the attempt and the table.
+        way_out: what to do, in place of what is known of the code.
 
     Raises:
         StoreBusyException: another process holds the lock; the attempt may be replayed.
+        FailedException: a value is refused.
         StateError: anything else.
     """
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
-        if code in _BUSY:
-            raise StoreBusyException(f"{where}: another process keeps it locked: {error}") from error
-        raise StateError(f"{where}: {error}; {_WAYS_OUT.get(code, 'nothing was committed')}") from error
+        code = getattr(error, "sqlite_errorcode", BY_CLIENT) & _PRIMARY
+        is_locked = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        said = f"another process keeps it locked: {error}" if is_locked else str(error)
+        raise ERRORS.error(where, said, [code], way_out) from error
     except OverflowError as error:
-        raise StateError(f"{where}: a value is beyond 64 bits, where SQLite's integers end") from error
+        said = "a value is beyond 64 bits, where SQLite's integers end"
+        raise ERRORS.error(where, said, [sqlite3.SQLITE_CONSTRAINT], way_out) from error
     except UnicodeEncodeError as error:
         raise StateError(f"{where}: {error.object!r} is not Unicode text") from error

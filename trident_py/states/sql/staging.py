@@ -12,11 +12,12 @@ from attrs import frozen
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from trident_py.errors import StoreBusyException
+from trident_py.errors import StateError, StoreBusyException, TridentError
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import StagingState, combiner_updater
 from trident_py.rows.row import column_values
+from trident_py.states.sql.columns import naming_unfit
 from trident_py.states.sql.dialect import Connection, Database, Link
 from trident_py.states.sql.leftovers import Leftovers
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
@@ -159,12 +160,14 @@ class StagingTask:
     Attributes:
         where: names the topology, the attempt and the table in errors.
         keys: the positions of the columns that are the key.
+        refusal: the error for what the database or a column doesn't take.
     """
 
     database: Database
     staging: Staging
     where: str
     keys: tuple[int, ...]
+    refusal: type[TridentError] = StateError
 
     def over(self, frame: DataFrame) -> DataFrame:
         """Return the reports of the tasks that store the rows of ``frame``."""
@@ -183,9 +186,16 @@ class StagingTask:
         if first is None:
             return 0
         link = link_of(self.database)
-        with self.database.explained(self.where, staged=True), link.transaction() as connection:
-            parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in chain([first], filled))
-            return self.database.load(connection, self.staging.there, self.staging.loaded, parts, task)
+        parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in chain([first], filled))
+        try:
+            with (
+                self.database.explained(self.where, staged=True),
+                naming_unfit(self.where),
+                link.transaction() as connection,
+            ):
+                return self.database.load(connection, self.staging.there, self.staging.loaded, parts, task)
+        except StateError as error:
+            raise self.refusal(str(error)) from error
 
 
 def link_of(database: Database) -> Link:

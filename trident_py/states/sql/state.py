@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,19 +14,21 @@ from typing import Any
 from attrs import evolve
 
 from trident_py.errors import StateError
-from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
-from trident_py.states.fenced import EXACT_DECIMALS, Fence
+from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
+from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.removals import ChangedKey, Removals, RemovedRows
-from trident_py.states.sql.table import Table, stored_rows
+from trident_py.states.sql.table import Table
 
+MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
 
 
@@ -41,6 +44,7 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
+        self._found: FoundTable | None = None
 
     def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
         self._table = table = evolve(self._table, schema=self._headers.schema)
@@ -53,10 +57,32 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         if step is TableStep.REPLACE and found:
             connection.execute(table.set_aside(found.fence.topology.incarnation))
         connection.execute(table.headers.write, [table.name, *header.row])
+        made = secrets.randbelow(MADE_MAX)
+        if step is TableStep.KEEP:
+            ((made,),) = connection.execute(f"SELECT {table.headers.one('made')}", [table.name]).fetchall()
+        self._table = table = evolve(table, made=made)
         if step is not TableStep.KEEP:
+            connection.execute(table.headers.write_made, [made, table.name])
             connection.execute(table.create)
         self._make_room(connection, fence.topology.incarnation)
+        self._found = None
+        self._check_table(connection, f"topology {fence.topology.name!r}: {self._name}")
         return header
+
+    def _check_table(self, connection: Connection, where: str) -> None:
+        """Check that the table is as it was made; it stays so until the transaction ends.
+
+        Raises:
+            StateError: it isn't.
+        """
+        table = self._table
+        found = self._database.find_table(connection, table.schema, table.name, keys=True)
+        if found != self._found:
+            try:
+                table.check(found)
+            except StateError as error:
+                raise StateError(f"{where} was changed by another program: {error}") from error
+            self._found = found
 
     def _make_room(self, connection: Connection, incarnation: int) -> None:
         """Make what the table is to have beside it: a place for what was removed, and times, if it needs them."""
@@ -82,6 +108,8 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
                 header = self.locked_header(connection, members[0])
                 fence = header.fence
                 due, redo = fence.due(members, self._name)
+                if due:
+                    self._check_table(connection, self._where(due[0]))
                 undo = due[0].txid if redo else None
                 if self.tells_rolled_back:
                     self._changed = self._removals.changed(connection, undo) if undo is not None else ()
@@ -224,10 +252,10 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         if not texts:
             return
         table, stamp = self._table, self._table.stamp(tx.txid, tx.time)
-        columns = [*stored_rows(table.keys, keys), table.value.stored(values), texts, *map(repeat, stamp)]
-        # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
-        rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
         with self.explained(tx):
+            columns = [*table.stored(keys, values), texts, *map(repeat, stamp)]
+            # In the order of the table, neighbouring rows share pages: twice as fast for large tables.
+            rows = sorted(zip(*columns, strict=False), key=itemgetter(len(table.keys) + 1))
             self._removals.before_write(connection, texts)
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from attrs import frozen
 
 from trident_py.rows.row import column_values
 from trident_py.states.keys import UNGROUPED, encode_keys
-from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.columns import TypedColumn, UnfitError
 
 
 @frozen
@@ -31,10 +31,45 @@ class StoredRows:
         """Return the rows as they are stored.
 
         Raises:
-            StateError: a value doesn't fit its column.
+            UnfitError: a value doesn't fit its column.
         """
+        self.check()
         values = map(column_values, self.data.columns)
-        return zip(*(column.stored(its) for column, its in zip(self.columns, values, strict=True)), strict=True)
+        stored = (self.stored(column, its) for column, its in zip(self.columns, values, strict=True))
+        return zip(*stored, strict=True)
+
+    def check(self) -> None:
+        """Check that all values are within the limits of their columns.
+
+        Raises:
+            UnfitError: one isn't.
+        """
+        for column, data in zip(self.columns, self.data.columns, strict=True):
+            found = column.limits.first_beyond(data) if column.limits else None
+            if found is not None:
+                raise self.unfit(column, *found)
+
+    def stored(self, column: TypedColumn, values: Sequence[Any]) -> Iterable[Any]:
+        """Return what ``column`` stores for the values of all rows.
+
+        Raises:
+            UnfitError: one doesn't fit; it names the row.
+        """
+        try:
+            return column.stored(values)
+        except UnfitError as error:
+            number = next(number for number, value in enumerate(values) if value is error.value)
+            raise self._in_row(error, number) from error.__cause__
+
+    def unfit(self, column: TypedColumn, number: int, reason: str) -> UnfitError:
+        """Return the error for the value that ``column`` has in the row ``number``."""
+        data = self.data.columns[list(self.columns).index(column)]
+        (value,) = column_values(data.slice(number, 1))
+        return self._in_row(column.unfit(value, f": {reason}"), number)
+
+    def _in_row(self, error: UnfitError, number: int) -> UnfitError:
+        parts = (column_values(data.slice(number, 1))[0] for data in self.data.columns)
+        return error.in_row(self.columns, parts)
 
     def texts(self) -> list[str]:
         """Return the text of each row's key."""

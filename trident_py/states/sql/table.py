@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -13,7 +13,8 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.states.header import StateHeader
-from trident_py.states.sql.columns import TypedColumn, check_distinct, declared
+from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
+from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check_distinct, declared
 from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
@@ -24,7 +25,7 @@ TOKEN = ("txid", "epoch", "attempt_id", "run_first")
 class Headers:
     """The table with a row for each state of a schema: who fills it, and what was committed last."""
 
-    LATER: ClassVar[tuple[str, ...]] = ("run_first", "ttl_since", "expired")
+    LATER: ClassVar[tuple[str, ...]] = ("run_first", "ttl_since", "expired", "made")
     """The columns that tables of older releases don't have."""
 
     dialect: Dialect
@@ -84,6 +85,11 @@ class Headers:
     def write_token(self) -> str:
         """Set the token of a state; bound are txid, epoch, attempt, the group's first and the state's name."""
         return self._update(TOKEN)
+
+    @property
+    def write_made(self) -> str:
+        """Set the number of the table that a state has; bound are it and the state's name."""
+        return self._update(("made",))
 
     @property
     def write_expiry(self) -> str:
@@ -216,6 +222,7 @@ class Table(AnyTable):
     Attributes:
         schema: where it is; known once the database was asked.
         timed: whether its rows know when they were written, as those with a ``ttl`` do; known then, too.
+        made: the number that another table of this name would not have; None: an older release has made it.
     """
 
     dialect: Dialect
@@ -224,6 +231,7 @@ class Table(AnyTable):
     value: TypedColumn
     schema: str = ""
     timed: bool = False
+    made: int | None = None
     columns: str = field(init=False)
     """The declared fields, to be compared with those of the table that is there."""
 
@@ -240,7 +248,7 @@ class Table(AnyTable):
         """
         columns = [dialect.column_of(spec) for spec in (*keys.fields, value)]
         check_distinct(columns, "SQL")
-        return cls(dialect, name, tuple(columns[:-1]), columns[-1])
+        return cls(dialect, name, tuple(map(as_key, columns[:-1])), columns[-1])
 
     @property
     def headers(self) -> Headers:
@@ -258,10 +266,51 @@ class Table(AnyTable):
         of = self.dialect
         return (
             f"CREATE TABLE {self.there} ({declarations(of, (*self.keys, self.value))}, "
-            f"{of.quoted('_key')} {of.key} NOT NULL PRIMARY KEY, {of.quoted('_txid')} {of.integer} NOT NULL, "
-            f"{of.quoted('_prev')} {self.value.storage}, {of.quoted('_born')} {of.integer} NOT NULL) "
+            f"{of.quoted('_key')} {of.key} NOT NULL {of.marked_key.format(self.mark)}, "
+            f"{of.quoted('_txid')} {of.integer} NOT NULL, {of.quoted('_prev')} {self.value.storage}, "
+            f"{of.quoted('_born')} {of.integer} NOT NULL) "
             f"{of.options}{of.engine}"
         )
+
+    @property
+    def mark(self) -> str:
+        """What is written into the table when it is made: a table of the same name that others make lacks it."""
+        return f"_{self.name}_made_{self.made}"
+
+    def check(self, found: FoundTable) -> None:
+        """Check that the table is the one that was made, with its columns as they were made.
+
+        Raises:
+            StateError: it was changed in a way that changes or loses values.
+        """
+        if not found.columns:
+            raise StateError("it is gone; to fix this: restore it from a backup")
+        for name, storage in self._made_columns():
+            column, made = found.column(name), self.dialect.as_found(storage)
+            if column is None or column.written not in made:
+                now = "is gone" if column is None else f"is {column.written}"
+                raise StateError(
+                    f"its column {name!r} was made as {made[0]} and {now}; to fix this: alter the table back"
+                )
+        if found.keys not in (None, ONLY_KEY):
+            raise StateError(
+                f"its only unique key was _key, and there are {found.keys or 'none'}; to fix this: drop the others, "
+                f"and restore the primary key"
+            )
+        if self.made is not None and found.mark != self.mark:
+            raise StateError(
+                f"it was dropped and made anew by another program, or its primary key was; its values may be lost; to "
+                f"fix this: restore the table from a backup; or, if it has all values as they were committed, run: "
+                f"UPDATE {self.headers.there} SET made = NULL WHERE state = '{self.name}'"
+            )
+
+    def _made_columns(self) -> Iterator[tuple[str, str]]:
+        of = self.dialect
+        yield from ((column.name, column.storage) for column in self.fields)
+        yield "_key", of.key
+        yield "_prev", self.value.storage
+        yield from ((name, of.integer) for name in ("_txid", "_born"))
+        yield from ((name, "bigint") for name in ("_time", "_prev_time") if self.timed)
 
     def set_aside(self, incarnation: int) -> str:
         """Return the statement that renames what an older incarnation filled."""
@@ -311,6 +360,19 @@ class Table(AnyTable):
             f"SELECT {names}, {marks} FROM {staging.there} AS {of.quoted('_staged')} WHERE {task} {of.among}",
             merge,
         )
+
+    def stored(self, keys: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[Any]:
+        """Return what each column stores, those of the key first.
+
+        Raises:
+            UnfitError: a value doesn't fit its column.
+        """
+        try:
+            return [*stored_rows(self.keys, keys), self.value.stored(values)]
+        except UnfitError as error:
+            rows = ((*key, value) for key, value in zip(keys, values, strict=True))
+            row = next(row for row in rows if any(part is error.value for part in row))
+            raise error.in_row(self.fields, row) from error.__cause__
 
     def stamp(self, txid: int, time: int) -> tuple[int, ...]:
         """Return what each row that a transaction writes gets: by which, born by which, and when."""

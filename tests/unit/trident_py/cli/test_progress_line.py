@@ -14,7 +14,9 @@ DONE = {"committed_transactions": 1, "total_input_rows": 2_345, "seconds": 61.4}
 
 def status(*attempts: TransactionAttempt, failing: int = 0) -> TopologyStatus:
     """Of a topology with these in flight, one of which may have failed before."""
-    failures = {failing: Failure(count=1, attempt_id=0, cause="ValueError", since=0.0, last=0.0, tries=1)} if failing else {}
+    failures = (
+        {failing: Failure(count=1, attempt_id=0, cause="ValueError", since=0.0, last=0.0, tries=1)} if failing else {}
+    )
     transactions = [
         TransactionStatus(attempt=each, number=each.txid, phase="processing", since=0.0) for each in attempts
     ]

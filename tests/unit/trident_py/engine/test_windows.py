@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Emitted:
             state=operation.typed(SOURCE).make_state(TridentConfig(state_dir=directory), Metrics(), 0, 1),
             updater=operation.updater(SOURCE),
             inputs=SOURCE.names,
-            outputs=["count"],
+            outputs=["count", "window_start", "window_end"][: 3 if window.is_timed else 1],
             downstream=lambda _, rows, __: self.rows.extend(rows),
         )
 
@@ -55,7 +56,8 @@ def test_a_window_by_time_tells_when_it_ends_while_rows_wait_also_after_a_takeov
     second.participant.recover(TOPOLOGY, 2)
     assert second.participant.next_window_at == 6_000
     second.commit(2, 0, time=6_000)
-    assert second.rows == [(3,)]
+    start, end = (datetime.fromtimestamp(each, UTC) for each in (5, 6))
+    assert second.rows == [(3, start, end)]
     assert not second.participant.next_window_at
     second.participant.close()
 

@@ -12,12 +12,13 @@ from trident_py.errors import TopologyError
 from trident_py.graph.queries import StateQuery, requests
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import QueryFunction
-from trident_py.operations.builtin import Count
+from trident_py.operations.builtin import Count, Max
 from trident_py.operations.queries import MapGet, SnapshotGet, TupleCollectionGet
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
+from trident_py.testing import run_batches
 from trident_py.topology import TridentTopology
 
 
@@ -63,8 +64,17 @@ def test_s15_mistakes_are_errors_where_they_are_declared(topology: TridentTopolo
         stream.state_query(LengthsFactory(), "word", MapGet(), "n int")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="a query is an instance of QueryFunction"):
         stream.state_query(state, "word", MapGet, "n int")  # type: ignore[arg-type]
-    with pytest.raises(TopologyError, match="name at least one field"):
-        stream.state_query(state, [], MapGet(), "n int")
+
+
+def test_s15_a_query_without_input_answers_each_row_the_same() -> None:
+    topology, seen = TridentTopology("models"), MemoryMapState.factory()
+    words = topology.new_stream("words", FixedBatchSpout("word string", 1, ("a",), ("b",)))
+    count = words.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    known = words.state_query(count, [], SnapshotGet(), "known bigint")
+    known.group_by("word").persistent_aggregate(seen, Max("known"), "known")
+    run_batches(topology)
+    assert set(seen.values()) == {("a",), ("b",)}
+    assert set(seen.values().values()) <= {None, 1, 2}  # what is committed when it is asked
 
 
 def test_s15_what_a_state_can_t_be_asked_is_an_error_where_it_is_declared(topology: TridentTopology) -> None:

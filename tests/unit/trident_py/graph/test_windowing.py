@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,18 @@ def test_windows_by_count_are_kept_for_each_key_and_have_its_fields_in_front(tmp
     assert operation.fields(driver.source).names == ["word", "n"]
 
 
+def moments(*seconds: int) -> list[datetime]:
+    return [datetime.fromtimestamp(each, UTC) for each in seconds]
+
+
 def test_windows_by_time_fire_for_keys_that_get_no_more_rows_and_forget_them() -> None:
     with driven(declared(TumblingDuration(10), Count(), "count", keys=("word",)), "word string, n int") as driver:
         driver.now = 1001
         assert driver.commit([(word, 1) for word in "abca"]) == []
         driver.now = 1012
-        assert driver.commit([("d", 1)]) == [("a", 2), ("b", 1), ("c", 1)]
+        assert driver.commit([("d", 1)]) == [(*row, *moments(1000, 1010)) for row in (("a", 2), ("b", 1), ("c", 1))]
         driver.now = 1025
-        assert driver.commit([]) == [("d", 1)]
+        assert driver.commit([]) == [("d", 1, *moments(1010, 1020))]
         driver.now = 1100
         assert driver.commit([]) == []
         assert driver.size() == 1
@@ -82,7 +87,25 @@ def test_an_aggregator_is_told_the_end_of_a_window_by_time() -> None:
         driver.now = 119.5
         driver.commit([(1,)])
         driver.now = 120
-        assert driver.commit([]) == [(120_000_000, [(1,)])]
+        assert driver.commit([]) == [(120_000_000, [(1,)], *moments(60, 120))]
+
+
+def test_a_sliding_window_by_time_begins_its_length_before_its_end() -> None:
+    with driven(declared(SlidingDuration(60, 30), Count(), "count"), "n int") as driver:
+        driver.now = 125
+        driver.commit([(1,)])
+        driver.now = 185
+        assert driver.commit([]) == [(1, *moments(90, 150)), (1, *moments(120, 180))]
+
+
+def test_a_window_whose_aggregator_gives_bounds_of_its_own_adds_none() -> None:
+    with driven(
+        declared(TumblingDuration(60), Longest(), "window_start string", in_fields=["word"]), "word string"
+    ) as driver:
+        driver.now = 1
+        driver.commit([("long",)])
+        driver.now = 61
+        assert driver.commit([]) == [("long",)]
 
 
 def test_what_an_aggregator_raises_is_noted_with_the_window() -> None:
@@ -168,7 +191,13 @@ def test_a_window_is_a_stream_with_the_results_and_behind_group_by_with_the_keys
     keyed = words_stream.name("keyed").group_by("word").window(TumblingDuration(3), ["n"], Total(), "total int")
     parted = words_stream.name("parted").partition_by("word").window(SlidingCount(3, 1), "n", Count(), "count")
     found = [stream.schema.simpleString() if stream.schema else "" for stream in (every, keyed, parted)]
-    assert found == ["struct<sum:bigint>", "struct<word:string,total:int>", "struct<count:bigint>"]
+    assert found == [
+        "struct<sum:bigint>",
+        "struct<word:string,total:int,window_start:timestamp,window_end:timestamp>",
+        "struct<count:bigint>",
+    ]
+    typed = words_stream.name("typed").window(TumblingCount(3), [], Sum("n"), "sum bigint")
+    assert typed.schema == every.schema
     assert isinstance(every.name("again").window(TumblingCount(2), "sum", Sum("sum"), "sum"), Stream)
     assert isinstance(keyed.name("twice").group_by("word").window(TumblingCount(2), "total", Count(), "n"), Stream)
 

@@ -57,7 +57,7 @@ def test_the_plan_says_what_runs_where_and_how_often_a_row_counts() -> None:
     assert (
         "persistent_aggregate(Count(), 'word')\nexactly-once: data and commit token change in one atomic step" in text
     )
-    assert "partition_persist(Append)\nexactly-once unless a leader that was paused in mid-write wakes up: data" in text
+    assert "partition_persist(Append)\nat-least-once: nothing says that its commits compare the txid" in text
     assert "lost with the process" in text
     assert "copies: Nowhere\nexactly-once: attempts are staged apart" in text
     assert str(Path("counts.db")) in text
@@ -69,8 +69,8 @@ def test_a_state_of_the_user_s_behind_an_opaque_spout_counts_at_least_once() -> 
     topology.new_stream("lines", FixedBatchSpout("n int", 2)).partition_persist(Own(), Append(), "n")
     text = "\n".join(squeezed(topology.explain()))
     assert "ticks: Ticks, opaque: a replay may give other rows" in text
-    assert "ticks-state: Own, partition_persist(Append)\nnot exactly-once: a replay may have other rows" in text
-    assert "lines-state: Own, partition_persist(Append)\nexactly-once unless a leader" in text
+    assert "ticks-state: Own, partition_persist(Append)\nat-least-once: nothing says that its commits" in text
+    assert "lines-state: Own, partition_persist(Append)\nat-least-once: nothing says that its commits" in text
 
 
 def test_a_topology_that_commits_nothing_says_so() -> None:

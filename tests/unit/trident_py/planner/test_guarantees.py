@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.trident_py.declared import Nowhere, Words
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import State, StateFactory, StateKind
 from trident_py.operations.builtin import Count, Max
 from trident_py.operations.queries import MapGet
 from trident_py.planner.guarantees import guarantee, warnings
@@ -136,7 +136,34 @@ def test_c_a_state_that_keeps_less_than_the_one_before_it_is_warned_of_as_if_it_
     assert list(warnings(fed(MemoryMapState.factory(), MemoryMapState.factory())._graph)) == []
     assert list(warnings(fed(sqlite, SQLiteState("last.db", table="last"))._graph)) == []
     (warning,) = warnings(fed(sqlite, NonTransactionalMap.factory(store))._graph)
-    assert "the state keeps nothing to recognise a replay by" in warning
+    assert "nothing says that its commits compare the txid" in warning
+
+
+class Own(StateFactory):
+    def __init__(self, **said: Any) -> None:
+        for name, value in said.items():
+            setattr(self, name, value)
+
+    def make_state(self, conf: Any, metrics: Any, partition_index: int, num_partitions: int) -> State:
+        raise AssertionError("nothing is started here")
+
+
+@pytest.mark.parametrize(
+    ("said", "promise"),
+    [
+        ({}, "at-least-once: nothing says that its commits compare the txid"),
+        ({"kind": StateKind.TRANSACTIONAL}, "exactly-once unless a leader that was paused in mid-write wakes up: data"),
+        ({"kind": StateKind.OPAQUE}, "exactly-once unless a leader that was paused in mid-write wakes up: data"),
+        ({"guarantee": "exactly-once"}, "exactly-once unless a leader that was paused in mid-write wakes up: data"),
+        ({"guarantee": "as often as the mail server likes"}, "as often as the mail server likes"),
+    ],
+)
+def test_a_state_of_the_user_s_counts_at_least_once_unless_its_factory_says_more(said: Any, promise: str) -> None:
+    topology = TridentTopology("own")
+    words = topology.new_stream("words", Words(Replay.EXACT)).group_by("word")
+    words.persistent_aggregate(Own(**said), Count(), "count")
+    assert f"    {promise}" in topology.explain()
+    assert len(list(warnings(topology._graph))) == (not said)
 
 
 def test_t7_t9_explain_shows_requests_and_the_states_that_are_only_asked() -> None:

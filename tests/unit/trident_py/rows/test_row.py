@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -99,3 +100,20 @@ def test_structs_are_rows_and_maps_are_dicts_at_any_depth() -> None:
     assert second is None
     assert third == (None, None)
     assert column_values(pa.chunked_array([pa.array([[1, None], None])])) == [[1, None], None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (pa.date32(), 2_932_897, r"field 'at' has a date32\[day\] 10000-01-01, and Python knows"),
+        (pa.timestamp("us", tz="UTC"), 253_402_300_800_000_000, r"field 'at' has a timestamp.* 10000-01-01 00:00:00"),
+        (pa.timestamp("us"), -62_135_596_800_000_001, r"field 'at' has a timestamp.* 0000-12-31 23:59:59.999999, and"),
+        (pa.list_(pa.timestamp("us")), [253_402_300_800_000_000], r"field 'at' has a list<item: timestamp"),
+    ],
+)
+def test_a_moment_that_python_has_no_year_for_is_named_with_its_field(
+    kind: pa.DataType, value: Any, message: str
+) -> None:
+    table = pa.table({"n": [1, 2], "at": pa.array([None, value], kind)})
+    with pytest.raises(ValueError, match=message):
+        rows_of(table)

@@ -243,3 +243,43 @@ def test_rows_become_a_table() -> None:
 def test_a_row_with_another_number_of_values_is_shown() -> None:
     with pytest.raises(ValueError, match=r"1 values, \('b',\) \(tuple\), for the 2 fields 'word', 'count'"):
         arrow_table([("a", 1), ("b",)], schema_of("word string, count bigint"))
+
+
+@pytest.mark.parametrize("ddl", ["at timestamp", "at array<timestamp>", "at map<string, struct<a: timestamp>>"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))),
+    ],
+)
+def test_a_moment_that_is_beyond_the_years_in_utc_is_refused_where_it_is_given(ddl: str, moment: datetime) -> None:
+    value: Any = {"at timestamp": moment, "at array<timestamp>": [None, moment]}.get(ddl, {"k": (moment,)})
+    with pytest.raises(TypeError, match=r"field 'at' .*: in UTC it is not in the years 1 to 9999"):
+        arrow_table([(value,)], schema_of(ddl))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("decimal(10,2)", Decimal("1E-77"), "more than 38 decimal places"),
+        ("decimal(10,2)", Decimal("-3.25" + "0" * 57), "more than 38 decimal places"),
+        ("decimal(10,2)", Decimal("1E-99999999"), "more than 38 decimal places"),
+        ("decimal(10,2)", Decimal("0E-99999999"), "more than 38 decimal places"),
+        ("float", 1e39, "it is too large"),
+        ("float", -1e300, "it is too large"),
+        ("float", 2**200, "it is too large"),
+    ],
+)
+def test_a_number_that_arrow_would_make_another_one_of_is_refused(kind: str, value: Any, message: str) -> None:
+    """Arrow takes 1E-77 for 0, ends the process at 1E-99999999, and takes 1e39 for infinity."""
+    for wrapped, ddl in ((value, kind), ([value], f"array<{kind}>"), ({"a": value}, f"map<string,{kind}>")):
+        field = schema_of(f"v {ddl}")["v"]
+        with pytest.raises(TypeError, match=f"field 'v' is declared .*{message}"):
+            arrow_array([None, wrapped], field)
+
+
+@pytest.mark.parametrize("value", ["0E-50", "1E-38", "0." + "0" * 37 + "1", "0.00"])
+def test_decimals_of_up_to_38_places_and_zeros_stay(value: str) -> None:
+    field = schema_of("v decimal(38,38)")["v"]
+    assert arrow_array([Decimal(value)], field).to_pylist() == [Decimal(value)]

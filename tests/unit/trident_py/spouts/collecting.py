@@ -38,12 +38,15 @@ class ListCollector(TridentCollector):
         *,
         fingerprinting: bool = False,
         on_driver: bool = False,
+        verify: Callable[[], None] | None = None,
     ) -> None:
         self.splits.extend(() if on_driver else splits)
         for split in splits:
             travelled, reader = pickle.loads(pickle.dumps((split, read)))  # noqa: S301 - as Spark sends them
             for batch in reader(travelled):
                 self.emit_arrow(batch)
+        if verify:
+            verify()
 
     def report_error(self, error: BaseException) -> None:
         raise error

@@ -85,7 +85,7 @@ class Notes(ListCollector):
     notes: list[str] = field(factory=list)
 
     def emit_splits(
-        self, splits: Sequence[Any], read: Any, *, fingerprinting: bool = False, on_driver: bool = False
+        self, splits: Sequence[Any], read: Any, *, fingerprinting: bool = False, on_driver: bool = False, **more: Any
     ) -> None:
         for split in splits:
             reading = read(split)

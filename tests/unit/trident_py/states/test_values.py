@@ -61,3 +61,7 @@ def test_st26_what_json_cannot_hold_is_an_error_at_once(value: Any) -> None:
 def test_st26_what_cannot_be_read_never_means_no_value(data: bytes) -> None:
     with pytest.raises(StateError, match="the stored value"):
         JSONOpaqueSerializer().deserialize(data)
+
+
+def test_st18_without_a_transaction_the_value_is_as_it_is_now() -> None:
+    assert OpaqueValue(2, "now", "before").get(None) == "now"

@@ -233,3 +233,17 @@ def test_a_function_is_shown_by_its_name_and_place() -> None:
     assert [described(each) for each in (len, str.split, "n > 1", Count(), Callable(), int)] == [
         "len", "split", "'n > 1'", "Count()", "Callable", "int",
     ]  # fmt: skip
+
+
+def test_what_is_declared_shows_what_it_is_called_and_its_fields() -> None:
+    topology = TridentTopology("shown")
+    words = topology.new_stream("words", FixedBatchSpout("word string, n int", 1))
+    grouped = words.name("counted").group_by("word")
+    state = grouped.persistent_aggregate(MemoryMapState.factory(), Count(), "count")
+    assert [repr(each) for each in (topology, words, grouped, state, words.transform(lambda frame: frame))] == [
+        "TridentTopology('shown')",
+        "Stream(topology='shown', schema='word string, n int')",
+        "GroupedStream(Stream(topology='shown', name='counted', schema='word string, n int'), group_fields=('word',))",
+        "TridentState(topology='shown', name='counted')",
+        "Stream(topology='shown')",
+    ]

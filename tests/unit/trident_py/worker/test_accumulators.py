@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
-from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.operations.builtin import Count
 from trident_py.rows.row import rows_of
@@ -208,3 +209,24 @@ def test_a_chain_folds_side_by_side_and_combines_each_result_with_each(rows: lis
         for emitted in [(-1, ["twice"])] * words.count("twice") + [(len(words), sorted(words, key=str))]
     ]
     assert run(chained, [*rows, ("twice", 1)]) == expected
+
+
+@pytest.mark.parametrize("kind", [CombiningAccumulator, MergingAccumulator, ReducingAccumulator])
+def test_decimals_of_38_digits_add_up_to_the_last_digit(kind: Any) -> None:
+    class Adding(ReducerAggregator[Decimal], CombinerAggregator[Decimal]):
+        def init(self, row: Any = None) -> Decimal:
+            return Decimal(row[0]) if row else Decimal(0)
+
+        def zero(self) -> Decimal:
+            return Decimal(0)
+
+        def combine(self, left: Decimal, right: Decimal) -> Decimal:
+            return left + right
+
+        def reduce(self, value: Decimal, row: Any) -> Decimal:
+            return value + Decimal(row[0])
+
+    source = schema_of("n decimal(38,10)")
+    rows = [(Decimal("1234567890123456789012345678.9012345678"),), (Decimal("1E-10"),)]
+    fold = stage(kind(Adding()), "total decimal(38,10)", source=source)
+    assert run(fold, rows, source=source) == [(Decimal("1234567890123456789012345678.9012345679"),)]

@@ -21,6 +21,8 @@ from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.transactions import DeltaTransactions
 from trident_py.sinks.tables.staging import StagedFile, prefix
 
+undoes_rewriting = True
+
 
 @define
 class Leader(TableLeader):
@@ -35,7 +37,8 @@ class Leader(TableLeader):
         return DeltaTransactions(self.partition_by, storage, self.merge_schema, self.keys, self.compact_every)
 
     def write(self, tx: SinkTransaction, rows: Sequence[tuple[Any, ...]]) -> list[StagedFile]:
-        return written(Storage(str(self.path)), tx, self.schema, rows, () if self.keys else self.partition_by)
+        divided = () if self.keys else self.partition_by
+        return written(Storage(str(self.path)), tx, self.schema, rows, divided, partitions=self.partition_by)
 
 
 def untold(path: Path) -> DeltaTransactions:
@@ -49,6 +52,7 @@ def written(
     rows: Sequence[tuple[Any, ...]],
     partition_by: tuple[str, ...] = (),
     required: tuple[str, ...] = (),
+    partitions: tuple[str, ...] = (),
 ) -> list[StagedFile]:
     """What one task reports that writes these rows."""
     task = WriteDelta(
@@ -57,6 +61,7 @@ def written(
         schema=arrow_schema(schema_of(schema)),
         partition_by=partition_by,
         required=required,
+        partitions=partitions,
     )
     return reports_of(task, rows, schema)
 

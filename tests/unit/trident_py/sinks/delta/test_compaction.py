@@ -28,6 +28,7 @@ from tests.unit.trident_py.sinks.tables.leaders import EVERY_TYPE, EVERY_VALUE, 
 from tests.unit.trident_py.spouts.delta.test_spout import run
 from trident_py import CommitToken, SinkError
 from trident_py.sinks.delta import compaction
+from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.transactions import DeltaTransactions
 from trident_py.sinks.tables.staging import StagedFile
@@ -145,13 +146,14 @@ def test_files_of_others_and_those_of_which_rows_are_deleted_stay(tmp_path: Path
 def test_a_table_with_a_rule_that_was_added_since_is_left_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leader = Leader(tmp_path, compact_every=3)
-    for txid in (1, 2):
-        leader.commit(txid, ("a", txid))
+    leader = Leader(tmp_path)
+    for txid in (1, 2, 3):
+        leader.commit(txid, ("c", txid))
     DeltaTable(tmp_path).alter.add_constraint({"positive": "n > 0"})
+    begun = compaction.Compaction(Storage(str(tmp_path)), 3)
     with caplog.at_level(logging.WARNING):
-        leader.commit(3, C)
-        wait_for_compaction(leader)
+        begun.begin(leader.topology.uuid, leader.transactions._leading.token)
+        begun.close()
     assert "is not compacted now, and will be after 3 more transactions: the Delta table" in caplog.text
     assert len(rows_in(tmp_path)) == len(files_of(tmp_path)) == 3
 

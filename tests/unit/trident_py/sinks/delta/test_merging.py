@@ -12,8 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.unit.trident_py.sinks.delta.tables import Leader, files_in, rows_in
 from tests.unit.trident_py.sinks.tables.leaders import transaction
-from trident_py import CommitToken, FencedError, SinkError
+from trident_py import CommitToken, DeltaSink, FencedError, SinkError, TopologyError
 from trident_py.errors import StoreBusyException
+from trident_py.rows.schema import schema_of
 from trident_py.sinks.delta import transactions as protocol
 from trident_py.sinks.delta.table import DeltaSinkTable
 
@@ -134,3 +135,19 @@ def test_a_field_that_only_the_table_has_stays_as_it_is_and_is_null_in_new_rows(
     write_deltalake(tmp_path, pa.table({"word": ["a"], "n": [0], "more": ["m"]}))
     leader(tmp_path).commit(1, ("a", 1), ("b", 2))
     assert rows_in(tmp_path) == [("a", 1, "m"), ("b", 2, None)]
+
+
+def test_minus_zero_is_the_key_zero_within_a_transaction_and_over_several(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, schema="x double, n bigint", keys=("x",))
+    leader.commit(1, (0.0, 1), (1.5, 1))
+    leader.commit(2, (-0.0, 2))
+    assert rows_in(tmp_path) == [(0.0, 2), (1.5, 1)]
+    with pytest.raises(SinkError, match=r"2 rows with the key \{'x': 0\.0\}"):
+        leader.commit(3, (0.0, 3), (-0.0, 4))
+
+
+@pytest.mark.parametrize("kind", ["array<int>", "struct<a:int>"])
+def test_keys_that_no_merge_compares_are_refused_where_they_are_declared(tmp_path: Path, kind: str) -> None:
+    sink = DeltaSink(tmp_path / "t", mode="merge", keys="k")
+    with pytest.raises(TopologyError, match=f"field 'k' is {kind}, and deltalake merges by no such key"):
+        sink.check_fields(schema_of(f"k {kind}, v int"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -92,3 +94,36 @@ def test_the_files_of_a_transaction_are_known_by_their_names(tmp_path: Path) -> 
 
 def test_secrets_of_a_store_are_not_shown() -> None:
     assert "hush" not in repr(Storage("s3://bucket/events", {"AWS_SECRET_ACCESS_KEY": "hush"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("string", "", r"the value '', which is null as a partition of Delta's"),
+        ("decimal(10,2)", Decimal("-1.50"), "the value -1.50, which deltalake can't read as a partition"),
+        ("decimal(10,2)", Decimal("-0.01"), "the value -0.01"),
+    ],
+)
+@pytest.mark.parametrize("keys", [(), ("n",)], ids=["appends", "merges"])
+def test_a_value_that_readers_would_take_for_another_partition_is_refused(
+    tmp_path: Path, kind: str, value: Any, message: str, keys: tuple[str, ...]
+) -> None:
+    leader = Leader(tmp_path, schema=f"n bigint, p {kind}", partition_by=("p",), keys=keys)
+    with pytest.raises(SinkError, match=f"field 'p' has {message}") as caught:
+        leader.staged(transaction(1), (1, None), (2, value))
+    assert "to fix this: change such values before the sink" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["-1.00", "0.00", "0.01", "1.05", "0.00000001", "-12345678901.00000000"])
+def test_a_decimal_that_readers_read_as_it_is_may_be_a_partition(tmp_path: Path, value: str) -> None:
+    scale = len(value.partition(".")[2])
+    leader = Leader(tmp_path, schema=f"n bigint, p decimal(20,{scale})", partition_by=("p",))
+    leader.commit(1, (1, Decimal(value)))
+    assert rows_in(tmp_path) == [(1, Decimal(value))]
+    (text,) = {each["add"]["partitionValues"]["p"] for each in log_of(tmp_path) if "add" in each}
+    assert text == value
+
+
+def log_of(path: Path) -> list[Any]:
+    entries = (path / "_delta_log").glob("*.json")
+    return [json.loads(line) for entry in entries for line in entry.read_text().splitlines()]

@@ -36,6 +36,9 @@ def table_at(path: Path) -> Table:
     return load_catalog(**catalog_at(path)).load_table(NAME)
 
 
+undoes_rewriting = False
+
+
 @define
 class Leader(TableLeader):
     """One that writes words to the table in the catalog at ``path``; it has recovered."""

@@ -164,3 +164,17 @@ def test_tasks_are_told_how_to_reach_the_files_and_nothing_of_the_catalog(tmp_pa
     transactions = IcebergTransactions((), NAME, given)
     transactions.fields = schema_of("n int")
     assert "hush" not in repr(transactions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "partition", "value"),
+    [("int", "truncate(10, v)", -(2**31)), ("bigint", "truncate(10, v)", -(2**63))],
+)
+def test_a_value_of_which_iceberg_cant_make_a_partition_is_refused_by_name(
+    tmp_path: Path, kind: str, partition: str, value: object
+) -> None:
+    """apache/iceberg#9767: the greatest multiple below it is no value of the type."""
+    leader = Leader(tmp_path, schema=f"n bigint, v {kind}", partition_by=(partition,))
+    leader.commit(1, (1, 7))
+    with pytest.raises(SinkError, match=rf"field 'v' has the value {value} .* can't make the partition truncate"):
+        leader.staged(transaction(2), (1, 7), (2, value))

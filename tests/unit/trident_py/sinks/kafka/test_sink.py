@@ -44,6 +44,7 @@ def test_an_opaque_spout_is_refused() -> None:
     [
         (("", "t"), {}, "bootstrap_servers are"),
         (("a:1", ""), {}, "a topic is a name"),
+        (("a:1", "a b"), {}, "a topic is a name, not .a b. .str.; Kafka.s topics have names"),
         (("a:1", 3), {}, "a topic is a name"),
         (("a:1", "t"), {"transactional.id": "x"}, "options can't have 'transactional.id'"),
     ],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import psycopg
@@ -13,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.secret import Secret
-from tests.unit.trident_py.states.sql.everywhere import select
+from tests.unit.trident_py.states.sql.everywhere import changed, select
 from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
@@ -61,7 +60,7 @@ class Written:
             return Prepared(arrow_table(rows, schema_of(self.fields)), staged=False)
         task: StagingTask = self.writer.staging_task(tx, table)
         report = staged_by(task, 7, rows, self.fields)
-        return Prepared(arrow_table([report], schema_of(staging.REPORTS)), staged=True)
+        return Prepared(arrow_table([report], schema_of(staging.REPORTS)), staged=True, storages=table.storages)
 
     def write(self, tx: SinkTransaction, rows: Rows) -> None:
         self.writer.commit(tx, self.prepare(tx, rows))
@@ -139,7 +138,7 @@ def test_rows_that_replace_those_of_an_older_attempt_are_taken_once(url: str, by
     replaced = [(1, "a"), (2, "b"), (4, "d")]
     query = "SELECT id, word FROM words WHERE word IS NOT NULL"
     assert select(url, query) == replaced
-    _changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
+    changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
     written.write(newer, [(1, "a"), (3, None), (4, "d")])
     written.write(evolve(transaction(1, 1), replaces=True), [(2, "late")])
     assert select(url, query) == [(1, "theirs"), *replaced[1:]]
@@ -152,7 +151,7 @@ def test_a_transaction_that_comes_again_replaces_nothing_even_where_others_wrote
     written = Written(url, ("id",))
     written.recover()
     written.write(transaction(1), [(1, "a"), (2, "b")])
-    _changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
+    changed(url, "UPDATE words SET word = 'theirs' WHERE id = 1")
     assert written.recover(2) == CommitToken(1, 1, 0)
     written.write(transaction(1, 1, 2), [(1, "a"), (2, "b")])
     assert select(url, "SELECT id, word FROM words") == [(1, "theirs"), (2, "b")]
@@ -214,18 +213,8 @@ def test_a_table_of_another_topology_or_other_fields_or_an_older_life_is_refused
     other.writer.close()
     with pytest.raises(SinkError, match="has rows from before the topology was reset"):
         written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2))
-    _changed(url, "DELETE FROM words")
+    changed(url, "DELETE FROM words")
     assert written.recover(3, TopologyKey(TOPOLOGY.name, TOPOLOGY.uuid, 2)) is None
-
-
-def _changed(url: str, statement: str) -> None:
-    """Somebody else changes the table."""
-    if not url.startswith("sqlite"):
-        select(url, statement)
-        return
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
-        client.execute(statement)
-        client.commit()
 
 
 @pytest.mark.parametrize(

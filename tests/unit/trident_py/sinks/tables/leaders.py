@@ -89,6 +89,10 @@ class Tables(Protocol):
     def Leader(self) -> Callable[..., TableLeader]:  # noqa: N802 - a class there
         """One that writes to the table at a path; it has recovered."""
 
+    @property
+    def undoes_rewriting(self) -> bool:
+        """Whether rows that somebody else has put into other files can be replaced."""
+
     def untold(self, path: Path) -> TableTransactions[Any]:
         """The transactions of a leader that nobody has told the fields."""
 

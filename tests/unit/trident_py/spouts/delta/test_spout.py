@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from attrs import define, evolve
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.transaction import AddAction
 
 from coordinators.attempt import TransactionAttempt
 from tests.unit.trident_py.sinks.delta.tables import Leader
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector
-from trident_py import DeltaSpout, SpoutError, TopologyError
+from trident_py import DeltaSpout, FailedException, SpoutError, TopologyError
 from trident_py.spouts.delta import spout as module
 
 
@@ -175,3 +177,119 @@ def test_what_can_not_work_is_refused_where_it_is_declared(tmp_path: Path) -> No
         DeltaSpout(tmp_path, start_version=version)
     assert repr(DeltaSpout(tmp_path)) == f"DeltaSpout({str(tmp_path)!r})"
     assert run(tmp_path).batches() == [[]]
+
+
+def both_ways(path: Path) -> tuple[list[Any], list[Any]]:
+    """The values of field ``p`` in a first batch that is all that the table has, and in one of its versions."""
+    found = [run(path).batches(), run(path, start_version=0).batches()]
+    first, versions = ([row[0] for batch in batches for row in batch] for batches in found)
+    return sorted(first, key=repr), sorted(versions, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (["", None, "x", "a/b", "100%", "a%20b"], pa.string(), [None, None, "x", "a/b", "100%", "a%20b"]),
+        ([b"", None, b"plain", b"a\xff\0", bytes(range(20))], pa.binary(), None),
+        ([Decimal("1.05"), Decimal("-2.00"), None], pa.decimal128(10, 2), None),
+        ([0.1, 1e-7, -0.0, float("inf"), None], pa.float64(), None),
+        ([datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999), None], pa.timestamp("us"), None),  # noqa: DTZ001
+        ([datetime(1850, 6, 1, 12, tzinfo=UTC), None], pa.timestamp("us", "UTC"), None),
+        ([date(1, 1, 1), date(9999, 12, 31), None], pa.date32(), None),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
+)
+def test_partitions_are_the_same_in_the_first_batch_and_in_versions(
+    tmp_path: Path, values: list[Any], kind: pa.DataType, expected: list[Any] | None
+) -> None:
+    table = pa.table({"p": pa.array(values, kind), "n": list(range(len(values)))})
+    write_deltalake(tmp_path, table, partition_by=["p"])
+    wanted = sorted([None if value == b"" else value for value in expected or values], key=repr)
+    assert both_ways(tmp_path) == (wanted, wanted)
+
+
+def test_a_batch_that_was_defined_is_not_read_from_another_table_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, 1)
+    first = run(path)
+    first.batches()
+    append(path, 2)
+    first.batches()
+    for ranges in first.ranges:
+        shutil.rmtree(path)
+        for _ in range(4):
+            append(path, 7)
+        with pytest.raises(SpoutError, match="was removed and made anew: a batch is of the table with the id"):
+            first.rows(ranges)
+
+
+def test_a_running_spout_notices_another_table_that_has_more_versions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, 1)
+    running = run(path)
+    running.batches()
+    shutil.rmtree(path)
+    for _ in range(4):
+        append(path, 7)
+    with pytest.raises(SpoutError, match="it was replaced; restore it, or read the new one by a new topology"):
+        running.batches()
+
+
+def test_a_file_that_a_vacuum_has_removed_before_it_was_read_is_named(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    begun = run(tmp_path)
+    begun.batches()
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(SpoutError, match=r"\.parquet' of the Delta table .* is gone, before it was read"):
+        begun.rows(begun.ranges[0])
+
+
+def test_a_table_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, 1)
+    begun = run(path)
+    begun.batches()
+    path.rename(tmp_path / "away")
+    with pytest.raises(FailedException, match="can't be read"):
+        begun.rows(begun.ranges[0])
+    (tmp_path / "away").rename(path)
+    assert begun.rows(begun.ranges[0]) == [(1,)]
+
+
+def add_file(path: Path, table: pa.Table, partition: dict[str, str | None] | None = None, **options: Any) -> None:
+    """Add a file, as other programs write it."""
+    pq.write_table(table, path / "other.parquet", **options)
+    added = AddAction("other.parquet", (path / "other.parquet").stat().st_size, partition or {}, 0, True, stats="{}")
+    found = DeltaTable(path)
+    found.create_write_transaction([added], "append", found.schema(), partition_by=found.metadata().partition_columns)
+
+
+def test_moments_that_spark_has_written_are_those_moments_in_all_years(tmp_path: Path) -> None:
+    moments = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)]
+    empty = pa.table({"at": pa.array([], pa.timestamp("us", "UTC"))})
+    write_deltalake(tmp_path, empty)
+    add_file(
+        tmp_path,
+        pa.table({"at": pa.array(moments, empty.schema.field("at").type)}),
+        use_deprecated_int96_timestamps=True,
+    )
+    assert run(tmp_path).batches() == [[(each,) for each in moments]]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (pa.table({"n": ["many"]}), "field 'n' was int32 .*, and is string in 'other.parquet'"),
+        (pa.table({"n": [2**40]}), "field 'n' was int32 .*, and is int64 in 'other.parquet'"),
+    ],
+)
+def test_a_file_with_other_types_than_were_declared_stops_by_name(
+    tmp_path: Path, written: pa.Table, message: str
+) -> None:
+    write_deltalake(tmp_path, pa.table({"n": pa.array([1], pa.int32())}))
+    begun = run(tmp_path)
+    begun.batches()
+    add_file(tmp_path, written)
+    with pytest.raises(SpoutError, match=message):
+        begun.batches()

@@ -117,3 +117,49 @@ def test_a_schema_that_can_t_work_is_said_at_once(schema: Any, message: str) -> 
 def test_other_logical_types_are_what_they_annotate() -> None:
     time = '{"type": "int", "logicalType": "time-millis"}'
     assert avro_type(avro_schema(time)).simpleString() == "int"
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+
+
+def decimal_of(unscaled: int, schema: Any, **options: Any) -> list[Any]:
+    stored = unscaled.to_bytes(16, "big", signed=True)
+    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": schema}]})
+    stored = stored if schema["type"] == "fixed" else bytes([32]) + stored
+    array, _ = ValueFormat.of("avro", text, options.get("on_error", "fail")).array([stored], str)
+    return [row[0] for row in column_values(array)]
+
+
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "f", "size": 16}])
+def test_a_decimal_has_all_of_its_digits_or_is_an_error_of_its_record(kind: Any) -> None:
+    assert decimal_of(12345, {**DECIMAL, **kind}) == [Decimal("123.45")]
+    assert decimal_of(-99999, {**DECIMAL, **kind}) == [Decimal("-999.99")]
+    whole = {**DECIMAL, **kind, "precision": 38}
+    assert decimal_of(10**38 - 1, whole) == [Decimal("9" * 36 + ".99")]
+    assert decimal_of(1234567, {**DECIMAL, **kind}, on_error="skip") == []
+    with pytest.raises(SpoutError, match="a decimal has more than 5 digits"):
+        decimal_of(1234567, {**DECIMAL, **kind})
+
+
+def test_fastavro_reads_the_decimals_of_others_as_before() -> None:
+    decimal_of(12345, DECIMAL)
+    stored = fastavro.schemaless_reader(BytesIO(bytes([4, 1, 2])), fastavro.parse_schema(DECIMAL), None)
+    assert stored == Decimal("2.58")
+
+
+@pytest.mark.parametrize("kind", ["timestamp-micros", "timestamp-millis", "local-timestamp-micros", "date"])
+@given(number=st.integers(-(2**63), 2**63 - 1))
+def test_a_time_that_isnt_in_the_years_1_to_9999_is_an_error_of_its_record(kind: str, number: int) -> None:
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, "long", number)
+    schema = {"type": "int" if kind == "date" else "long", "logicalType": kind}
+    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": schema}]})
+    array, _ = ValueFormat.of("avro", text, "skip").array([stream.getvalue()], str)
+    column_values(array)
+
+
+@given(st.binary() | st.binary(max_size=40).map(lambda tail: written(VALUES)[: len(tail) * 3] + tail))
+def test_bytes_of_any_kind_are_a_value_or_an_error_of_their_record_alone(value: bytes) -> None:
+    array, kept = ValueFormat.of("avro", json.dumps(ORDER), "null").array([value, written(VALUES)], str)
+    assert kept == [0, 1]
+    assert column_values(array)[1] is not None

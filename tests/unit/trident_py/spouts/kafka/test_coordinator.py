@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException
 
 from coordinators.canonical import Json
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.spouts.kafka.cluster import Cluster, Topic
 from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits, Start
 from trident_py.spouts.kafka.ranges import OffsetRange, Partition
@@ -29,6 +30,7 @@ class ClusterOfATest(Cluster):
         held: both, by partition.
         at_noon: the offset of the first record from then on, where there is one.
         group: what the group of the options has committed.
+        generation: of all topics: they have other ids where it is another one.
         grows: how many records come to each partition whenever somebody asks for its end.
     """
 
@@ -37,11 +39,16 @@ class ClusterOfATest(Cluster):
     at_noon: dict[Partition, int] = field(factory=dict)
     group: dict[Partition, int] = field(factory=dict)
     grows: int = 0
+    generation: str = ""
 
     def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
-        names = {name for name, _ in self.held}
+        return self.described({name for name, _ in self.held})
+
+    def described(self, names: Collection[str]) -> dict[str, Topic]:
         return {
-            name: Topic(name, f"id of {name}", tuple(n for topic, n in self.held if topic == name)) for name in names
+            name: Topic(name, f"id{self.generation} of {name}", tuple(n for topic, n in self.held if topic == name))
+            for name in names
+            if any(topic == name for topic, _ in self.held)
         }
 
     def compacted(self, topics: Collection[str]) -> list[str]:
@@ -264,3 +271,96 @@ def test_ranges_of_one_batch_name_the_topic_by_its_id() -> None:
     assert life.coordinator.is_ready(1)
     (stored,) = life.coordinator.initialize_transaction(1, None, None)
     assert OffsetRange.parse(stored) == OffsetRange("t", 0, 0, 100, "id of t")
+
+
+def test_a_batch_of_a_topic_that_was_made_anew_is_not_given_again() -> None:
+    life = Life(hundred())
+    assert life.coordinator.is_ready(1)
+    stored = life.coordinator.initialize_transaction(1, None, None)
+    life.cluster.generation = "2"
+    life.again("earliest")
+    with pytest.raises(SpoutError, match=r"topic 't' was deleted and made anew since it was read .* `trident reset`"):
+        life.coordinator.initialize_transaction(1, None, stored)
+
+
+def test_a_topic_that_was_read_and_is_deleted_is_waited_for_a_moment_and_then_stops_by_name() -> None:
+    life = Life(ClusterOfATest(held={("t", 0): (0, 100), ("u", 0): (0, 100)}))
+    stored = life.coordinator.initialize_transaction(1, None, None) if life.coordinator.is_ready(1) else []
+    del life.cluster.held["t", 0]
+    now = [100.0]
+    life.coordinator._ids.clock = lambda: now[0]
+    for ask in (
+        lambda: life.coordinator.is_ready(2),
+        lambda: life.coordinator.initialize_transaction(1, None, stored),
+    ):
+        with pytest.raises(FailedException, match="topic 't', which was read before, is not there just now"):
+            ask()
+        now[0] += 11
+        with pytest.raises(SpoutError, match="topic 't', which was read before, is not there any more"):
+            ask()
+        life.cluster.add(("t", 0), 100)
+        ask()
+        del life.cluster.held["t", 0]
+
+
+def test_a_topic_that_is_deleted_and_no_longer_asked_for_is_left_alone() -> None:
+    life = Life(ClusterOfATest(held={("t", 0): (0, 100), ("u", 0): (0, 100)}))
+    life.batch()
+    del life.cluster.held["t", 0]
+    life.again("earliest")
+    life.coordinator.topics = ["u"]
+    life.cluster.add(("u", 0), 10)
+    assert life.batch() == [("u", 0, 100, 110)]
+
+
+def test_a_batch_is_cut_by_bytes_though_its_first_records_were_aborted() -> None:
+    life = Life(ClusterOfATest(held={("t", 0): (0, 10_000)}))
+    asked: list[OffsetRange] = []
+
+    def mean_bytes(given: OffsetRange) -> float:
+        asked.append(given)
+        return 100_000.0 if given.end > 5_000 else 0.0
+
+    life.coordinator.mean_bytes = mean_bytes
+    assert life.batch() == [("t", 0, 0, 10)]
+    assert life.batch() == [("t", 0, 10, 20)]
+    assert [each.size for each in asked] == [100, 10_000]
+
+
+def test_where_all_that_is_there_was_aborted_the_next_batch_looks_again_how_large_records_are() -> None:
+    life = Life(hundred())
+    life.coordinator.mean_bytes = lambda given: 0.0 if given.end <= 100 else 100_000.0
+    assert life.batch() == [("t", 0, 0, 100)]
+    life.cluster.add(("t", 0), 100)
+    assert life.batch() == [("t", 0, 100, 110)]
+
+
+@pytest.mark.parametrize(
+    ("code", "raised", "message"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SpoutError, r"spout 'records': Kafka refuses: .*authorization failed"),
+        (KafkaError.UNSUPPORTED_VERSION, SpoutError, "Kafka refuses"),
+        (KafkaError._TRANSPORT, KafkaException, "transport failure"),
+        (9999, KafkaException, "9999"),
+    ],
+)
+def test_what_kafka_refuses_for_ever_stops_by_name_and_all_else_is_asked_again(
+    code: int, raised: type[Exception], message: str
+) -> None:
+    class Refusing(ClusterOfATest):
+        def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+            raise KafkaException(KafkaError(code))
+
+        def described(self, names: Collection[str]) -> dict[str, Topic]:
+            if refuses:
+                raise KafkaException(KafkaError(code))
+            return super().described(names)
+
+    refuses = False
+    life = Life(Refusing(held={("t", 0): (0, 100)}))
+    with pytest.raises(raised, match=message):
+        life.batch()
+    refuses = True
+    again = FailedException if raised is KafkaException else raised
+    with pytest.raises(again, match=message):
+        life.coordinator.initialize_transaction(1, None, [OffsetRange("t", 0, 0, 100, "id of t").stored])

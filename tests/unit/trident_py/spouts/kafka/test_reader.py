@@ -12,11 +12,13 @@ import pytest
 from attrs import define, field
 
 from coordinators.attempt import TransactionAttempt
-from trident_py.errors import SpoutError
+from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.spouts.kafka.cluster import Cluster
 from trident_py.spouts.kafka.kafka import KafkaEmitter
 from trident_py.spouts.kafka.ranges import OffsetRange, shared_out
 from trident_py.spouts.kafka.reader import KafkaReader
+from trident_py.spouts.kafka.topic_ids import TopicIds
 from trident_py.spouts.kafka.values import ValueFormat
 
 RECORDS = 100
@@ -70,7 +72,7 @@ class Emitted(TridentCollector):
 
 def emitted(reader: KafkaReader, *ranges: OffsetRange) -> list[str]:
     collector = Emitted()
-    emitter = KafkaEmitter(reader, 2)
+    emitter = KafkaEmitter(reader, TopicIds("records", Cluster(reader.options)), 2)
     emitter.emit_batch(TransactionAttempt(10, 1), [each.stored for each in ranges], collector)
     return collector.values
 
@@ -114,3 +116,25 @@ def test_a_range_whose_records_are_gone_is_an_error_and_not_what_comes_next(read
 def test_records_have_a_size(reader: KafkaReader) -> None:
     assert 3 <= reader.mean_bytes(given(0, 0, 10)) < 200
     assert reader.mean_bytes(given(0, 5, 5)) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (kafka.KafkaError._TRANSPORT, FailedException),
+        (kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, SpoutError),
+        (kafka.KafkaError.OFFSET_OUT_OF_RANGE, SpoutError),
+        (9999, FailedException),
+    ],
+)
+def test_what_kafka_raises_is_waited_for_or_stops_by_name(
+    reader: KafkaReader, code: int, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise kafka.KafkaException(kafka.KafkaError(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trident_py.spouts.kafka.reader._read", fail)
+        with pytest.raises(raised, match=r"t/0 \[0, 5\)"):
+            list(reader([given(0, 0, 5)]))
+    assert values_of(reader([given(0, 0, 5)])) == expected(given(0, 0, 5))

@@ -48,7 +48,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     found: str = request.getfixturevalue(request.param)
     if request.param == "mysql":
         return found
-    parts = psycopg.conninfo.conninfo_to_dict(found)
+    return as_url(found)
+
+
+def as_url(dsn: str) -> str:
+    """The DSN of a PostgreSQL database as a URL."""
+    parts = psycopg.conninfo.conninfo_to_dict(dsn)
     user, password = parts["user"], str(parts["password"]).replace("%", "%25").replace("/", "%2F").replace("@", "%40")
     return f"postgresql://{user}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
@@ -65,3 +70,17 @@ def select(url: str, query: str) -> Any:
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute(query.encode())
         return sorted(found.fetchall()) if found.description else []
+
+
+def changed(url: str, statement: str) -> None:
+    """Another client changes something."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as client:
+            client.execute(statement)
+            client.commit()
+    elif url.startswith("mysql"):
+        session = MySQLDatabase(Secret(url)).connect()
+        with closing(session.client):
+            session.execute(statement)
+    else:
+        select(url, statement)

@@ -18,7 +18,7 @@ from tests.servers.mariadb import PASSWORD, MariaDBServer
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import FencedError, StateError, StoreBusyException
+from trident_py.errors import FailedException, FencedError, StateError, StoreBusyException
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
@@ -192,7 +192,7 @@ def test_what_it_cannot_hold_is_told_with_the_way_out(mysql: str) -> None:
             ({"a": 2**63}, "beyond its field's type"),
             ({"\ud800": 1}, "is not Unicode text"),
         ):
-            with pytest.raises(StateError, match=told):
+            with pytest.raises((FailedException, StateError), match=told):
                 commit(state, transaction(1), change)
             state.rollback()
     with opened(mysql, value="x double", table="floats") as state:
@@ -206,7 +206,7 @@ def test_a_value_beyond_the_largest_packet_is_told_and_not_tried_for_ever(mysql:
     with opened(mysql, value="x string") as state:
         state.recover(TOPOLOGY, 1)
         state.begin_transaction(transaction(1))
-        with pytest.raises(StateError, match="raise max_allowed_packet"):
+        with pytest.raises(FailedException, match="raise max_allowed_packet"):
             state.multi_put([("a",)], ["x" * (packet + 1)])
 
 
@@ -268,3 +268,17 @@ def test_only_the_connection_for_commits_has_a_mark_since_the_server_makes_a_sec
     database = MySQLDatabase(Secret("mysql://u@localhost/d"), owner="me")
     assert database.link().owners == ("me",)
     assert database.second_link().owners == database.beside().owners == ()
+
+
+def test_a_connection_is_marked_also_if_an_older_one_of_the_same_leader_is_half_dead(mysql: str) -> None:
+    """Without the mark the next leader could not end it."""
+    database = MySQLDatabase(Secret(mysql), owner="one")
+    half_dead, again, other = database.link(), database.link(), database.beside()
+    connection = half_dead.begin()
+    again.begin()
+    held = other.begin().execute("SELECT IS_USED_LOCK('trident one')").fetchone()
+    assert held == (again.begin().client.thread_id(),)
+    with pytest.raises(database.library().Error):
+        connection.execute("SELECT 1")
+    for each in (half_dead, again, other):
+        each.close()

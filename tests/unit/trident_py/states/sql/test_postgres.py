@@ -36,7 +36,7 @@ from tests.unit.trident_py.states.sql.postgres_rows import (
     wait_until_idle,
 )
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import FencedError, StateError, StoreBusyException
+from trident_py.errors import FailedException, FencedError, StateError, StoreBusyException
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
@@ -406,7 +406,9 @@ def test_a_table_that_was_dropped_is_missed_until_the_topology_is_reset(postgres
         assert state.recover(TOPOLOGY, 2) is None
         commit(state, transaction(1, epoch=2), {"a": 1})
         select(postgres, "DROP TABLE counts")
-        with pytest.raises(StateError, match=r"'wordcount', attempt 2:0: .* is gone: restore it, or `trident reset`"):
+        with pytest.raises(
+            StateError, match=r"'wordcount', attempt 2:0: .*: it is gone; to fix this: restore it from a backup"
+        ):
             commit(state, transaction(2, epoch=2), {"a": 1})
         with pytest.raises(StateError, match=r"counts.* is gone, it was at 1:0 of epoch 2; restore it, or `tri"):
             state.recover(TOPOLOGY, 3)
@@ -431,7 +433,9 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(postgres: str, hin
         commit(state, transaction(1), {"a": 2**63 - 1, "b": -(2**63)})
         for word, more in (("a", 1), ("b", -1)):
             reports = stage(state, transaction(2), {word: more})
-            with pytest.raises(StateError, match=r"'wordcount', attempt 2:0: .*bigint out of range; a value is beyond"):
+            with pytest.raises(
+                FailedException, match=r"'wordcount', attempt 2:0: .*bigint out of range; .* a value is beyond"
+            ):
                 merge(state, transaction(2), reports, Adding(hint))
             state.discard(transaction(2))
         assert state.multi_get([("a",), ("b",)]) == [2**63 - 1, -(2**63)]
@@ -440,16 +444,16 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(postgres: str, hin
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("a\0b", "has a character that PostgreSQL cannot hold"),
-        ("".join(map(chr, range(0x4E00, 0x6E00))), "index, of 2700 bytes; group by something shorter"),
+        ("a\0b", "PostgreSQL's texts don't hold NUL, in the row"),
+        ("".join(map(chr, range(0x4E00, 0x6E00))), "to fix this: group by something shorter, as a hash"),
     ],
 )
 def test_text_that_postgresql_cannot_hold_is_explained(postgres: str, word: str, message: str) -> None:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
-        with pytest.raises(StateError, match=message):
+        with pytest.raises((FailedException, StateError), match=message):
             merge(state, transaction(1), stage(state, transaction(1), {word: 1}))
-        with pytest.raises(StateError, match="counts"):
+        with pytest.raises((FailedException, StateError), match="counts"):
             commit(state, transaction(1, 1), {word: 1})
         state.rollback()
         with pytest.raises(StateError, match="is not Unicode text"):
@@ -510,7 +514,10 @@ def test_a_role_without_rights_is_told_what_it_lacks(postgres: str) -> None:
     name = f"reader_{os.getpid()}"
     select(postgres, f"CREATE ROLE {name} LOGIN PASSWORD 'pass of it'")
     dsn = make_conninfo(postgres, user=name, password="pass of it")  # noqa: S106
-    with opened(dsn) as state, pytest.raises(StateError, match=r"denied for schema public .*; grant the role what it "):
+    with (
+        opened(dsn) as state,
+        pytest.raises(StateError, match=r"denied for schema public .*; to fix this: grant the role what it "),
+    ):
         state.recover(TOPOLOGY, 1)
     select(postgres, f"DROP ROLE {name}")
 
@@ -539,7 +546,7 @@ def test_no_password_is_ever_shown(
             seen += [repr(task), repr(state.commit_link.session)]
             state.begin_transaction(transaction(1))
             state.multi_put([(1,)], [2**40])
-        except StateError as error:
+        except (FailedException, StateError) as error:
             seen.append(shown(error))
             logging.getLogger("test").debug("failed", exc_info=error)
         state.close()

@@ -123,7 +123,7 @@ def test_t9_what_is_missed_at_the_start_is_said_with_the_topology_and_the_declar
 
 def test_t9_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database, but a text of some length" * 50)
-    with pytest.raises(StateError, match="it is not a SQLite database"):
+    with pytest.raises(StateError, match="file is not a database; to fix this"):
         reader_of(SQLiteState(tmp_path / "text.db", table="counts"))
 
 

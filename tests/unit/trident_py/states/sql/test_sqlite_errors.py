@@ -20,19 +20,25 @@ def raised(code: int) -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("code", "way_out"),
     [
-        (sqlite3.SQLITE_NOTADB, "not a SQLite database: give another path"),
-        (sqlite3.SQLITE_CORRUPT, "restore it from a backup"),
+        (sqlite3.SQLITE_NOTADB, "give another path, or move the file away"),
+        (sqlite3.SQLITE_CORRUPT, "restore the file from a backup"),
         (sqlite3.SQLITE_READONLY | (1 << 8), "make the file and its directory writable"),
         (sqlite3.SQLITE_CANTOPEN, "make the file and its directory writable"),
         (sqlite3.SQLITE_FULL, "free some space"),
         (sqlite3.SQLITE_IOERR | (3 << 8), "see to the disk"),
-        (sqlite3.SQLITE_CONSTRAINT, "beyond 64 bits, or not of its field's type"),
         (sqlite3.SQLITE_ERROR, "nothing was committed"),
     ],
 )
 def test_each_cause_comes_with_its_way_out(code: int, way_out: str) -> None:
     with pytest.raises(StateError, match=f"counts.db: what SQLite says; .*{way_out}"), explained("counts.db"):
         raise raised(code)
+
+
+def test_a_value_that_a_constraint_refuses_counts_as_a_failure_of_the_batch() -> None:
+    told = "counts.db: what SQLite says; to fix this: correct the value before it gets here, or change the constraint"
+    with pytest.raises(FailedException, match=told) as error, explained("counts.db"):
+        raise raised(sqlite3.SQLITE_CONSTRAINT | (1 << 8))
+    assert type(error.value) is FailedException
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY | (2 << 8), sqlite3.SQLITE_LOCKED])
@@ -43,7 +49,7 @@ def test_a_lock_only_fails_the_attempt(code: int) -> None:
 
 def test_values_that_cannot_be_bound_are_explained() -> None:
     connection = sqlite3.connect(":memory:")
-    with pytest.raises(StateError, match="beyond 64 bits"), explained("counts.db"):
+    with pytest.raises(FailedException, match="beyond 64 bits"), explained("counts.db"):
         connection.execute("SELECT ?", (2**63,))
     with pytest.raises(StateError, match="is not Unicode text"), explained("counts.db"):
         connection.execute("SELECT ?", ("\ud800",))

@@ -1,0 +1,61 @@
+"""What an error of an outside system means: it may pass, it is about this batch, or it stays for ever."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from enum import Enum
+
+from attrs import define, field
+
+WARNING_SECONDS = 60.0
+"""How long an unknown error may come again before a warning; and between two warnings."""
+
+log = logging.getLogger(__name__)
+
+
+class Verdict(Enum):
+    """What follows from an error."""
+
+    COMES_AGAIN = "comes again"
+    """The same call may succeed later: it is repeated, longer and longer apart, and no failure of the batch."""
+
+    THIS_BATCH = "this batch"
+    """The system refuses the rows of this batch: it counts as a failure of the batch."""
+
+    NEVER = "never"
+    """No other try mends it, with any batch: the topology stops by name."""
+
+
+@define
+class UnknownErrors:
+    """Warns of errors that no table of ours has, and that come again for longer than a minute.
+
+    Attributes:
+        clock: tells monotonic seconds.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _first: dict[Hashable, float] = field(factory=dict, init=False)
+    _last: dict[Hashable, float] = field(factory=dict, init=False)  # when it came last
+    _warned: dict[Hashable, float] = field(factory=dict, init=False)
+
+    def came(self, kind: Hashable, text: str) -> None:
+        """Take note of one; after a minute without it, it counts as new."""
+        now = self.clock()
+        if now - self._last.get(kind, now) > WARNING_SECONDS:
+            self._first.pop(kind, None)
+        self._last[kind] = now
+        since = self._first.setdefault(kind, now)
+        if now - max(since, self._warned.get(kind, since)) >= WARNING_SECONDS:
+            self._warned[kind] = now
+            log.warning(
+                "for %.0f s the same error has come again and again that trident_py doesn't know, so it is tried "
+                "again without end: %s; if it never passes, stop the topology and report the error",
+                now - since, text,
+            )  # fmt: skip
+
+
+unknown_errors = UnknownErrors()
+"""Those of this process."""

@@ -1,0 +1,222 @@
+"""`RedisQuery`: strings, sets and hashes of a Redis server, looked up for the rows of a stream."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+from pyspark.sql import types as t
+
+from coordinators.secret import Secret, as_secret
+from trident_py.errors import ConfigError, StateError, StoreBusyException, TopologyError
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import QueryFunction, ReadOnlyState, StateFactory
+from trident_py.rows.schema import shown
+from trident_py.worker.steps import RowCollector
+
+if TYPE_CHECKING:
+    from trident_py.states.redis.server import Server
+
+_TEXT = ("utf-8", "strict")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@frozen
+class Found:
+    """What a key holds.
+
+    Attributes:
+        key: its name, for messages.
+        kind: ``string``, ``set`` or ``hash``; ``none``: there is no such key.
+        values: the string, the members of the set in order, or the fields of the hash.
+    """
+
+    key: str
+    kind: str
+    values: Any = None
+
+
+class RedisLookup(ReadOnlyState):
+    """A server that is asked; each batch connects by itself."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def find(self, keys: Sequence[str]) -> list[Found]:
+        """Return what each of ``keys`` holds, in their order; two visits to the server.
+
+        Raises:
+            StateError: one holds neither a string, a set nor a hash.
+            StoreBusyException: the server is away, or a key became something else between the two visits.
+        """
+        from trident_py.states.redis.server import explained
+
+        where = "RedisQuery"
+        with explained(where), closing(self._server.client(decode_responses=False)) as client:
+            kinds = [kind.decode() for kind in self._visit(client, [("TYPE", key) for key in keys])]
+            calls = [(_READ[kind], key) for key, kind in zip(keys, kinds, strict=True) if kind in _READ]
+            answers = iter(self._visit(client, calls))
+        if others := [(key, kind) for key, kind in zip(keys, kinds, strict=True) if kind not in (*_READ, "none")]:
+            raise StateError(
+                f"{where}: key {others[0][0]!r} holds a {others[0][1]}; it looks up strings, sets and hashes only"
+            )
+        return [
+            Found(key, kind, next(answers)) if kind in _READ else Found(key, kind)
+            for key, kind in zip(keys, kinds, strict=True)
+        ]
+
+    def _visit(self, client: Any, calls: Sequence[tuple[str, str]]) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for call in calls:
+            pipeline.execute_command(*call)
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        if failed := next((each for each in answers if isinstance(each, Exception)), None):
+            if str(getattr(failed, "args", [""])[0]).startswith("WRONGTYPE"):
+                raise StoreBusyException(f"RedisQuery: {failed}; a key was replaced meanwhile, and is looked up again")
+            raise failed
+        return answers
+
+    def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
+
+_READ: Mapping[str, str] = {"string": "GET", "set": "SMEMBERS", "hash": "HGETALL"}
+"""How what a key holds is read."""
+
+
+@frozen
+class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
+    """Looks up what other programs keep in Redis: both the static state, and the function that asks it.
+
+    ``prices = RedisQuery(url, key="price:{item}")``, then ``stream.state_query(topology.new_static_state(prices),
+    "item", prices, "price double")``. The input fields of each row make the name of the key. What it holds decides:
+
+    - a string: one row, with its value as the only output field;
+    - a set: a row for each member, in order, likewise;
+    - a hash: one row; the output fields are those of the same names, NULL for one that the hash lacks.
+
+    The row goes on with each row that is found, and not at all if there is no such key or a field of its name is NULL,
+    as in an inner join. Each key is asked for once in a batch, on the commit thread.
+
+    Args:
+        url: as that of `RedisState`; a replica will do.
+        key: the name of the key; ``{field}`` stands for the value of an input field, ``{{`` for a brace.
+
+    Raises:
+        TopologyError: ``key`` can't be one.
+        StateError: ``url`` is none.
+        ConfigError: redis-py is not installed.
+    """
+
+    needs = (RedisLookup,)
+
+    url: Secret = field(converter=as_secret)
+    key: str = field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._server()
+
+    @key.validator
+    def _check_key(self, _: object, key: object) -> None:
+        try:
+            parts = list(string.Formatter().parse(key)) if isinstance(key, str) else []
+        except ValueError as error:
+            raise TopologyError(f"key= of RedisQuery is a text such as 'price:{{item}}', not {shown(key)}") from error
+        if not parts or any(name is not None and (not name.isidentifier() or spec) for _, name, spec, _ in parts):
+            raise TopologyError(f"key= of RedisQuery is a text such as 'price:{{item}}', not {shown(key)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The input fields that the key is made of."""
+        return tuple(name for _, name, _, _ in string.Formatter().parse(self.key) if name is not None)
+
+    def ensure_usable(self) -> None:
+        """Look whether the server answers and lets us in."""
+        from trident_py.states.redis.server import explained
+
+        with explained("RedisQuery"), closing(self._server().client()) as client:
+            client.ping()
+
+    def make_state(
+        self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
+    ) -> RedisLookup:
+        """Return the server to ask."""
+        return RedisLookup(self._server())
+
+    def check(self, seen: t.StructType | None, keys: t.StructType | None, out: t.StructType) -> None:
+        """Check that the key is made of input fields, and that values can be of the output fields' types."""
+        for name in self.names if seen is not None else ():
+            if name not in seen.names:  # type: ignore[union-attr]
+                raise TopologyError(f"the key has {{{name}}}, and the input fields are {', '.join(seen.names)}")  # type: ignore[union-attr]
+        for each in out.fields:
+            if type(each.dataType) not in _FROM_TEXT:
+                raise TopologyError(
+                    f"the field {each.name!r} is {each.dataType.simpleString()}, and Redis keeps texts: declare it as "
+                    f"a string, and make it what it should be by `map`"
+                )
+
+    def batch_retrieve(self, state: RedisLookup, args: Sequence[Any]) -> Sequence[Found]:
+        """Return what is found for each of ``args``."""
+        wanted = [self._key_of(row) for row in args]
+        keys = list(dict.fromkeys(key for key in wanted if key is not None))
+        found = {each.key: each for each in (state.find(keys) if keys else ())}
+        return [Found("", "none") if key is None else found[key] for key in wanted]
+
+    def execute(self, row: Any, result: Found, collector: TridentCollector) -> None:
+        """Emit each row that was found."""
+        if not isinstance(collector, RowCollector):
+            raise TypeError(f"RedisQuery emits to the collector of a state_query, not to {collector!r}")
+        for values in _rows(result, collector.schema):
+            collector.emit(values)
+
+    def _key_of(self, row: Any) -> str | None:
+        values = {name: row[name] for name in self.names}
+        return None if None in values.values() else self.key.format(**values)
+
+    def _server(self) -> Server:
+        try:
+            from trident_py.states.redis.server import Server
+        except ImportError as error:
+            raise ConfigError(f"RedisQuery needs redis ({error}): pip install 'trident-py[redis]'") from error
+        return Server(self.url)
+
+
+def _rows(found: Found, out: t.StructType) -> list[tuple[Any, ...]]:
+    """Return what was found as rows of the output fields."""
+    if found.kind == "hash":
+        return [tuple(_value(found, found.values.get(each.name.encode()), each) for each in out.fields)]
+    if found.kind == "none":
+        return []
+    if len(out.fields) != 1:
+        raise ValueError(f"RedisQuery: key {found.key!r} holds a {found.kind}: one output field, not {out.names}")
+    values = [found.values] if found.kind == "string" else sorted(found.values)
+    return [(_value(found, value, out.fields[0]),) for value in values]
+
+
+def _value(found: Found, raw: bytes | None, target: t.StructField) -> Any:
+    if raw is None:
+        return None
+    try:
+        return _FROM_TEXT[type(target.dataType)](raw)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise ValueError(
+            f"RedisQuery: key {found.key!r} holds {shown(raw)}, which is no {target.dataType.simpleString()} for the "
+            f"field {target.name!r}"
+        ) from error
+
+
+_FROM_TEXT: Mapping[type[t.DataType], Callable[[bytes], Any]] = {
+    t.StringType: lambda raw: raw.decode(*_TEXT),
+    t.BinaryType: bytes,
+    t.BooleanType: lambda raw: _BOOLEANS[raw.decode(*_TEXT).lower()],
+    **dict.fromkeys((t.ByteType, t.ShortType, t.IntegerType, t.LongType), int),
+    **dict.fromkeys((t.FloatType, t.DoubleType), float),
+    t.DecimalType: lambda raw: Decimal(raw.decode(*_TEXT)),
+}
+"""How the bytes of Redis become values."""
