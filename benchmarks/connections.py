@@ -3,7 +3,8 @@
     python -m benchmarks.connections [--sizes full] [--out DIR]
 
 A topology of small batches (`benchmarks.endless`) runs in a process that may open 1,024 files. Its rate and the latency
-of a request with the token are measured alone, then while others hold connections (`benchmarks.crowd`), and alone again.
+of a request with the token are measured alone, then while others hold connections (`benchmarks.crowd`), and alone
+again.
 """
 
 from __future__ import annotations
