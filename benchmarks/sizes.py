@@ -44,6 +44,9 @@ class Sizes:
         kafka_batches: such batches of each turn, besides the one before its clock starts.
         kafka_rate: records a second while latency is measured.
         kafka_timed: of how many records it is, after as many to warm up.
+        connection_seconds: how long connections are held, in `connections`.
+        connection_silent: clients that connect and send nothing.
+        connection_slow: clients that send a byte of a header each half second.
         storm: pairs of sentences in a batch and pending transactions, for Storm.
         storm_seconds: how long each pair is measured.
     """
@@ -79,6 +82,9 @@ class Sizes:
     kafka_batches: int
     kafka_rate: int
     kafka_timed: int
+    connection_seconds: int
+    connection_silent: int
+    connection_slow: int
     storm: tuple[tuple[int, int], ...]
     storm_seconds: int
 
@@ -115,10 +121,13 @@ FULL = Sizes(
     kafka_batches=4,
     kafka_rate=100,
     kafka_timed=1_000,
+    connection_seconds=300,
+    connection_silent=2000,
+    connection_slow=500,
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
     storm_seconds=10,
 )
-"""All that `docs/performance.md` shows, in about half an hour."""
+"""All that `docs/performance.md` shows, in about forty minutes."""
 
 QUICK = Sizes(
     rounds=3,
@@ -152,6 +161,9 @@ QUICK = Sizes(
     kafka_batches=0,
     kafka_rate=0,
     kafka_timed=0,
+    connection_seconds=0,
+    connection_silent=0,
+    connection_slow=0,
     storm=(),
     storm_seconds=0,
 )
@@ -189,6 +201,9 @@ TINY = Sizes(
     kafka_batches=1,
     kafka_rate=20,
     kafka_timed=10,
+    connection_seconds=3,
+    connection_silent=300,
+    connection_slow=50,
     storm=(),
     storm_seconds=0,
 )

@@ -19,7 +19,7 @@ from coordinators.error_text import safe_text
 from coordinators.errors import TridentError
 from trident_py.cli import logs
 from trident_py.cli.terminal import failure_text, traceback_text
-from trident_py.cli.usage import UsageError
+from trident_py.cli.usage import RunError, UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
 NUMBER_MAX = 2**63 - 1
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the last place where it can be shown
-        _explain_unknown(error.__cause__ if arguments.module == "run" and error.__cause__ else error, arguments)
+        _explain_unknown(error.__cause__ or error if isinstance(error, RunError) else error, arguments)
         return FAILURE
     return status
 

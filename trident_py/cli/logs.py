@@ -9,6 +9,7 @@ import os
 import sys
 from copy import copy
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,12 +32,19 @@ def set_up(log_format: str, *, debug: bool) -> None:
         handler = _StandardError()
         detailed = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         handler.setFormatter(TextFormatter(detailed if debug else "trident: %(message)s"))
+    if not debug:
+        handler.addFilter(_is_not_of_py4j)
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
     if not debug:
         # What ends a topology is told once: as the error of the command.
         for source in ("coordinators.loop", "kazoo"):
             logging.getLogger(source).setLevel(logging.CRITICAL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell whether something else has logged it: Py4J logs a traceback for each call that Ctrl-C interrupts."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _json_handler() -> logging.Handler:

@@ -1,4 +1,4 @@
-"""Command lines that make no sense, and settings taken from those that do."""
+"""Errors of command lines, and the settings that are taken from them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class UsageError(TridentError):
     def __init__(self, message: str, *, stands_alone: bool = False) -> None:
         super().__init__(message)
         self.stands_alone = stands_alone
+
+
+class RunError(Exception):
+    """What has ended ``trident run`` is no error of ours; it is the cause."""
 
 
 def config_of(arguments: Namespace, **defaults: object) -> TridentConfig:

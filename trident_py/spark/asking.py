@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -88,6 +89,15 @@ def life_of(session: SparkSession, seconds: float = ALIVE_WITHIN_SECONDS) -> Lif
         answer_within(lambda: parallelism(session), seconds)
     except TimeoutError:
         return Life.SILENT
-    except Exception:  # noqa: BLE001 - whatever it is, there is nobody to answer
-        return Life.GONE
+    except Exception as error:  # noqa: BLE001 - whatever else it is, there is nobody to answer
+        return Life.SILENT if _is_out_of_files(error) else Life.GONE
     return Life.ALIVE
+
+
+def _is_out_of_files(error: BaseException | None) -> bool:
+    """Tell whether Spark could not be asked because no descriptor was free, which says nothing about Spark."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

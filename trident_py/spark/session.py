@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -25,9 +26,12 @@ from trident_py.spark.asking import Life, life_of
 from trident_py.spark.cluster import SparkCluster
 from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism, spark_context
+from trident_py.spark.signals import jvm_shielded
 
 DEFAULT_SHUFFLE_PARTITIONS = "200"
 """What Spark sets where nobody did: far too many for one batch."""
+
+log = logging.getLogger(__name__)
 
 QUICK: Mapping[str, str] = {
     # Where in Python an expression was made: to note that is a quarter of what making a small job's frame costs.
@@ -160,7 +164,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     if cluster.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
-    return (
+    builder = (
         SparkSession.Builder()
         .master(cluster.master)
         .appName(f"trident {name}")
@@ -169,8 +173,13 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
         .config(map=dict(QUICK))
         .config(_BUILDER, str(os.getpid()))
         .config("spark.task.reaper.enabled", "true")  # a cancelled task's Python worker goes on otherwise
-        .getOrCreate()
     )
+    with jvm_shielded():
+        session = builder.getOrCreate()
+    context = spark_context(session)
+    if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
+        context.setLogLevel("FATAL")  # the JVM's trace of a failed task says less than our one line
+    return session
 
 
 def _tasks_at_once(session: SparkSession) -> int:

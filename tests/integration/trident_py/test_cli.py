@@ -188,12 +188,16 @@ topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,), cycle=
 
 
 @contextmanager
-def running(directory: Path, zookeeper: str, function: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    directory: Path, zookeeper: str, function: str, *, start_new_session: bool = False
+) -> Iterator[subprocess.Popen[str]]:
     """``trident run`` of a topology that never comes to an end by itself."""
     os.mkfifo(directory / "fifo")
     (directory / "endless.py").write_text(ENDLESS.format(fifo=str(directory / "fifo"), function=function))
     command = [*TRIDENT, "run", str(directory / "endless.py:topology"), "--zookeeper", zookeeper]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=start_new_session
+    ) as process:
         try:
             yield process
         finally:
@@ -230,6 +234,43 @@ def test_the_first_ctrl_c_lets_what_is_under_way_commit(
     facts = json.loads(capsys.readouterr().out)
     assert facts["leader"] is None
     assert facts["attempt_ids"] == {}
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("mode", ["mixed", "control-group", "process-group"])
+def test_sigterm_lets_what_is_under_way_commit_however_a_service_manager_sends_it(
+    mode: str, zookeeper: str, tmp_path: Path
+) -> None:
+    """As systemd does with ``KillMode=mixed``, and by default, and as ``timeout`` does."""
+    with running(tmp_path, zookeeper, "lambda row: None", start_new_session=True) as process:
+        read_until(process, r"^endless  .*  [1-9]\d* transaction")
+        main_process = psutil.Process(process.pid)
+        below = main_process.children(recursive=True)
+        if mode == "process-group":
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            for each in [main_process, *(below if mode == "control-group" else [])]:
+                each.send_signal(signal.SIGTERM)
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "stopping when what is being processed is committed" in err
+    assert out.startswith("endless: ")
+    assert psutil.wait_procs(below, 30)[1] == [], "Spark's JVM ends with the driver"
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_ctrl_c_while_spark_starts_is_one_line(zookeeper: str, tmp_path: Path) -> None:
+    with running(tmp_path, zookeeper, "lambda row: None") as process:
+        read_until(process, r"(starting Spark)")
+        while not any(each.name() == "java" for each in psutil.Process(process.pid).children()):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.splitlines()[-1] == "trident: interrupted"
+    assert "Traceback" not in err
 
 
 FAILING = """
@@ -299,6 +340,23 @@ def test_an_error_of_any_class_that_ends_a_start_is_told_and_is_the_last_line(
     assert len(last) < 5000
     assert "in get_emitter" in done.stderr
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+@pytest.mark.local
+def test_a_program_without_a_session_of_its_own_has_our_line_for_a_failed_attempt_and_no_java_trace(
+    zookeeper: str, tmp_path: Path
+) -> None:
+    start = (
+        f"from trident_py import TridentConfig\n"
+        f"with topology.start(TridentConfig(zookeeper={zookeeper!r})) as query:\n"
+        f"    query.await_termination()\n"
+    )
+    (tmp_path / "failing_program.py").write_text(f"{FAILING}\n{start}")
+    done = subprocess.run([sys.executable, "failing_program.py"], text=True, capture_output=True, cwd=tmp_path)
+    assert "topology failing: 1:0 failed, next try in" in done.stderr
+    assert "\tat org.apache.spark" not in done.stderr
 
 
 LOGGING = """

@@ -11,7 +11,7 @@ import pytest
 
 from coordinators.attempt import TransactionAttempt
 from coordinators.log_fields import logging_about
-from trident_py.cli.logs import JsonFormatter, LogStream
+from trident_py.cli.logs import TEXT, JsonFormatter, LogStream, set_up
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +47,17 @@ def test_what_is_written_for_people_is_logged_line_by_line(caplog: pytest.LogCap
     caplog.set_level(logging.INFO)
     print("one\n\n two \n", file=LogStream())  # it is one to write to
     assert [record.getMessage() for record in caplog.records] == ["one", "two"]
+
+
+def test_what_py4j_logs_of_calls_that_ctrl_c_interrupts_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = [*root.handlers]
+    root.handlers.clear()
+    try:
+        set_up(TEXT, debug=False)
+        py4js = {"pathname": "/lib/site-packages/py4j/java_gateway.py", "levelno": logging.ERROR, "msg": "in a call"}
+        root.handle(logging.makeLogRecord(py4js))
+        root.handle(logging.makeLogRecord({**py4js, "pathname": "/app/py4j.py", "msg": "of the user"}))
+    finally:
+        root.handlers[:] = before
+    assert capsys.readouterr().err == "trident: of the user\n"

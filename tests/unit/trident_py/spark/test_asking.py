@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from typing import Any, cast
 
 import pytest
+from attrs import define
 
-from trident_py.spark.asking import AskingThreads, answer_within
+from trident_py.spark.asking import AskingThreads, Life, answer_within, life_of
 
 WITHIN_SECONDS = 60.0
 
@@ -46,3 +49,21 @@ def test_whoever_asks_gets_what_was_raised() -> None:
         asking.answer(lambda: 1 // 0, WITHIN_SECONDS)
     with pytest.raises(SystemExit):
         asking.answer(lambda: exit(1), WITHIN_SECONDS)
+
+
+@define
+class Unreachable:
+    """A session whose JVM can't be asked."""
+
+    error: Exception
+
+    @property
+    def sparkContext(self) -> Any:  # noqa: N802 - PySpark's
+        raise RuntimeError("no connection") from self.error
+
+
+@pytest.mark.parametrize(
+    ("number", "life"), [(errno.EMFILE, Life.SILENT), (errno.ENFILE, Life.SILENT), (errno.ECONNREFUSED, Life.GONE)]
+)
+def test_a_process_without_free_descriptors_does_not_take_spark_for_gone(number: int, life: Life) -> None:
+    assert life_of(cast("Any", Unreachable(OSError(number, "no")))) is life
