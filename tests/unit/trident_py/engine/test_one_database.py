@@ -15,9 +15,9 @@ from trident_py import (
     FixedBatchSpout,
     MapGet,
     MemoryMapState,
-    PoisonBatchError,
     Row,
     SQLiteState,
+    StateError,
     Sum,
     TridentTopology,
 )
@@ -111,7 +111,7 @@ def test_an_error_in_one_rolls_back_the_others_and_names_it(tmp_path: Path) -> N
     words.group_by("word").persistent_aggregate(SQLiteState(path, table="words"), Count(), "n")
     numbers = words.map(lambda row: (row.word, 2**62), "word string, n bigint").group_by("word")
     numbers.persistent_aggregate(SQLiteState(path, table="sums"), Sum("n"), "n")
-    with pytest.raises(PoisonBatchError, match="sums"):
+    with pytest.raises(StateError, match="sums"):
         run_batches(topology)
     with closing(sqlite3.connect(path)) as reader:
         assert reader.execute("SELECT sum(n) FROM words").fetchone() == (2,)
