@@ -8,6 +8,7 @@ import resource
 import socket
 import ssl
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -31,6 +32,12 @@ AGE_SECONDS_MIN = 0.3
 ACCEPT_AGAIN_SECONDS = 0.1
 BACKLOG = 4096
 """Connections that wait in the kernel until they are accepted; Linux drops further ones, which clients repeat."""
+
+DEFER_SECONDS = 5
+"""While connections are replaced, Linux hands over a new one once its client has sent something, or after so long."""
+
+CALM_SECONDS = 10.0
+"""Without a replaced connection, until all are accepted at once again."""
 
 quiet = logging.getLogger(f"{__name__}.requests")
 quiet.setLevel(logging.ERROR)  # anyone may send requests that are malformed, and each would be a warning
@@ -106,12 +113,15 @@ class Connections:
 
     config: uvicorn.Config
     state: ServerState
+    _listener: socket.socket = field(init=False)
+    _calm: asyncio.TimerHandle | None = field(default=None, init=False)
     _open: set[Connection] = field(factory=set, init=False)
     _waiting: dict[Connection, asyncio.TimerHandle] = field(factory=dict, init=False)  # the oldest first
 
     async def accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled."""
         loop = asyncio.get_running_loop()
+        self._listener = listener
         listener.setblocking(False)
         listener.listen(BACKLOG)
         while True:
@@ -156,18 +166,21 @@ class Connections:
         self._open.add(connection)
         self.start_timer(connection, HEADER_SECONDS)
         connection.opening = asyncio.create_task(self._complete(connection, accepted))
+        connection.opening.add_done_callback(partial(self._completed, connection, accepted))
 
     async def _complete(self, connection: Connection, accepted: socket.socket) -> None:
         """Hand ``accepted`` to the event loop, and with TLS make the handshake."""
         tls: ssl.SSLContext | None = self.config.ssl
         limits: dict[str, Any] = {"ssl": tls, "ssl_handshake_timeout": HEADER_SECONDS} if tls else {}
         loop = asyncio.get_running_loop()
-        try:
-            with suppress(OSError):  # of the handshake
-                await loop.connect_accepted_socket(lambda: connection, accepted, **limits)
-        finally:
-            if connection.transport is None:
-                self.forget(connection)
+        with suppress(OSError):  # of the handshake
+            await loop.connect_accepted_socket(lambda: connection, accepted, **limits)
+
+    def _completed(self, connection: Connection, accepted: socket.socket, _: object) -> None:
+        """Close what did not become a connection, also where it was cancelled before it began."""
+        if connection.transport is None:
+            self.forget(connection)
+            accepted.close()
 
     async def _make_room(self) -> bool:
         """Close the oldest connection that waits; return False if there is none."""
@@ -176,10 +189,28 @@ class Connections:
             if young_seconds <= 0:
                 self.forget(oldest)
                 oldest.abort()
+                self._defer()
                 await asyncio.sleep(0)  # its descriptor is closed in the next turn of the loop
                 return True
             await asyncio.sleep(young_seconds)
         return False
+
+    def _defer(self) -> None:
+        """Leave silent connections to the kernel for a while: to accept and replace each takes time of the driver."""
+        if self._calm is None:
+            self._set_defer(DEFER_SECONDS)
+        else:
+            self._calm.cancel()
+        self._calm = asyncio.get_running_loop().call_later(CALM_SECONDS, self._accept_all)
+
+    def _accept_all(self) -> None:
+        self._calm = None
+        self._set_defer(0)
+
+    def _set_defer(self, seconds: int) -> None:
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):  # of Linux
+            with suppress(OSError):
+                self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, seconds)
 
     def _oldest(self) -> Connection | None:
         """Return the one that waits longest for a header, or else for an answer."""
