@@ -30,7 +30,7 @@ from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
 from trident_py.sinks.kafka.token_topic import TokenTopic
 from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
-from trident_py.sinks.verdict import Verdict
+from trident_py.interfaces.verdict import Verdict
 
 TRIES = 10
 """Producers that a commit makes, where each is fenced by another leader's, until it is given up for now."""

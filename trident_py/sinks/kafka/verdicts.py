@@ -7,7 +7,7 @@ from enum import Enum
 
 from confluent_kafka import KafkaError
 
-from trident_py.sinks.verdict import Verdict, unknown_errors
+from trident_py.interfaces.verdict import Verdict, unknown_errors
 
 
 class Call(Enum):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from trident_py.errors import SinkError, StoreBusyException
-from trident_py.sinks.verdict import unknown_errors
+from trident_py.interfaces.verdict import unknown_errors
 
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_PLACE = {errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR}

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # typ
 from trident_py.errors import SpoutError
 from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
-from trident_py.sinks.verdict import Verdict
+from trident_py.interfaces.verdict import Verdict
 from trident_py.spouts.kafka.ranges import Partition
 
 TIMEOUT_SECONDS = 10.0

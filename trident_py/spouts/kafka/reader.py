@@ -194,7 +194,7 @@ def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedExcept
     from confluent_kafka import KafkaError as Codes
 
     from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
-    from trident_py.sinks.verdict import Verdict
+    from trident_py.interfaces.verdict import Verdict
 
     if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
         return SpoutError(

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from trident_py.sinks.kafka.verdicts import BY_NAME, Call, verdict_of, worst_of
-from trident_py.sinks.verdict import Verdict
+from trident_py.interfaces.verdict import Verdict
 
 CODES = {
     name: code

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from trident_py.sinks.verdict import UnknownErrors
+from trident_py.interfaces.verdict import UnknownErrors
 
 
 def test_an_unknown_error_that_comes_for_a_minute_is_warned_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
