@@ -51,8 +51,8 @@ class UnknownErrors:
         if now - max(since, self._warned.get(kind, since)) >= WARNING_SECONDS:
             self._warned[kind] = now
             log.warning(
-                "for %.0f s the same error has come again and again that trident_py doesn't know, so it is tried "
-                "again without end: %s; if it never passes, stop the topology and report the error",
+                "for %.0f s the same error has come again that trident_py doesn't know, so it is tried again until "
+                "store_patience is over, by default for ever: %s; if it never passes, stop the topology and report it",
                 now - since, text,
             )  # fmt: skip
 

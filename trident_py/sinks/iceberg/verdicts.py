@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pyiceberg import exceptions as ice
 
 from trident_py.errors import SinkError
-from trident_py.sinks.tables.table import Conflict
 from trident_py.interfaces.verdict import Verdict
+from trident_py.sinks.tables.table import Conflict
 
 _AGAIN, _NEVER = Verdict.COMES_AGAIN, Verdict.NEVER
 BY_CLASS: Mapping[type[Exception], Verdict | None] = {

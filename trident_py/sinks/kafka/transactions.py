@@ -23,6 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.interfaces.verdict import Verdict
 from trident_py.rows.schema import shown
 from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.records import ANY_PARTITION, Record, records, suspect
@@ -30,7 +31,6 @@ from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
 from trident_py.sinks.kafka.token_topic import TokenTopic
 from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
-from trident_py.interfaces.verdict import Verdict
 
 TRIES = 10
 """Producers that a commit makes, where each is fenced by another leader's, until it is given up for now."""

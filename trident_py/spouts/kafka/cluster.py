@@ -14,9 +14,9 @@ from attrs import define, field, frozen
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
 from trident_py.errors import SpoutError
+from trident_py.interfaces.verdict import Verdict
 from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
-from trident_py.interfaces.verdict import Verdict
 from trident_py.spouts.kafka.ranges import Partition
 
 TIMEOUT_SECONDS = 10.0

@@ -193,8 +193,8 @@ def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedExcept
     """Return what follows from an error of Kafka's while a range is read."""
     from confluent_kafka import KafkaError as Codes
 
-    from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
     from trident_py.interfaces.verdict import Verdict
+    from trident_py.sinks.kafka.verdicts import Call, shown_error, verdict_of
 
     if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
         return SpoutError(

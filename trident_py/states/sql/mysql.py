@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 
 from coordinators.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
+from trident_py.interfaces.verdict import Verdict
 from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import (
@@ -36,7 +37,7 @@ from trident_py.states.sql.mysql_catalog import as_found, columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
-from trident_py.states.sql.verdicts import ErrorTable, Verdict
+from trident_py.states.sql.verdicts import ErrorTable
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ _NEVER = (
 )
 ERRORS = ErrorTable(
     verdicts={
-        **dict.fromkeys((*_AGAIN, *_BROKEN), Verdict.AGAIN),
-        **dict.fromkeys(_BATCH, Verdict.BATCH),
+        **dict.fromkeys((*_AGAIN, *_BROKEN), Verdict.COMES_AGAIN),
+        **dict.fromkeys(_BATCH, Verdict.THIS_BATCH),
         **dict.fromkeys(_NEVER, Verdict.NEVER),
     },
     ways_out={

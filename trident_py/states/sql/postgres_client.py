@@ -17,9 +17,10 @@ from psycopg.pq import TransactionStatus
 
 from coordinators.secret import HIDDEN, Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.interfaces.verdict import Verdict
 from trident_py.states.sql.dialect import AnswerLostError, Database
 from trident_py.states.sql.dialect import Link as AnyLink
-from trident_py.states.sql.verdicts import ErrorTable, Verdict
+from trident_py.states.sql.verdicts import ErrorTable
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -77,7 +78,7 @@ NO_ANSWER, BY_CLIENT = "no answer", "by the client"
 GONE = psycopg.errors.UndefinedTable.sqlstate or ""
 """A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
 
-_AGAIN, _BATCH, _NEVER = Verdict.AGAIN, Verdict.BATCH, Verdict.NEVER
+_AGAIN, _BATCH, _NEVER = Verdict.COMES_AGAIN, Verdict.THIS_BATCH, Verdict.NEVER
 ERRORS = ErrorTable(
     verdicts={
         # By class, https://www.postgresql.org/docs/current/errcodes-appendix.html:

@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from trident_py.errors import StateError, StoreBusyException
-from trident_py.states.sql.verdicts import ErrorTable, Verdict
+from trident_py.interfaces.verdict import Verdict
+from trident_py.states.sql.verdicts import ErrorTable
 
 WRITE_LOCK = 120
 """The byte of the wal-index that stands for the right to write."""
@@ -22,13 +23,14 @@ _WRITABLE = "make the file and its directory writable"
 ERRORS = ErrorTable(
     verdicts={
         **dict.fromkeys(
-            (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM), Verdict.AGAIN
+            (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM),
+            Verdict.COMES_AGAIN,
         ),
-        sqlite3.SQLITE_PROTOCOL: Verdict.AGAIN,
+        sqlite3.SQLITE_PROTOCOL: Verdict.COMES_AGAIN,
         sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # what a statement is answered that can't be read against a new schema
         **dict.fromkeys(
             (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE),
-            Verdict.BATCH,
+            Verdict.THIS_BATCH,
         ),
         **dict.fromkeys(
             (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN),

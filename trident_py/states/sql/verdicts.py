@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from typing import TypeAlias
 
 from attrs import field, frozen
 
 from trident_py.errors import FailedException, StateError, StoreBusyException
-
-log = logging.getLogger(__name__)
-
-WARN_SECONDS = 60.0
-"""After this long an error that isn't known is warned of, and again after each such time."""
+from trident_py.interfaces.verdict import UnknownErrors, Verdict
 
 Code: TypeAlias = int | str | None
-
-
-class Verdict(Enum):
-    """What becomes of a batch whose commit or staging has failed."""
-
-    AGAIN = "comes again"
-    """The store is locked or can't be reached: the batch is replayed, which doesn't count."""
-
-    BATCH = "this batch"
-    """A value of the batch is refused: it counts as the batch's failure."""
-
-    NEVER = "never"
-    """No replay mends it: the topology stops."""
 
 
 @contextmanager
@@ -56,13 +36,12 @@ class ErrorTable:
     Attributes:
         verdicts: by code. One that isn't there comes again.
         ways_out: by code, what to do.
-        clock: seconds that never go back.
+        unknown: those that came and aren't there.
     """
 
     verdicts: Mapping[Code, Verdict]
     ways_out: Mapping[Code, str]
-    clock: Callable[[], float] = time.monotonic
-    _unknown: dict[Code, tuple[float, float]] = field(factory=dict, init=False, eq=False, repr=False)
+    unknown: UnknownErrors = field(factory=UnknownErrors, eq=False, repr=False)
 
     def verdict(self, codes: Sequence[Code]) -> Verdict | None:
         """Return the verdict of the first of ``codes`` that is known; None: none is."""
@@ -79,26 +58,9 @@ class ErrorTable:
         """
         verdict = self.verdict(codes)
         if verdict is None:
-            self._warn(where, said, codes[0])
-        if verdict in (None, Verdict.AGAIN):
+            self.unknown.came(codes[0], f"{where}: {said} (error {codes[0]})")
+        if verdict in (None, Verdict.COMES_AGAIN):
             return StoreBusyException(f"{where}: {said}")
         way = way_out or next((self.ways_out[code] for code in codes if code in self.ways_out), "")
-        kind = FailedException if verdict is Verdict.BATCH else StateError
+        kind = FailedException if verdict is Verdict.THIS_BATCH else StateError
         return kind(f"{where}: {said}; {f'to fix this: {way}' if way else 'nothing was committed'}")
-
-    def _warn(self, where: str, said: str, code: Code) -> None:
-        """Warn of an error that isn't known, if it has come again for a while."""
-        now = self.clock()
-        since, last = self._unknown.get(code, (now, now))
-        since = now if now - last > WARN_SECONDS else since
-        if now - since >= WARN_SECONDS:
-            log.warning(
-                "%s: the error %s is not known, and has come again for %.0f s: %s; the batch is replayed until "
-                "store_patience is over, by default for ever; to fix this: see to the database",
-                where,
-                code,
-                now - since,
-                said,
-            )
-            since = now
-        self._unknown[code] = since, now

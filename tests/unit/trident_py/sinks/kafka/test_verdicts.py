@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from trident_py.sinks.kafka.verdicts import BY_NAME, Call, verdict_of, worst_of
 from trident_py.interfaces.verdict import Verdict
+from trident_py.sinks.kafka.verdicts import BY_NAME, Call, verdict_of, worst_of
 
 CODES = {
     name: code

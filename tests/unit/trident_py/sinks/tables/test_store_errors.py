@@ -14,7 +14,7 @@ from tests.unit.trident_py.sinks.delta.tables import Leader, rows_in
 from tests.unit.trident_py.sinks.tables.leaders import A, B
 from trident_py import SinkError
 from trident_py.errors import StoreBusyException
-from trident_py.sinks import verdict
+from trident_py.interfaces import verdict
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.tables.store_errors import raise_store_error
 

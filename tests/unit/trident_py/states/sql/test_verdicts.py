@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from trident_py.errors import FailedException, StateError, StoreBusyException
+from trident_py.interfaces.verdict import UnknownErrors, Verdict
 from trident_py.states.sql import mysql, postgres_client, sqlite_errors
-from trident_py.states.sql.verdicts import ErrorTable, Verdict
+from trident_py.states.sql.verdicts import ErrorTable
 
 AGAIN, BATCH, NEVER = StoreBusyException, FailedException, StateError
 
@@ -56,14 +57,15 @@ def test_an_error_that_is_not_known_comes_again_with_a_warning_after_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    table = ErrorTable(verdicts={1: Verdict.NEVER}, ways_out={}, clock=lambda: now[0])
+    table = ErrorTable(verdicts={1: Verdict.NEVER}, ways_out={}, unknown=UnknownErrors(lambda: now[0]))
     caplog.set_level(logging.WARNING)
     for second in range(0, 130, 10):
         now[0] = float(second)
         assert isinstance(table.error("table 'x'", "strange", [7]), StoreBusyException)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
-    assert "table 'x': the error 7 is not known, and has come again for 60 s: strange" in told[0]
+    assert "for 60 s the same error has come again" in told[0]
+    assert "table 'x': strange (error 7)" in told[0]
     now[0] += 3600
     table.error("table 'x'", "strange", [7])
     assert len(caplog.records) == 2
