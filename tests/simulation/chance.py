@@ -49,10 +49,11 @@ FAULTS = {
     "commit at once": 0.3,
     "executor lost": 0.3,
     "late write first": 0.3,
+    "corrected": 0.5,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
-APART = ("source away", "commit at once", "executor lost", "late write first")
+APART = ("source away", "commit at once", "executor lost", "late write first", "corrected")
 """Drawn by themselves, so that what they do to a world leaves its other faults as they are."""
 
 

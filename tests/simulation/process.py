@@ -10,6 +10,7 @@ from attrs import define, field
 from coordinators.attempt import CommitToken, TransactionAttempt
 from coordinators.batch_coordinator import BatchCoordinator
 from coordinators.candidate import Candidate
+from coordinators.corrections import corrections_of
 from coordinators.cursors import Cursors
 from coordinators.driver import CoordinatorDriver
 from coordinators.errors import TopologyError, TridentError
@@ -26,7 +27,7 @@ from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
 from tests.simulation.rules import Violation
 from tests.simulation.sources import SourceCoordinator
-from tests.simulation.versions import adopted
+from tests.simulation.versions import adopted, corrected
 from tests.simulation.wishes import weaken_wishes
 from tests.simulation.zookeeper import Session
 from trident_py.errors import StoreBusyException
@@ -269,12 +270,27 @@ class Process:
 
     def _adopt(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
         self.is_next = bool(record.seq) and not torn
+        record = self._corrected(record, torn)
         if not self.world.leaves:
             return record
         record = adopted(record, torn, tuple(self.world.sources), tuple(self.stores))
         for name, store in self.world.stores.items():
             store.lags = store.lags or name not in self.stores
         return record
+
+    def _corrected(self, record: CoordinatorRecord, torn: Torn | None) -> CoordinatorRecord:
+        """Have the data of a batch that failed be corrected, perhaps, as the user accepts."""
+        world = self.world
+        sources = {name: source for name, source in world.sources.items() if source.exact and not source.learns}
+        found = list(corrections_of(record, {name: SourceCoordinator(world, each) for name, each in sources.items()}))
+        if not (world.corrects and found and world.chance.happens("corrected")):
+            return record
+        after = corrected(record, torn if world.has("corrected where none has it") else None, found)
+        if after is not record:
+            world.say(f"{self.name} reads corrected data")
+            for each in found:
+                sources[each.spout].correct(each.correction.definitions)
+        return after
 
     def _add_source(self, record: CoordinatorRecord) -> None:
         """The next version of the topology leads from here on, if it may, and nobody leads by the one before."""

@@ -59,6 +59,7 @@ RULES = {
     "torn as declared": "what only some states have is replayed by the plan that it was made by",
     "none joins what comes again": "what a state has and comes again does so by the plan that it was made by",
     "accepted, then passed over": "that a state goes on with a gap is durable before it takes it for committed",
+    "corrected where none has it": "a batch whose data were corrected is defined anew only if no output has it",
     "gaps from where they begin": "what a state alone had when it was left out is rolled back when it comes back",
     "gaps in the record": "where a gap begins is durable for as long as a crash can prevent that it is passed over",
     "given up in its turn": "a transaction that fails too often ends the topology when all before it are committed",

@@ -98,6 +98,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
         splits=random.Random(f"{dice.seed} splits").random() < 0.3,
         large_rows=random.Random(f"{dice.seed} large").choice([1, 2, BATCH_ROWS, 10**9]),
         added=Source("added", True, 5) if random.Random(f"{dice.seed} added").random() < 0.3 else None,
+        corrects=random.Random(f"{dice.seed} corrects").random() < 0.3,
         reads_are_stale=dice.rates["stale read"] > 0,
     )
     windows = random.Random(f"{dice.seed} windows")

@@ -29,6 +29,7 @@ class Scope:
         large_rows: a batch of so many rows commits in a step of its own.
         adds: whether the second life is of a version with a source more.
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
+        corrects: whether data of a batch that failed may be corrected before the next takeover.
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
         splits: whether a record takes several writes.
         lags: whether a server may be behind.
@@ -58,6 +59,7 @@ class Scope:
     large_rows: int = 10**9
     adds: bool = False
     leaves: str = ""
+    corrects: bool = False
     poison: int = 0
     windows: bool = False
     sources: tuple[str, ...] = ("spout",)

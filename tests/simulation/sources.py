@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.batch_coordinator import BatchCoordinator, Correction
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Rows
 from trident_py.errors import SpoutError
@@ -60,6 +61,11 @@ class Source:
             raise SpoutError(f"{self.name}: rows {start} to {self.lost_upto} are gone, transaction {txid} needs them")
         return tuple((self.name, position) for position in range(start, end))
 
+    def correct(self, numbers: Collection[int]) -> None:
+        """Forget what these batches were: their data were corrected."""
+        for number in numbers:
+            self.splits.pop(number, None)
+
     def success(self, txid: int) -> None:
         """Transactions succeed in order, at least once."""
         if txid > self.succeeded + 1:
@@ -78,6 +84,18 @@ class SourceCoordinator(BatchCoordinator[list[int]]):
     def is_ready(self, txid: int) -> bool:
         """Whether there is more than was handed out; after a restart nobody knows, and the batch may be empty."""
         return self.source.available > self.handed_out
+
+    def corrected(self, definitions: Mapping[int, list[int]]) -> Correction[list[int]] | None:
+        """The first batch has a row more now, which the next one has no more."""
+        first, *later = sorted(definitions)
+        start, end = definitions[first]
+        if end >= self.source.available:
+            return None
+        new = {first: [start, end + 1]}
+        for number in later:
+            begun, ended = definitions[number]
+            new[number] = [max(begun, end + 1), max(ended, end + 1)]
+        return Correction(what="rows have changed", checked="", before=[start, end], now=new[first], definitions=new)
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from coordinators.changes import compared
+from coordinators.corrections import SpoutCorrection, with_corrections
 from coordinators.declarations import Declaration, Declarations
+from coordinators.findings import Findings
 from coordinators.record import CoordinatorRecord
 from coordinators.takeover import Torn
 
@@ -26,3 +28,13 @@ def adopted(
     comparison = compared(record, Declarations(entries, accept), torn)
     comparison.check("simulated")
     return comparison.record
+
+
+def corrected(record: CoordinatorRecord, torn: Torn | None, found: Sequence[SpoutCorrection]) -> CoordinatorRecord:
+    """``record`` with the data that were corrected; itself, if that is refused whatever the user says."""
+    asked = Findings(record, ())
+    with_corrections(asked, record, torn, found)
+    accept = [text for each in asked.refusals for text in re.findall(r"accept=\['(corrected:[^']+)'\]", each)]
+    findings = Findings(record, accept)
+    after = with_corrections(findings, record, torn, found)
+    return record if findings.refusals else after

@@ -51,6 +51,7 @@ class World:
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
         attempts: so often a batch may fail by its own code.
         poison: the transaction that always does; 0: none.
+        corrects: whether data of a batch that failed may be corrected before a takeover.
         window: the windows of every store; None: there are none.
         leaves: a store that every second version leaves out; none: "".
         version: which one processes run from their next takeover on; counted from 0.
@@ -70,6 +71,7 @@ class World:
     backoff: float = 0.05
     attempts: int = 1000
     poison: int = 0
+    corrects: bool = False
     pins: bool = False
     shares: bool = False
     splits: bool = False
