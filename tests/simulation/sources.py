@@ -95,7 +95,9 @@ class SourceCoordinator(BatchCoordinator[list[int]]):
         for number in later:
             begun, ended = definitions[number]
             new[number] = [max(begun, end + 1), max(ended, end + 1)]
-        return Correction(what="rows have changed", checked="", before=[start, end], now=new[first], definitions=new)
+        return Correction(
+            what="rows have changed", checked="", before=str([start, end]), now=str(new[first]), definitions=new
+        )
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None
