@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define, field
 from pyspark.sql.types import StructType
 
@@ -54,10 +55,16 @@ class ArrowCollector(TridentCollector):
             raise SpoutError(
                 f"{self.where}: emitted Arrow data with the fields {table.column_names}, declared are {expected.names}"
             )
+        given = table.select(expected.names)
         try:
-            table = table.select(expected.names).cast(expected)
+            table = given.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
+        if beyond := [name for name in expected.names if _is_beyond_floats(given[name], table[name])]:
+            raise SpoutError(
+                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that no float reaches; to fix "
+                f"this: declare the field as double"
+            )
         self._flush()
         self._parts.append(table)
 
@@ -81,3 +88,10 @@ class ArrowCollector(TridentCollector):
             except (TypeError, ValueError):
                 return f", row {number} of the batch, {shortened(tuple(row))}"
         return ""
+
+
+def _is_beyond_floats(given: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
+    """Tell whether Arrow has made infinity of a double, which it does without a word."""
+    if not (pa.types.is_float64(given.type) and pa.types.is_float32(cast.type)):
+        return False
+    return bool(pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(given))).as_py())

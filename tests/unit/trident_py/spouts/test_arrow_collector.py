@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from typing import Any
 
@@ -13,12 +14,12 @@ from trident_py.rows.schema import schema_of
 from trident_py.spouts.arrow_collector import SHOWN_CHARS_MAX, ArrowCollector, shortened
 
 
-def collector() -> ArrowCollector:
+def collector(fields: str = "n int, word string") -> ArrowCollector:
     class Raising(ArrowCollector):
         def report_error(self, error: BaseException) -> None:
             raise error
 
-    return Raising("spout 'lines'", schema_of("n int, word string"))
+    return Raising("spout 'lines'", schema_of(fields))
 
 
 def rows_of(collector: ArrowCollector) -> list[tuple[Any, ...]]:
@@ -70,3 +71,23 @@ def test_arrow_data_of_other_fields_or_of_values_that_would_be_lost_is_refused(d
 def test_a_long_value_is_shown_in_part() -> None:
     assert len(shortened("x" * 10_000)) == SHOWN_CHARS_MAX + 1
     assert shortened("x") == "'x'"
+
+
+@pytest.mark.parametrize("value", [0.5, math.nan, math.inf, None])
+def test_a_double_is_taken_for_a_float(value: float | None) -> None:
+    made = collector("x float")
+    made.emit_arrow(pa.table({"x": pa.array([value, 1.0], pa.float64())}))
+    assert repr(rows_of(made)) == repr([(value,), (1.0,)])
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39])
+def test_a_double_that_no_float_reaches_is_refused_where_arrow_would_make_it_infinite(value: float) -> None:
+    with pytest.raises(SpoutError, match="a double in field 'x' that no float reaches; to fix this: declare the field"):
+        collector("x float").emit_arrow(pa.table({"x": [value, 1.0]}))
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_texts_of_each_kind_of_arrow_are_the_same_texts(kind: pa.DataType) -> None:
+    made = collector("x string")
+    made.emit_arrow(pa.table({"x": pa.array(["a", None, "\\N\t"], pa.string()).cast(kind)}))
+    assert rows_of(made) == [("a",), (None,), ("\\N\t",)]
