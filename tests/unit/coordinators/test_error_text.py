@@ -80,6 +80,8 @@ def test_a_quoted_error_can_be_logged_with_frames_notes_and_causes(caplog: pytes
     error.__cause__ = cause
     error.add_note("at row\n5")
     logging.getLogger("any").warning("it failed", exc_info=quoted(error))
-    assert r"ValueError: a\ud800" in caplog.text
-    assert r"at row\n5" in caplog.text
-    assert "__str__ raised SystemExit" in caplog.text
+    (raised,) = [record.exc_info for record in caplog.records if record.exc_info]
+    text = logging.Formatter().formatException(raised)
+    assert r"ValueError: a\ud800" in text
+    assert r"at row\n5" in text
+    assert "__str__ raised SystemExit" in text

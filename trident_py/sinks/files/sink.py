@@ -99,7 +99,8 @@ class FileSink(TransactionalSink[Path]):
         try:
             self._layout.write(counted.observe(wrote, F.collect_set(task).alias("tasks")).drop(task), draft)
         finally:
-            check_names(draft)
+            if self._layout.partition_by:
+                check_names(draft)
         told, tasks = _told(seen), _told(wrote)["tasks"]
         for name, each in unfit.items():
             if told[name] is not None:
