@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from benchmarks.parts import Cell
 from benchmarks.report import rounded
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper.java import find_java
 
 PROBES = 50
 RECORD_BYTES = 600

@@ -16,7 +16,7 @@ from uuid import uuid4
 from attrs import frozen
 from pyspark.sql import SparkSession
 
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import TridentConfig, cli
 from trident_py.spark.session import QUICK
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from benchmarks.feed import UPDATES, Feed, FeedSpout, emit_table
 from benchmarks.sizes import LINE_WORDS, WORDS
-from coordinators.batch_coordinator import CursorCoordinator
+from coordinators.values.batch_coordinator import CursorCoordinator
 from trident_py import (
     Count,
     FileSpout,

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from coordinators.errors import ConfigError
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.values.errors import ConfigError
 from tests.servers.class_archive import quick
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer

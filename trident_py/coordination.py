@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coordinators.coordination import Coordination
-from coordinators.zookeeper.coordination import ZooKeeperCoordination
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.coordination import Coordination
+from coordinators.backends.zookeeper.coordination import ZooKeeperCoordination
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py.interfaces.config import TridentConfig
 
 

@@ -1,4 +1,4 @@
-"""Every error of the product in one place; those of the control plane come from `coordinators.errors`.
+"""Every error of the product in one place; those of the control plane come from `coordinators.values.errors`.
 
 ::
 
@@ -22,7 +22,7 @@
 
 from __future__ import annotations
 
-from coordinators.errors import (
+from coordinators.values.errors import (
     ConfigError,
     CoordinationLost,
     FencedError,

@@ -11,17 +11,17 @@ from typing import Any, Self
 
 from attrs import define, evolve, field
 
-from coordinators.candidate import Candidate, Leader
-from coordinators.coordination import Coordination
-from coordinators.errors import located
-from coordinators.log_fields import logging_about
-from coordinators.loop import DriverLoop
-from coordinators.messages import IdleWanted, PauseRequested, ResumeRequested
-from coordinators.status import TopologyStatus, TransactionStatus
-from coordinators.wishes import Hold
-from trident_py.engine.listeners import Listeners
-from trident_py.engine.progress import TransactionProgress
-from trident_py.engine.requests import RequestAnswer, Requests
+from coordinators.backends.coordination import Coordination
+from coordinators.driver.loop import DriverLoop
+from coordinators.protocol.messages import IdleWanted, PauseRequested, ResumeRequested
+from coordinators.record.wishes import Hold
+from coordinators.status.candidate import Candidate, Leader
+from coordinators.status.status import TopologyStatus, TransactionStatus
+from coordinators.values.errors import located
+from coordinators.values.log_fields import logging_about
+from trident_py.engine.monitoring.listeners import Listeners
+from trident_py.engine.monitoring.progress import TransactionProgress
+from trident_py.engine.ports.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
 
 log = logging.getLogger(__name__)

@@ -12,43 +12,50 @@ from pathlib import Path
 from attrs import define, evolve, field
 from pyspark.sql import SparkSession
 
-from coordinators.acker import EDGE_MAX
-from coordinators.attempt import TransactionAttempt
-from coordinators.candidate import Candidate
-from coordinators.changes import adopted, compared
-from coordinators.coordination import Coordination
-from coordinators.corrections import corrections_of
-from coordinators.declarations import Declarations
-from coordinators.driver import CoordinatorDriver
-from coordinators.error_text import quoted
-from coordinators.listener import EndedEvent
-from coordinators.loop import DriverLoop, Inbox
-from coordinators.messages import Broken, Diagnosis, WishesChanged
-from coordinators.publisher import Publisher
-from coordinators.record import CoordinatorRecord
-from coordinators.shutdown import Shutdown
-from coordinators.spout_coordinator import TridentSpoutCoordinator
-from coordinators.store import RecordStore
-from coordinators.takeover import recover
-from coordinators.transaction_time import LeaderClock
+from coordinators.backends.coordination import Coordination
+from coordinators.batches.spout_coordinator import TridentSpoutCoordinator
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.driver.loop import DriverLoop, Inbox
+from coordinators.driver.publisher import Publisher
+from coordinators.protocol.acker import EDGE_MAX
+from coordinators.protocol.messages import Broken, Diagnosis, WishesChanged
+from coordinators.record.declarations import Declarations
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import RecordStore
+from coordinators.status.candidate import Candidate
+from coordinators.status.listener import EndedEvent
+from coordinators.takeover.changes import adopted, compared
+from coordinators.takeover.corrections import corrections_of
+from coordinators.takeover.takeover import recover
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import quoted
+from coordinators.values.shutdown import Shutdown
+from coordinators.values.transaction_time import LeaderClock
 from trident_py.coordination import coordination_of, place_of
-from trident_py.engine.assembly import assembled, check_fed, ensure_stores, is_passing, partial_commit_of, shape_of
-from trident_py.engine.batch_engine import BatchEngine, BatchWork
-from trident_py.engine.commit_thread import CommitThread
-from trident_py.engine.commits import Commits
-from trident_py.engine.job_names import JobNames
-from trident_py.engine.listeners import Listeners
-from trident_py.engine.plane import DataPlane
-from trident_py.engine.reads import StateReads
-from trident_py.engine.requests import Requests
-from trident_py.engine.row_engine import RowEngine
-from trident_py.engine.settings import settings_of
-from trident_py.engine.shared_job import small_session
-from trident_py.engine.spark_engine import SparkEngine
-from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.engine.streams import TopologyStreams
-from trident_py.engine.workers import Workers
+from trident_py.engine.monitoring.listeners import Listeners
+from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork
+from trident_py.engine.ports.commit_thread import CommitThread
+from trident_py.engine.ports.job_names import JobNames
+from trident_py.engine.ports.reads import StateReads
+from trident_py.engine.ports.requests import Requests
+from trident_py.engine.rows.row_engine import RowEngine
+from trident_py.engine.spark.shared_job import small_session
+from trident_py.engine.spark.spark_engine import SparkEngine
+from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
+from trident_py.engine.threads.spout_threads import SpoutThreads
+from trident_py.engine.threads.streams import TopologyStreams
+from trident_py.engine.threads.workers import Workers
+from trident_py.engine.wiring.assembly import (
+    assembled,
+    check_fed,
+    ensure_stores,
+    is_passing,
+    partial_commit_of,
+    shape_of,
+)
+from trident_py.engine.wiring.settings import settings_of
 from trident_py.errors import ConfigError, SinkError, StateError
 from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig

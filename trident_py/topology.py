@@ -11,11 +11,11 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from coordinators.coordination import Coordination
-from coordinators.errors import located
-from coordinators.listener import TridentListener
-from coordinators.log_fields import logging_about
-from trident_py.engine.listeners import listening
+from coordinators.backends.coordination import Coordination
+from coordinators.status.listener import TridentListener
+from coordinators.values.errors import located
+from coordinators.values.log_fields import logging_about
+from trident_py.engine.monitoring.listeners import listening
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of

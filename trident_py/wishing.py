@@ -8,10 +8,10 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.coordination import Coordination
-from coordinators.description import TopologyDescription
-from coordinators.status import TopologyStatus
-from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.backends.coordination import Coordination
+from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.status.description import TopologyDescription
+from coordinators.status.status import TopologyStatus
 from trident_py.query import counted
 
 LOOK_AGAIN_SECONDS = 0.2

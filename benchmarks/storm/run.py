@@ -18,7 +18,7 @@ from benchmarks.command import run_part
 from benchmarks.parts import Part, Table
 from benchmarks.sizes import Sizes
 from benchmarks.stage import Stage
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper.java import find_java
 
 HERE = Path(__file__).parent
 BUILD_SECONDS_MAX = 600

@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import (
     BatchCoordinator,
     CommitterEmitter,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py import (
     Count,
     IBackingMap,

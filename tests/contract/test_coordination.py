@@ -9,16 +9,16 @@ from contextlib import ExitStack
 import pytest
 from attrs import define, evolve, field
 
-from coordinators.candidate import Candidate
-from coordinators.coordination import Coordination
-from coordinators.errors import ConfigError, CoordinationLost, FencedError
-from coordinators.local import LocalCoordination
-from coordinators.record import CoordinatorRecord
-from coordinators.store import RecordStore
-from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
-from coordinators.zookeeper.coordination import ZooKeeperCoordination
-from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import ANY_VERSION, Remove, TopologyPaths
+from coordinators.backends.coordination import Coordination
+from coordinators.backends.local import LocalCoordination
+from coordinators.backends.zookeeper.coordination import ZooKeeperCoordination
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Remove, TopologyPaths
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import RecordStore
+from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.status.candidate import Candidate
+from coordinators.values.errors import ConfigError, CoordinationLost, FencedError
 
 WITHIN_SECONDS = 60.0
 

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import pytest
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.cursors import Cursors
-from coordinators.errors import FencedError, MetadataError
-from coordinators.record import CommitIntent, CoordinatorRecord, EncodedRecord
-from coordinators.store import InMemoryCoordination, RecordStore
-from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
-from coordinators.zookeeper.leadership import lead
-from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import ANY_VERSION, Create, Put, Remove, TopologyPaths
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Create, Put, Remove, TopologyPaths
+from coordinators.record.record import CommitIntent, CoordinatorRecord, EncodedRecord
+from coordinators.record.store import InMemoryCoordination, RecordStore
+from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import FencedError, MetadataError
 
 
 class Topology(Protocol):

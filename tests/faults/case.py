@@ -16,12 +16,12 @@ from typing import Any
 import psycopg
 from attrs import define, field
 
-from coordinators.record import CoordinatorRecord
-from coordinators.wishes import Action, Rate, Wish
-from coordinators.zookeeper.administration import leave_wish
-from coordinators.zookeeper.record_store import load
-from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import TopologyPaths
+from coordinators.backends.zookeeper.administration import leave_wish
+from coordinators.backends.zookeeper.record_store import load
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import TopologyPaths
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.wishes import Action, Rate, Wish
 from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
 from tests.faults.churn import DATABASE
 from tests.faults.drivers import Driver, wait_until

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from coordinators.record import CoordinatorRecord
+from coordinators.record.record import CoordinatorRecord
 from tests.faults.journal import Event
 
 TEXT_MAX = 400

@@ -19,7 +19,7 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql import Row
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.faults.journal import Journal
 from trident_py import REMOVE, CombinerAggregator, TridentConfig, TridentTopology
 from trident_py.interfaces.collector import TridentCollector

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.faults.points import Points
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

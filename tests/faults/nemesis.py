@@ -22,7 +22,7 @@ from time import monotonic
 import psycopg
 from attrs import define, field
 
-from coordinators.wishes import Action, Rate
+from coordinators.record.wishes import Action, Rate
 from tests.faults.case import Case
 from tests.faults.check import Violation
 from tests.faults.drivers import Driver, TooLate, wait_until

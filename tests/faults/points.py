@@ -14,11 +14,11 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.driver import CoordinatorDriver
-from coordinators.protocol import EmitBatch, EmitCommit, EmitSuccess
-from coordinators.record import CoordinatorRecord
-from coordinators.record_writer import RecordWriter
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.driver.record_writer import RecordWriter
+from coordinators.protocol.protocol import EmitBatch, EmitCommit, EmitSuccess
+from coordinators.record.record import CoordinatorRecord
 from tests.faults.journal import Journal
 from trident_py.states.sql.shared import SharedLink
 from trident_py.states.sql.sqlite_database import SQLiteLink

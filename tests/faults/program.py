@@ -33,9 +33,9 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 import trident_py.runtime
-from coordinators import takeover
-from coordinators.attempt import TransactionAttempt
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.takeover import takeover
+from coordinators.values.attempt import TransactionAttempt
 from tests.faults import beside as outputs
 from tests.faults.check import ASKED, RUN_MAX
 from tests.faults.churn import DATABASE, declare
@@ -51,7 +51,7 @@ from trident_py import (
     TumblingCount,
     TumblingDuration,
 )
-from trident_py.engine.streams import TopologyStreams
+from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.errors import TridentError
 from trident_py.operations import Count, Sum
 from trident_py.sinks import SQLSink

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinators.errors import ConfigError
+from coordinators.values.errors import ConfigError
 from tests.conftest import IS_CI
 from tests.faults.all import FAULTS
 from tests.faults.catalogue import do

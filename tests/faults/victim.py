@@ -20,7 +20,7 @@ from pathlib import Path
 from attrs import define
 from pyspark.sql import SparkSession
 
-from coordinators.listener import CommittedEvent, LeadingEvent, TridentListener
+from coordinators.status.listener import CommittedEvent, LeadingEvent, TridentListener
 from tests.faults.check import RUN_MAX
 from tests.faults.journal import Journal
 from tests.faults.program import SPARK

@@ -10,7 +10,7 @@ from time import monotonic
 
 import psycopg
 
-from coordinators.wishes import Action, Hold, Rate
+from coordinators.record.wishes import Action, Hold, Rate
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import Driver, wait_until

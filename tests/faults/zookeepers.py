@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from coordinators.zookeeper.record_store import load
-from coordinators.zookeeper.znodes import ANY_VERSION, Put
+from coordinators.backends.zookeeper.record_store import load
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Put
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import wait_until

@@ -18,13 +18,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import canonical_json, content_hash
-from coordinators.cursors import Cursors
-from coordinators.errors import MetadataError, TridentError
-from coordinators.record import CommitIntent, CoordinatorRecord, Failure, decode, encode
-from coordinators.wishes import Action, Hold, Outcome, Rate, Standing, Wish
-from coordinators.zookeeper.znodes import StoredIdentity, parse
+from coordinators.backends.zookeeper.znodes import StoredIdentity, parse
+from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure, decode, encode
+from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import canonical_json, content_hash
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import MetadataError, TridentError
 from trident_py.rows.ddl import parse_ddl
 from trident_py.sinks.files.token import NAME, FileToken
 from trident_py.spouts.files.cursor import FileCursor

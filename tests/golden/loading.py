@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 import psycopg
 
-from coordinators.record import EncodedRecord
-from coordinators.store import InMemoryCoordination, TopologyIdentity
-from coordinators.zookeeper.session import ZooKeeperSession
-from coordinators.zookeeper.znodes import Create, Step, TopologyPaths
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import Create, Step, TopologyPaths
+from coordinators.record.record import EncodedRecord
+from coordinators.record.store import InMemoryCoordination, TopologyIdentity
 from tests.golden.topologies import FILES
 
 DATA = Path(__file__).parent / "data"

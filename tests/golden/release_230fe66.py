@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from coordinators.canonical import canonical_json, content_hash
+from coordinators.values.canonical import canonical_json, content_hash
 
 RECORD_VERSION = 1
 

@@ -10,7 +10,7 @@ from attrs import define
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper.java import find_java
 from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
 from trident_py.cli.kafka_broker import broker_command, jars_of, prepare_broker

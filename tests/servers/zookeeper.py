@@ -15,8 +15,8 @@ from time import monotonic
 
 from attrs import define, field, frozen
 
-from coordinators.zookeeper.embedded import PORTS, find_jars
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper.embedded import PORTS, find_jars
+from coordinators.backends.zookeeper.java import find_java
 
 SIZE = 3
 POLL_SECONDS = 0.05

@@ -8,11 +8,11 @@ from typing import Any
 
 from attrs import asdict
 
-from coordinators.definition import SpoutPart
-from coordinators.failures import Failures
-from coordinators.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady
-from coordinators.spout_coordinator import Ask
-from coordinators.zookeeper.znodes import Create, Put, Step
+from coordinators.backends.zookeeper.znodes import Create, Put, Step
+from coordinators.batches.definition import SpoutPart
+from coordinators.batches.failures import Failures
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady
 from tests.simulation.oracle import BASE, RECORD
 from tests.simulation.process import Process
 from tests.simulation.schedule import matters
@@ -20,8 +20,8 @@ from tests.simulation.scope import choices_of
 from tests.simulation.stores import Store
 from tests.simulation.wishes import pending
 from tests.simulation.world import Event, World
-from trident_py.engine.bolt_executor import TridentBoltExecutor
-from trident_py.engine.commit_lane import CommitGroup
+from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
+from trident_py.engine.plane.commit_lane import CommitGroup
 
 
 def key_of(world: World) -> Any:

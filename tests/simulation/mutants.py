@@ -9,24 +9,24 @@ from unittest.mock import patch
 
 from attrs import define, evolve
 
-from coordinators import takeover
-from coordinators.acker import Acker, Completed, Outcome
-from coordinators.admission import Admission
-from coordinators.attempt import CommitToken
-from coordinators.definitions import Definitions
-from coordinators.driver import CoordinatorDriver
-from coordinators.errors import StateError
-from coordinators.master import MasterBatchCoordinator
-from coordinators.messages import Fingerprinted, OffsetsResolved
-from coordinators.numbers import SpoutNumbers
-from coordinators.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
-from coordinators.record import CoordinatorRecord, EncodedRecord
-from coordinators.spout_coordinator import Ask
-from coordinators.takeover import Adopt, Moved, Torn, recover
-from coordinators.transaction_time import TransactionTimes
-from coordinators.zookeeper.record_requests import RecordRequests, requests_for
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from coordinators.zookeeper.znodes import ANY_VERSION, Check, Put, Step
+from coordinators.backends.zookeeper.record_requests import RecordRequests, requests_for
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Put, Step
+from coordinators.batches.admission import Admission
+from coordinators.batches.definitions import Definitions
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.protocol.acker import Acker, Completed, Outcome
+from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
+from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
+from coordinators.record.record import CoordinatorRecord, EncodedRecord
+from coordinators.takeover import takeover
+from coordinators.takeover.takeover import Adopt, Moved, Torn, recover
+from coordinators.values.attempt import CommitToken
+from coordinators.values.errors import StateError
+from coordinators.values.numbers import SpoutNumbers
+from coordinators.values.transaction_time import TransactionTimes
 from tests.simulation.rules import Rules
 
 

@@ -8,10 +8,17 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.driver import CoordinatorDriver
-from coordinators.errors import CoordinationLost, FencedError, MetadataError, PoisonBatchError, StateError, TridentError
-from coordinators.record import CoordinatorRecord, decode
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.record.record import CoordinatorRecord, decode
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import (
+    CoordinationLost,
+    FencedError,
+    MetadataError,
+    PoisonBatchError,
+    StateError,
+    TridentError,
+)
 from tests.simulation.agreement import check_agreement, check_together, source_of
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Entry, Store

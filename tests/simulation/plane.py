@@ -11,22 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
-from coordinators.errors import CoordinationLost, TridentError
-from coordinators.fingerprint import Fingerprint
-from coordinators.messages import Acked, Diagnosis, FailureKind, Fingerprinted, Message, OffsetsResolved, Reported
-from coordinators.protocol import StreamId
-from coordinators.record import CoordinatorRecord
-from coordinators.spout_coordinator import Ask
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.messages import (
+    Acked,
+    Diagnosis,
+    FailureKind,
+    Fingerprinted,
+    Message,
+    OffsetsResolved,
+    Reported,
+)
+from coordinators.protocol.protocol import StreamId
+from coordinators.record.record import CoordinatorRecord
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.errors import CoordinationLost, TridentError
+from coordinators.values.fingerprint import Fingerprint
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Given, Group, Rows
-from trident_py.engine.commit_lane import partial_commit_txid
-from trident_py.engine.instructions import (
+from trident_py.engine.plane.commit_lane import partial_commit_txid
+from trident_py.engine.plane.instructions import (
     Abort,
     Answer,
     CancelEmit,
@@ -38,9 +46,9 @@ from trident_py.engine.instructions import (
     Post,
     RunJob,
 )
-from trident_py.engine.plane import DataPlane
-from trident_py.engine.shape import BranchShape, SpoutShape, TopologyShape
-from trident_py.engine.stimuli import (
+from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.plane.stimuli import (
     Aborted,
     AttemptCancelled,
     BatchAnnounced,
@@ -58,7 +66,7 @@ from trident_py.engine.stimuli import (
     SuccessAnnounced,
     TakenOver,
 )
-from trident_py.engine.work import Half, Job, JobMember, Processed
+from trident_py.engine.plane.work import Half, Job, JobMember, Processed
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 
@@ -74,7 +82,7 @@ NOBODY = 999
 
 @define(eq=False)
 class Plane:
-    """`coordinators.streams.BatchStreams` of one process.
+    """`coordinators.driver.streams.BatchStreams` of one process.
 
     Attributes:
         machine: the product's; made when the process leads, since versions of a topology differ.

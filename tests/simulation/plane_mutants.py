@@ -7,15 +7,15 @@ from typing import Any
 
 from attrs import evolve
 
-from coordinators.messages import Diagnosis, SuccessDelivered
+from coordinators.protocol.messages import Diagnosis, SuccessDelivered
 from tests.simulation.rules import Rules
-from trident_py.engine.bolt_executor import TridentBoltExecutor
-from trident_py.engine.commit_lane import CommitGroup, CommitLane, CommitOutput
-from trident_py.engine.instructions import CommitStep, Instruction, Post
-from trident_py.engine.plane import DataPlane
-from trident_py.engine.shape import TopologyShape
-from trident_py.engine.stimuli import BatchAnnounced, Emitted
-from trident_py.engine.work import Half, Job, JobMember
+from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
+from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, CommitOutput
+from trident_py.engine.plane.instructions import CommitStep, Instruction, Post
+from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.plane.shape import TopologyShape
+from trident_py.engine.plane.stimuli import BatchAnnounced, Emitted
+from trident_py.engine.plane.work import Half, Job, JobMember
 
 
 class CommittingBackwards(CommitLane):

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from coordinators.attempt import CommitToken, TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.candidate import Candidate
-from coordinators.corrections import corrections_of
-from coordinators.cursors import Cursors
-from coordinators.driver import CoordinatorDriver
-from coordinators.errors import TopologyError, TridentError
-from coordinators.messages import Message, NotReady, WishesChanged
-from coordinators.record import CoordinatorRecord
-from coordinators.settings import LeadershipSettings
-from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
-from coordinators.takeover import Torn
-from coordinators.transaction_time import LeaderClock
-from coordinators.zookeeper import leadership
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper import leadership
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.batches.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.protocol.messages import Message, NotReady, WishesChanged
+from coordinators.record.record import CoordinatorRecord
+from coordinators.status.candidate import Candidate
+from coordinators.takeover.corrections import corrections_of
+from coordinators.takeover.takeover import Torn
+from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import TopologyError, TridentError
+from coordinators.values.settings import LeadershipSettings
+from coordinators.values.transaction_time import LeaderClock
 from tests.simulation.mutants import SplittingRecordStore, recovered, weaken
 from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane

@@ -8,7 +8,7 @@ import random
 
 from attrs import define
 
-from coordinators.wishes import Action
+from coordinators.record.wishes import Action
 from tests.simulation.chance import Dice
 from tests.simulation.oracle import DAMAGES
 from tests.simulation.process import RESTART_SECONDS, Process

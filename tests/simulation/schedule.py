@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from coordinators.messages import Failed, FailureKind
-from coordinators.wishes import Action
+from coordinators.protocol.messages import Failed, FailureKind
+from coordinators.record.wishes import Action
 from tests.simulation.oracle import BASE, RECORD, record_in
 from tests.simulation.process import Process
 from tests.simulation.scope import Scope, choices_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from coordinators.batch_coordinator import BatchCoordinator, Correction
+from coordinators.values.batch_coordinator import BatchCoordinator, Correction
 from tests.simulation.rules import Violation
 from tests.simulation.stores import Rows
 from trident_py.errors import SpoutError

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
 from tests.simulation.rules import Rules, Violation
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from coordinators.changes import compared
-from coordinators.corrections import SpoutCorrection, with_corrections
-from coordinators.declarations import Declaration, Declarations
-from coordinators.findings import Findings
-from coordinators.record import CoordinatorRecord
-from coordinators.takeover import Torn
+from coordinators.record.declarations import Declaration, Declarations
+from coordinators.record.record import CoordinatorRecord
+from coordinators.takeover.changes import compared
+from coordinators.takeover.corrections import SpoutCorrection, with_corrections
+from coordinators.takeover.findings import Findings
+from coordinators.takeover.takeover import Torn
 
 
 def adopted(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from coordinators.driver import CoordinatorDriver
-from coordinators.master import MasterBatchCoordinator
-from coordinators.record import CoordinatorRecord
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from coordinators.zookeeper.znodes import ANY_VERSION, Remove
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Remove
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
 from tests.simulation.rules import Rules
 
 if TYPE_CHECKING:

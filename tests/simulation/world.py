@@ -8,10 +8,10 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.declarations import Declared
-from coordinators.wishes import Action
-from coordinators.zookeeper.session import Conflict
-from coordinators.zookeeper.znodes import Create, Step
+from coordinators.backends.zookeeper.session import Conflict
+from coordinators.backends.zookeeper.znodes import Create, Step
+from coordinators.record.declarations import Declared
+from coordinators.record.wishes import Action
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
 from tests.simulation.oracle import RECORD, Oracle

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.errors import CoordinationLost
-from coordinators.zookeeper.access import ZooKeeperAccess
-from coordinators.zookeeper.connecting import ROUNDS_PER_SESSION
-from coordinators.zookeeper.lease import LEASE_OF_SESSION
-from coordinators.zookeeper.session import Conflict, Unanswered
-from coordinators.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
+from coordinators.backends.zookeeper.access import ZooKeeperAccess
+from coordinators.backends.zookeeper.connecting import ROUNDS_PER_SESSION
+from coordinators.backends.zookeeper.lease import LEASE_OF_SESSION
+from coordinators.backends.zookeeper.session import Conflict, Unanswered
+from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
+from coordinators.values.errors import CoordinationLost
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

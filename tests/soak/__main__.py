@@ -29,8 +29,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from coordinators.zookeeper.coordination import ZooKeeperCoordination
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.coordination import ZooKeeperCoordination
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.soak.judgement import MINUTE_SECONDS, MINUTES_MIN, TOLD, Growth, Sample, growths
 from tests.soak.load import TOPOLOGY, Load

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from attrs import define, field
 
-from coordinators.coordination import Coordination
-from coordinators.wishes import Action, Rate, Wish
+from coordinators.backends.coordination import Coordination
+from coordinators.record.wishes import Action, Rate, Wish
 from tests.soak.judgement import MINUTE_SECONDS
 from tests.soak.load import PATIENCE_SECONDS, Load
 from trident_py import TridentQuery

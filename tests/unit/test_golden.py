@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.errors import About
-from coordinators.fingerprint import Fingerprint
-from coordinators.record import CoordinatorRecord, decode, encode
-from coordinators.store import TopologyIdentity
-from coordinators.takeover import recover
+from coordinators.record.record import CoordinatorRecord, decode, encode
+from coordinators.record.store import TopologyIdentity
+from coordinators.takeover.takeover import recover
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import About
+from coordinators.values.fingerprint import Fingerprint
 from tests.golden import release_230fe66, topologies
 from tests.golden.loading import coordination, encoded, restore_databases, restored_files, scenarios
 from tests.golden.topologies import FILES, TOPOLOGIES, Transactions, file_lines
-from trident_py.engine.assembly import participant_of
-from trident_py.engine.emitted import Splits
-from trident_py.engine.spout_executor import SpoutCollector
+from trident_py.engine.plane.emitted import Splits
+from trident_py.engine.threads.spout_executor import SpoutCollector
+from trident_py.engine.wiring.assembly import participant_of
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey

@@ -15,7 +15,7 @@ import pymysql
 from attrs import define, field
 from pyspark.sql import types as t
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from tests.values.odd import same

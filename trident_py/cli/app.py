@@ -15,8 +15,8 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from coordinators.error_text import safe_text
-from coordinators.errors import TridentError
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import TridentError
 from trident_py.cli import logs
 from trident_py.cli.terminal import failure_text, traceback_text
 from trident_py.cli.usage import RunError, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from coordinators.coordination import Coordination
+from coordinators.backends.coordination import Coordination
 from trident_py.coordination import coordination_of
 from trident_py.errors import ConfigError
 from trident_py.interfaces.config import TridentConfig

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from attrs import asdict, frozen
 
-from coordinators.errors import TridentError
-from coordinators.zookeeper.java import look_for_java
+from coordinators.backends.zookeeper.java import look_for_java
+from coordinators.values.errors import TridentError
 from trident_py.cli.usage import config_of
 from trident_py.coordination import coordination_of
 from trident_py.interfaces.config import TridentConfig

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from coordinators.canonical import Json
-from coordinators.status import TopologyStatus
+from coordinators.status.status import TopologyStatus
+from coordinators.values.canonical import Json
 from trident_py.cli.terminal import json_text
 
 

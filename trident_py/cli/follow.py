@@ -14,8 +14,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.error_text import safe_text
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import safe_text
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import safe_lines
 from trident_py.cli.tx import history_of, seconds_text, table

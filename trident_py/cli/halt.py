@@ -17,8 +17,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from coordinators.error_text import error_text, safe_text
-from coordinators.errors import MetadataError, PoisonBatchError, SpoutError, StateError, TridentError
+from coordinators.values.error_text import error_text, safe_text
+from coordinators.values.errors import MetadataError, PoisonBatchError, SpoutError, StateError, TridentError
 from trident_py.cli.terminal import failure_text
 from trident_py.cli.usage import UsageError
 from trident_py.errors import SinkError

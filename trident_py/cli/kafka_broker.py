@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from coordinators.zookeeper import supervisor
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper import supervisor
+from coordinators.backends.zookeeper.java import find_java
 from trident_py.errors import ConfigError
 
 VERSION = "4.4.0"

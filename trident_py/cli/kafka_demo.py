@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.listener import CommittedEvent, TridentListener
+from coordinators.status.listener import CommittedEvent, TridentListener
 from trident_py.cli.kafka_broker import running_broker
 from trident_py.cli.usage import UsageError
 from trident_py.errors import ConfigError, TridentError

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from coordinators.error_text import error_text, safe_text
-from coordinators.log_fields import fields_of
+from coordinators.values.error_text import error_text, safe_text
+from coordinators.values.log_fields import fields_of
 from trident_py.cli.terminal import traceback_text
 
 TEXT, JSON = "text", "json"
@@ -38,7 +38,7 @@ def set_up(log_format: str, *, debug: bool) -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
     if not debug:
         # What ends a topology is told once: as the error of the command.
-        for source in ("coordinators.loop", "kazoo"):
+        for source in ("coordinators.driver.loop", "kazoo"):
             logging.getLogger(source).setLevel(logging.CRITICAL)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.error_text import safe_text
-from coordinators.status import TopologyStatus
+from coordinators.status.status import TopologyStatus
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import safe_text
 from trident_py.query import counted
 
 RATE_SECONDS = 10.0

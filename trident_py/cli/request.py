@@ -21,9 +21,9 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from attrs import frozen
 
-from coordinators.coordination import Coordination
-from coordinators.description import TopologyDescription
-from coordinators.error_text import safe_text
+from coordinators.backends.coordination import Coordination
+from coordinators.status.description import TopologyDescription
+from coordinators.values.error_text import safe_text
 from trident_py.cli.coordination import existing
 from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 
-from coordinators.coordination import Coordination
-from coordinators.errors import MetadataError
+from coordinators.backends.coordination import Coordination
+from coordinators.values.errors import MetadataError
 from trident_py.cli.coordination import existing
 from trident_py.cli.terminal import safe_lines
 from trident_py.cli.usage import config_of

@@ -7,7 +7,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from typing import Any
 
-from coordinators.error_text import safe_text
+from coordinators.values.error_text import safe_text
 from trident_py.cli import halt, logs
 from trident_py.cli.target import Target, load
 from trident_py.cli.terminal import json_text

@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from coordinators.script import ScriptError, run_script
+from coordinators.script.script import ScriptError, run_script
 from trident_py.cli.usage import UsageError
 
 

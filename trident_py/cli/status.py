@@ -14,13 +14,13 @@ from attrs import field, frozen
 from rich.console import Console
 from rich.table import Column, Table
 
-from coordinators.coordination import Coordination
-from coordinators.description import TopologyDescription
-from coordinators.error_text import safe_text
-from coordinators.errors import MetadataError
-from coordinators.record import CoordinatorRecord
-from coordinators.status import TopologyStatus
-from coordinators.wishes import Hold
+from coordinators.backends.coordination import Coordination
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.wishes import Hold
+from coordinators.status.description import TopologyDescription
+from coordinators.status.status import TopologyStatus
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import MetadataError
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import details, failing, headline
 from trident_py.cli.progress_line import FOLD_COLUMNS

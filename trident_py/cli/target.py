@@ -10,7 +10,7 @@ from types import ModuleType
 
 from attrs import frozen
 
-from coordinators.error_text import error_text
+from coordinators.values.error_text import error_text
 from trident_py.cli.usage import UsageError
 from trident_py.errors import TopologyError, TridentError
 from trident_py.topology import TridentTopology

@@ -6,8 +6,8 @@ import json
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from coordinators.error_text import QuotedError, error_text, message_of, quoted, safe_text
-from coordinators.errors import TridentError
+from coordinators.values.error_text import QuotedError, error_text, message_of, quoted, safe_text
+from coordinators.values.errors import TridentError
 
 if TYPE_CHECKING:
     from rich.text import Text

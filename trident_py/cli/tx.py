@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Column, Table
 
-from coordinators.error_text import safe_text
-from coordinators.errors import TridentError
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import TridentError
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import json_text

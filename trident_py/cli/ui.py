@@ -8,7 +8,7 @@ import threading
 from argparse import Namespace
 from contextlib import ExitStack, closing
 
-from coordinators.coordination import Coordination
+from coordinators.backends.coordination import Coordination
 from trident_py.cli.coordination import existing
 from trident_py.cli.tx import history_of
 from trident_py.cli.usage import UsageError, config_of

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from attrs import fields
 
-from coordinators.zookeeper.access import ZooKeeperTLS
+from coordinators.backends.zookeeper.access import ZooKeeperTLS
 from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import TridentConfig
 

@@ -6,9 +6,9 @@ import json
 from argparse import Namespace
 from uuid import uuid4
 
-from coordinators.error_text import safe_text
-from coordinators.errors import ConfigError
-from coordinators.wishes import Action, Rate, Wish
+from coordinators.record.wishes import Action, Rate, Wish
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import ConfigError
 from trident_py.cli.coordination import existing
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.wishing import answer_to

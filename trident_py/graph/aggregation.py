@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Node, Operation, RowWise

@@ -12,7 +12,7 @@ import pyarrow as pa
 from attrs import define, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node
 from trident_py.graph.queries import StateQuery

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StringType, StructField, StructType
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.interfaces.spouts import Replay
@@ -19,7 +19,7 @@ from trident_py.interfaces.spouts import Replay
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from coordinators.attempt import TransactionAttempt
+    from coordinators.values.attempt import TransactionAttempt
     from trident_py.graph.flow import Flow
     from trident_py.spouts.adapting import AnySpout
     from trident_py.worker.pipeline import RowPipeline

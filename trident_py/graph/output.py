@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.graph.commit_rows import CommitWay, NodeRows, RowsOfEnd
 from trident_py.graph.graph import Engine, Node, Operation
 from trident_py.interfaces.identity import class_names

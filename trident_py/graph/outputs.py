@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow, project_step

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeVar
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
-from coordinators.error_text import error_text
-from coordinators.messages import FailureKind
+from coordinators.protocol.messages import FailureKind
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.error_text import error_text
 from trident_py.errors import StoreBusyException
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource

@@ -9,7 +9,7 @@ from typing import ClassVar
 from attrs import frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Engine, Node, Operation, RowWise

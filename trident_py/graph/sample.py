@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark.sql.types import LongType, StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Node, Operation, RowWise

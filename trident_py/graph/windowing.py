@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import CommitToken, TransactionAttempt
-from coordinators.canonical import Json
-from coordinators.store import TopologyIdentity
-from coordinators.transaction_time import MILLIS
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.flow import Flow, project_step

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.listener import SucceededEvent
-from coordinators.status import Wait
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.status.listener import SucceededEvent
+from coordinators.status.status import Wait
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program
 
 ATTEMPTS_MAX = 10_000

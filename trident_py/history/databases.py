@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError, HistoryError
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.sqlite import SQLiteHistory

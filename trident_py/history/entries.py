@@ -7,9 +7,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
-from coordinators.listener import (
+from coordinators.record.store import TopologyIdentity
+from coordinators.status.listener import (
     CommittedEvent,
     EndedEvent,
     FailedEvent,
@@ -20,8 +19,9 @@ from coordinators.listener import (
     TopologyEvent,
     TransactionEvent,
 )
-from coordinators.status import Wait
-from coordinators.store import TopologyIdentity
+from coordinators.status.status import Wait
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from trident_py.worker.failures import text_of
 
 LIVE_MAX = 10_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import FailedException, HistoryError, StateError
 from trident_py.history.database import TABLES, HistoryDatabase
 from trident_py.states.sql.postgres_client import Connection, Target, explained

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
-from coordinators.error_text import quoted
-from coordinators.listener import EndedEvent, SucceededEvent, TopologyEvent
-from coordinators.secret import Secret
-from trident_py.engine.listeners import EventThread, Listeners
+from coordinators.status.listener import EndedEvent, SucceededEvent, TopologyEvent
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.error_text import quoted
+from coordinators.values.secret import Secret
+from trident_py.engine.monitoring.listeners import EventThread, Listeners
 from trident_py.errors import HistoryError
 from trident_py.history.code_version import Code, code_version
 from trident_py.history.database import HistoryDatabase

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from coordinators.secret import Secret
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.secret import Secret
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.databases import NoHistoryError, existing_history
 from trident_py.history.entries import LeadershipEntry

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from attrs import Attribute, evolve, field, fields, frozen
 from attrs.converters import optional
 
-from coordinators.coordination import Coordination
-from coordinators.secret import Secret
-from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS, as_login
+from coordinators.backends.coordination import Coordination
+from coordinators.backends.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS, as_login
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 
 

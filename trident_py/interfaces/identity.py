@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 
 
 class Identified:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext

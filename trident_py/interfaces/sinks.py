@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from attrs import field, frozen
 
-from coordinators.attempt import CommitToken as CommitToken
-from coordinators.attempt import TransactionAttempt
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken as CommitToken
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.identity import Identified
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import ClassVar, Generic, Protocol, runtime_checkable
 from attrs import frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator, M
-from coordinators.canonical import Json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator, M
+from coordinators.values.canonical import Json
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext

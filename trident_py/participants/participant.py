@@ -15,9 +15,9 @@ import pyarrow as pa
 from attrs import define
 from pyspark.sql import DataFrame
 
-from coordinators.attempt import CommitToken
-from coordinators.error_text import error_text, quoted
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken
+from coordinators.values.error_text import error_text, quoted
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
 from trident_py.states.sql.fenced_table import FencedTable, TableSink

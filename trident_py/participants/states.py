@@ -13,9 +13,9 @@ import pyarrow as pa
 from attrs import define, field
 from pyspark.sql import DataFrame
 
-from coordinators.attempt import CommitToken, TransactionAttempt
-from coordinators.error_text import error_text
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.values.error_text import error_text
 from trident_py.errors import StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
-from coordinators.canonical import Json
-from coordinators.declarations import SPOUT, Declaration, Declarations
+from coordinators.record.declarations import SPOUT, Declaration, Declarations
+from coordinators.values.canonical import Json
 from trident_py.graph.graph import Graph, Node, Source
 from trident_py.graph.naming import default_name
 from trident_py.graph.output import Output, output_of

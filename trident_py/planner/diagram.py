@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.output import output_of
 from trident_py.planner.guarantees import guarantee_of

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import types as t
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 
 Codec: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 """To JSON and back; neither sees None."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, ClassVar
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.rows.schema import shown

@@ -7,7 +7,7 @@ from typing import Self
 
 from attrs import frozen
 
-from coordinators.attempt import CommitToken
+from coordinators.values.attempt import CommitToken
 
 
 @frozen(kw_only=True)

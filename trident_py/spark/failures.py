@@ -9,7 +9,7 @@ from typing import TypeAlias
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from coordinators.messages import Diagnosis, FailureKind
+from coordinators.protocol.messages import Diagnosis, FailureKind
 from trident_py.errors import FailedException, SparkLost, StoreBusyException, TridentError
 from trident_py.spark.asking import Life
 from trident_py.worker.failures import TaskFailed

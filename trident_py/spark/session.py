@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as max_
 from pyspark.sql.functions import spark_partition_id
 
-from coordinators.zookeeper.java import find_java
+from coordinators.backends.zookeeper.java import find_java
 from trident_py.errors import ConfigError
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.cluster import SparkCluster

@@ -1,5 +1,5 @@
-from coordinators.batch_coordinator import BatchCoordinator as BatchCoordinator
-from coordinators.batch_coordinator import CursorCoordinator as CursorCoordinator
+from coordinators.values.batch_coordinator import BatchCoordinator as BatchCoordinator
+from coordinators.values.batch_coordinator import CursorCoordinator as CursorCoordinator
 from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout as IOpaquePartitionedTridentSpout
 from trident_py.interfaces.partitioned import IPartitionedTridentSpout as IPartitionedTridentSpout
 from trident_py.interfaces.partitioned import ISpoutPartition as ISpoutPartition

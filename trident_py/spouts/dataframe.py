@@ -10,9 +10,9 @@ from attrs import define, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import CursorCoordinator
-from coordinators.canonical import Json, canonical_json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import CursorCoordinator
+from coordinators.values.canonical import Json, canonical_json
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -11,9 +11,9 @@ from typing import Any
 from attrs import define
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.canonical import Json, canonical_json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from coordinators.values.canonical import Json, canonical_json
 from trident_py.errors import MetadataError, SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -9,8 +9,8 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.canonical import Json, json_copy
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from coordinators.values.canonical import Json, json_copy
 from trident_py.errors import SpoutError, StoreBusyException
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -9,10 +9,10 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json, canonical_json
-from coordinators.error_text import error_text
-from coordinators.errors import MetadataError
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json, canonical_json
+from coordinators.values.error_text import error_text
+from coordinators.values.errors import MetadataError
 from trident_py.errors import SpoutError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext

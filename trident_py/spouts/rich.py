@@ -15,8 +15,8 @@ from typing import Any
 from attrs import define, field
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from enum import Enum
 
 from attrs import evolve, frozen
 
-from coordinators.errors import our_bug
+from coordinators.values.errors import our_bug
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 

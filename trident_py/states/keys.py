@@ -16,7 +16,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from json.encoder import encode_basestring
 from typing import Any
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import StateError
 from trident_py.rows.schema import clipped
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

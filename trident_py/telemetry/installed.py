@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.listener import TridentListener
+from coordinators.status.listener import TridentListener
 
 
 def installed_listeners(topology: str) -> list[TridentListener]:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from attrs import define, field, frozen
 
-from coordinators.listener import (
+from coordinators.status.listener import (
     CommittedEvent,
     EmittedEvent,
     EndedEvent,

@@ -10,8 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram
 from opentelemetry.trace import Span, Status, StatusCode
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.listener import (
+from coordinators.status.listener import (
     CommittedEvent,
     EmittedEvent,
     EndedEvent,
@@ -22,6 +21,7 @@ from coordinators.listener import (
     TridentListener,
     WorkEvent,
 )
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.telemetry.instruments import INSTRUMENTS, TOPOLOGY, Instrument, Kind, Measured, Measurement
 from trident_py.worker.failures import text_of
 

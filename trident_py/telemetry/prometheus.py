@@ -9,7 +9,7 @@ from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from coordinators.listener import TopologyEvent, TridentListener
+from coordinators.status.listener import TopologyEvent, TridentListener
 from trident_py.telemetry.instruments import INSTRUMENTS, TOPOLOGY, Instrument, Kind, Measured, Measurement
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from coordinators.coordination import Coordination
-from coordinators.local import LocalCoordination
-from trident_py.engine.progress import Progress, TransactionProgress
+from coordinators.backends.coordination import Coordination
+from coordinators.backends.local import LocalCoordination
+from trident_py.engine.monitoring.progress import Progress, TransactionProgress
 from trident_py.topology import TridentTopology
 
 

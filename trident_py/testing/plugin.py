@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from trident_py.testing.report import Report
+    from trident_py.conformance.report import Report
 
 
 @pytest.fixture

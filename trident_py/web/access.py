@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.web.bodies import BODY_BYTES_MAX
 from trident_py.web.signatures import SignedHeader
 from trident_py.web.signed import SignedRequests

@@ -23,9 +23,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from coordinators.error_text import safe_text
-from coordinators.errors import ConfigError, TridentError
-from coordinators.wishes import Action, Rate, Wish
+from coordinators.record.wishes import Action, Rate, Wish
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import ConfigError, TridentError
 from trident_py.errors import RequestError, UnknownFunctionError
 from trident_py.history.databases import NoHistoryError
 from trident_py.history.transactions import TransactionHistory

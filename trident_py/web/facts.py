@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.candidate import Leader
-from coordinators.status import TopologyStatus, Wait
-from coordinators.wishes import Hold
+from coordinators.record.wishes import Hold
+from coordinators.status.candidate import Leader
+from coordinators.status.status import TopologyStatus, Wait
 from trident_py.history.transactions import TransactionHistory
 
 

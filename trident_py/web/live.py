@@ -8,13 +8,13 @@ from contextlib import closing
 
 from attrs import define, evolve, field
 
-from coordinators.candidate import Leader
-from coordinators.canonical import Json
-from coordinators.listener import TopologyEvent
-from coordinators.status import TopologyStatus
-from coordinators.wishes import Wish
-from trident_py.engine.listeners import EventThread, ListenerCalls, Listeners
-from trident_py.engine.requests import RequestAnswer
+from coordinators.record.wishes import Wish
+from coordinators.status.candidate import Leader
+from coordinators.status.listener import TopologyEvent
+from coordinators.status.status import TopologyStatus
+from coordinators.values.canonical import Json
+from trident_py.engine.monitoring.listeners import EventThread, ListenerCalls, Listeners
+from trident_py.engine.ports.requests import RequestAnswer
 from trident_py.errors import HistoryError, TridentError
 from trident_py.history.entries import Program
 from trident_py.history.topology import TopologyHistory

@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.listener import EndedEvent, TopologyEvent
+from coordinators.status.listener import EndedEvent, TopologyEvent
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.history.entries import AttemptEntry, Entries, LeadershipEntry, Program
 from trident_py.history.transactions import TransactionHistory, transactions
 

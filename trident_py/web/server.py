@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 from attrs import define, field
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 from trident_py.interfaces.config import ServeAddress, TridentConfig
 from trident_py.web.access import Access

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from trident_py.engine.listeners import Listeners
+from trident_py.engine.monitoring.listeners import Listeners
 from trident_py.errors import ConfigError
 from trident_py.history.recorder import MakeProgram
 from trident_py.interfaces.config import TridentConfig

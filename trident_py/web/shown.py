@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from coordinators.candidate import Leader
-from coordinators.canonical import Json
-from coordinators.wishes import Wish
-from trident_py.engine.requests import RequestAnswer
+from coordinators.record.wishes import Wish
+from coordinators.status.candidate import Leader
+from coordinators.values.canonical import Json
+from trident_py.engine.ports.requests import RequestAnswer
 from trident_py.history.transactions import TransactionHistory
 from trident_py.web.facts import Snapshot
 from trident_py.wishing import WishAnswer

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from attrs import define, field, frozen
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 
 SCHEME = "Trident"
 """In ``Authorization``, before ``EPOCH:NONCE:SIGNATURE``."""

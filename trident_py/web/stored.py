@@ -8,13 +8,13 @@ from pathlib import Path
 
 from attrs import define, field
 
-from coordinators.candidate import Leader
-from coordinators.canonical import Json
-from coordinators.coordination import Coordination
-from coordinators.description import TopologyDescription
-from coordinators.secret import Secret
-from coordinators.wishes import Wish
-from trident_py.engine.requests import RequestAnswer
+from coordinators.backends.coordination import Coordination
+from coordinators.record.wishes import Wish
+from coordinators.status.candidate import Leader
+from coordinators.status.description import TopologyDescription
+from coordinators.values.canonical import Json
+from coordinators.values.secret import Secret
+from trident_py.engine.ports.requests import RequestAnswer
 from trident_py.errors import TridentError
 from trident_py.history.entries import LeadershipEntry
 from trident_py.history.topology import TopologyHistory

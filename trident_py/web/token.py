@@ -7,7 +7,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 
 VARIABLE = "TRIDENT_TOKEN"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql import types as t
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.operations import EXACT_DECIMALS, Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.rows.row import Row, row_class

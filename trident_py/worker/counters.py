@@ -17,9 +17,9 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark import TaskContext
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.log_fields import log_about
-from coordinators.messages import FailureKind
+from coordinators.protocol.messages import FailureKind
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.log_fields import log_about
 from trident_py.errors import CounterError
 from trident_py.worker.failures import Stage, TaskFailed, TaskFailure
 

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
-from coordinators.error_text import QuotedError, error_notes, error_text, message_of, safe_text
-from coordinators.errors import About, located
-from coordinators.messages import FailureKind
+from coordinators.protocol.messages import FailureKind
+from coordinators.values.error_text import QuotedError, error_notes, error_text, message_of, safe_text
+from coordinators.values.errors import About, located
 from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import types as t
 
-from coordinators.error_text import quoted
+from coordinators.values.error_text import quoted
 from trident_py.interfaces.operations import Operation
 from trident_py.rows.row import Row, column_values, rows_of
 from trident_py.rows.schema import arrow_array, arrow_schema, arrow_table, columns_of

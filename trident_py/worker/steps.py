@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.error_text import error_text
+from coordinators.values.error_text import error_text
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Function
 from trident_py.rows.row import Row, row_class

@@ -14,14 +14,14 @@ import pytest
 from attrs import frozen
 from kazoo.security import ANYONE_ID_UNSAFE, make_acl
 
-from coordinators.errors import ConfigError, CoordinationLost, MetadataError
-from coordinators.record import CoordinatorRecord, encode
-from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.zookeeper.administration import describe, list_topologies, reset
-from coordinators.zookeeper.leadership import lead
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from coordinators.zookeeper.session import CONNECT_SECONDS_MIN, ZooKeeperSession
-from coordinators.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step, TopologyPaths
+from coordinators.backends.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.backends.zookeeper.administration import describe, list_topologies, reset
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.session import CONNECT_SECONDS_MIN, ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import REQUEST_BYTES_MAX, STEP_OVERHEAD_BYTES, Create, Step, TopologyPaths
+from coordinators.record.record import CoordinatorRecord, encode
+from coordinators.values.errors import ConfigError, CoordinationLost, MetadataError
 from tests.servers.certificates import Authority
 from tests.servers.zookeeper import Ensemble, ServerTLS
 from trident_py.cli import main

@@ -18,13 +18,13 @@ import psutil
 import pytest
 from attrs import define
 
-from coordinators.errors import ConfigError, CoordinationLost, FencedError
-from coordinators.record import CoordinatorRecord, decode
-from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess
-from coordinators.zookeeper.administration import describe, reset
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import lead
-from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.access import ANONYMOUS, ZooKeeperAccess
+from coordinators.backends.zookeeper.administration import describe, reset
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.record.record import CoordinatorRecord, decode
+from coordinators.values.errors import ConfigError, CoordinationLost, FencedError
 from tests.golden.loading import encoded, restore_zookeeper
 from trident_py.cli import main
 
@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 30.0
 USER = """
 import sys
 from pathlib import Path
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 with EmbeddedZooKeeper.running(Path(sys.argv[1])) as server:
     print(server.port, server.pid, flush=True)
     sys.stdin.read()
@@ -294,7 +294,7 @@ def _error_of_a_user(directory: Path, **changes: str) -> str:
 
 def test_a_machine_without_java_is_told_how_to_get_one(directory: Path) -> None:
     error = _error_of_a_user(directory, PATH="")
-    assert error.startswith("coordinators.errors.ConfigError: there is no Java on this machine")
+    assert error.startswith("coordinators.values.errors.ConfigError: there is no Java on this machine")
     assert "apt-get install openjdk-17-jre-headless" in error
 
 

@@ -11,13 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from coordinators.cursors import Cursors
-from coordinators.errors import CoordinationLost, MetadataError
-from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.leadership import lead
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore, load
-from coordinators.zookeeper.session import Conflict, ZooKeeperSession
-from coordinators.zookeeper.znodes import (
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore, load
+from coordinators.backends.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import (
     ANY_VERSION,
     REQUEST_BYTES_MAX,
     STEP_OVERHEAD_BYTES,
@@ -27,6 +24,9 @@ from coordinators.zookeeper.znodes import (
     Step,
     TopologyPaths,
 )
+from coordinators.record.record import CoordinatorRecord
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import CoordinationLost, MetadataError
 from tests.servers.zookeeper import Ensemble
 
 pytestmark = pytest.mark.zookeeper

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from coordinators.candidate import Candidate
-from coordinators.errors import CoordinationLost
-from coordinators.record import CoordinatorRecord
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import lead, look, stand_by
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore
-from coordinators.zookeeper.session import ZooKeeperSession
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.leadership import lead, look, stand_by
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.session import ZooKeeperSession
+from coordinators.record.record import CoordinatorRecord
+from coordinators.status.candidate import Candidate
+from coordinators.values.errors import CoordinationLost
 
 pytestmark = pytest.mark.zookeeper
 

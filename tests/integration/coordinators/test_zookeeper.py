@@ -19,16 +19,12 @@ from typing import ClassVar
 import pytest
 from attrs import evolve
 
-from coordinators.cursors import Cursors
-from coordinators.errors import ConfigError, CoordinationLost, FencedError, MetadataError
-from coordinators.record import CoordinatorRecord, EncodedRecord, encode
-from coordinators.store import TopologyIdentity
-from coordinators.zookeeper.administration import _reset_steps, describe, list_topologies, reset
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
-from coordinators.zookeeper.leadership import lead
-from coordinators.zookeeper.record_store import ZooKeeperRecordStore, load
-from coordinators.zookeeper.session import Conflict, ZooKeeperSession
-from coordinators.zookeeper.znodes import (
+from coordinators.backends.zookeeper.administration import _reset_steps, describe, list_topologies, reset
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore, load
+from coordinators.backends.zookeeper.session import Conflict, ZooKeeperSession
+from coordinators.backends.zookeeper.znodes import (
     ANY_VERSION,
     REQUEST_BYTES_MAX,
     Check,
@@ -38,6 +34,10 @@ from coordinators.zookeeper.znodes import (
     Step,
     TopologyPaths,
 )
+from coordinators.record.record import CoordinatorRecord, EncodedRecord, encode
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import ConfigError, CoordinationLost, FencedError, MetadataError
 from tests.servers.zookeeper_proxy import CuttingProxy
 
 pytestmark = pytest.mark.zookeeper
@@ -144,13 +144,13 @@ def test_a_second_leader_waits_and_takes_over_when_the_first_closes(
             is_waiting.set()
 
     handler = Announced(logging.WARNING)
-    logging.getLogger("coordinators.candidate").addHandler(handler)
+    logging.getLogger("coordinators.status.candidate").addHandler(handler)
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(leading, zookeeper, wait=PATIENCE_SECONDS)
         assert is_waiting.wait(PATIENCE_SECONDS)
         first.close()
         store = second.result(PATIENCE_SECONDS)
-    logging.getLogger("coordinators.candidate").removeHandler(handler)
+    logging.getLogger("coordinators.status.candidate").removeHandler(handler)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([warning for warning in warnings if "waiting" in warning]) == 1
     assert f"pid {os.getpid()} on host" in next(warning for warning in warnings if "waiting" in warning)

@@ -19,9 +19,9 @@ import psutil
 import pytest
 from attrs import evolve
 
-from coordinators.cursors import Cursors
-from coordinators.record import CoordinatorRecord, Failure
-from coordinators.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.leadership import lead
+from coordinators.record.record import CoordinatorRecord, Failure
+from coordinators.values.cursors import Cursors
 from trident_py.cli import main
 
 TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
@@ -390,7 +390,9 @@ def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
     about = [(each.get("topology"), each.get("epoch"), each.get("txid"), each.get("attempt")) for each in lines]
     users = [what for each, what in zip(lines, about, strict=True) if each["logger"] == "mine"]
     assert users == [("logging", 1, 1, "1:0"), *(("logging", 1, 2, f"2:{attempt}") for attempt in range(5))]
-    failures = [what for each, what in zip(lines, about, strict=True) if each["logger"] == "coordinators.failures"]
+    failures = [
+        what for each, what in zip(lines, about, strict=True) if each["logger"] == "coordinators.batches.failures"
+    ]
     assert failures == [("logging", 1, 2, f"2:{attempt}") for attempt in range(4)]
     steps = [each for each in lines if each["message"] == "topology logging: starting Spark"]
     assert [each["topology"] for each in steps] == ["logging"]

@@ -14,22 +14,22 @@ import pytest
 from attrs import define
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.errors import About
-from coordinators.fingerprint import Fingerprint
-from coordinators.messages import Fingerprinted, Message
-from coordinators.store import TopologyIdentity
+from coordinators.protocol.messages import Fingerprinted, Message
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import About
+from coordinators.values.fingerprint import Fingerprint
 from tests.servers.spark import NEEDS_REPORTS
-from trident_py.engine import input_frames
-from trident_py.engine.batch_engine import BatchWork
-from trident_py.engine.emitted import EmittedBatch, ReportedOffsets
-from trident_py.engine.instructions import Emit
-from trident_py.engine.job_names import JobNames
-from trident_py.engine.row_engine import RowJobs
-from trident_py.engine.shared_job import SharedJobs, small_session
-from trident_py.engine.spark_job import MicroBatches
-from trident_py.engine.spout_executor import SpoutCollector
-from trident_py.engine.work import BranchInput, Job, JobMember
+from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.work import BranchInput, Job, JobMember
+from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.engine.ports.job_names import JobNames
+from trident_py.engine.rows.row_engine import RowJobs
+from trident_py.engine.spark import input_frames
+from trident_py.engine.spark.shared_job import SharedJobs, small_session
+from trident_py.engine.spark.spark_job import MicroBatches
+from trident_py.engine.threads.spout_executor import SpoutCollector
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.operations.builtin import Count

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.local import LocalCoordination
-from coordinators.secret import Secret
+from coordinators.backends.local import LocalCoordination
+from coordinators.values.secret import Secret
 from tests.servers.postgresql import PASSWORD, PostgresServer
 from trident_py import Count, FeederBatchSpout, MemoryMapState, TridentConfig, TridentTopology
 from trident_py.cli import main

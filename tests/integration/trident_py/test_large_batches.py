@@ -15,11 +15,11 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.fingerprint import Fingerprint
-from trident_py.engine.emitted import EmittedBatch, Splits
-from trident_py.engine.input_frames import TABLE_BYTES_MAX, frame_of, input_of
-from trident_py.engine.task_reports import Reports
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.fingerprint import Fingerprint
+from trident_py.engine.plane.emitted import EmittedBatch, Splits
+from trident_py.engine.spark.input_frames import TABLE_BYTES_MAX, frame_of, input_of
+from trident_py.engine.spark.task_reports import Reports
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import plan
 from trident_py.rows.row import rows_of

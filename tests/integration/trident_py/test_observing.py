@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from trident_py import (
     CommittedEvent,
     DeltaSink,

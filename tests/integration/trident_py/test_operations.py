@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import FailedException, StateError, TopologyError
 from trident_py.interfaces.collector import TridentCollector

@@ -11,8 +11,8 @@ import pytest
 from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.attempt import TransactionAttempt
-from trident_py.engine import emitted
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.plane import emitted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, MultiReducer, ReducerAggregator
 from trident_py.interfaces.states import State, StateUpdater

@@ -11,7 +11,7 @@ import pytest
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.messages import FailureKind
+from coordinators.protocol.messages import FailureKind
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables

@@ -15,7 +15,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import (
     BatchCoordinator,
     CombinerAggregator,
@@ -49,8 +49,8 @@ from trident_py import (
     TridentError,
     TridentTopology,
 )
-from trident_py.engine import spark_job
-from trident_py.engine.task_reports import Reports
+from trident_py.engine.spark import spark_job
+from trident_py.engine.spark.task_reports import Reports
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 

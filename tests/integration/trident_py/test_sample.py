@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py import FixedBatchSpout, MemoryMapState
 from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.operations import ReducerAggregator

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.zookeeper.leadership import lead
+from coordinators.backends.zookeeper.leadership import lead
 from tests.unit.trident_py.web.serving import Client
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

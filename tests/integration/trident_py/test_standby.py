@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.zookeeper.embedded import EmbeddedZooKeeper
+from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from trident_py import (
     CommitToken,
     Count,
@@ -128,7 +128,7 @@ def test_a_standby_that_loses_zookeeper_while_it_takes_over_stands_by_again(
 ) -> None:
     monkeypatch.setattr("trident_py.states.sql.sqlite_database.BUSY_SECONDS", 0.1)
     path, spout, tried, lost = tmp_path / "counts.db", Counted("word string"), threading.Event(), threading.Event()
-    handlers = {"trident_py.runtime": Announcing(tried), "coordinators.zookeeper.leadership": Announcing(lost)}
+    handlers = {"trident_py.runtime": Announcing(tried), "coordinators.backends.zookeeper.leadership": Announcing(lost)}
     for name, handler in handlers.items():
         logging.getLogger(name).addHandler(handler)
     with closing(sqlite3.connect(path, isolation_level=None)) as zombie:

@@ -18,7 +18,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from tests.servers.postgresql import PASSWORD
 from trident_py import (
     Count,

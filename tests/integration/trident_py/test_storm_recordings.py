@@ -29,8 +29,8 @@ import pytest
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py.errors import FailedException
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import TopologyError
 from trident_py.interfaces.collector import TridentCollector

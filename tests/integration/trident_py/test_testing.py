@@ -12,7 +12,7 @@ import pytest
 from attrs import define
 from pyspark.sql import SparkSession
 
-from coordinators.errors import FencedError
+from coordinators.values.errors import FencedError
 from tests.servers.spark import NEEDS_REPORTS
 from tests.unit.trident_py.testing.topologies import ALL, Declared, partitioned
 from trident_py import (

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py import Count, FailedException, SpoutError, SQLiteState, TridentTopology
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from coordinators.canonical import Json
-from coordinators.changes import Comparison, compared
-from coordinators.declarations import Declaration, Declarations
-from coordinators.record import CoordinatorRecord, decode, encode
+from coordinators.record.declarations import Declaration, Declarations
+from coordinators.record.record import CoordinatorRecord, decode, encode
+from coordinators.takeover.changes import Comparison, compared
+from coordinators.values.canonical import Json
 
 
 def spout(name: str = "lines", *, details: dict[str, Json] | None = None, **identity: Json) -> Declaration:

@@ -16,9 +16,8 @@ from itertools import chain, combinations
 
 from attrs import define, evolve, field, frozen
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.master import ActiveTransaction, AttemptStatus, MasterBatchCoordinator
-from coordinators.protocol import (
+from coordinators.protocol.master import ActiveTransaction, AttemptStatus, MasterBatchCoordinator
+from coordinators.protocol.protocol import (
     AttemptFailed,
     CancelAttempt,
     Command,
@@ -34,7 +33,8 @@ from coordinators.protocol import (
     Ticked,
     Wished,
 )
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Rate, Standing, Wish
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Rate, Standing, Wish
+from coordinators.values.attempt import TransactionAttempt
 
 INVARIANTS = {
     "contiguous": "the active transactions are a run from the lowest uncommitted one, no longer than the window",

@@ -14,10 +14,9 @@ from itertools import islice, product
 import pytest
 from attrs import evolve
 
-from coordinators import master
-from coordinators.attempt import TransactionAttempt
-from coordinators.master import AttemptStatus, MasterBatchCoordinator
-from coordinators.protocol import (
+from coordinators.protocol import master
+from coordinators.protocol.master import AttemptStatus, MasterBatchCoordinator
+from coordinators.protocol.protocol import (
     CancelAttempt,
     Command,
     EmitCommit,
@@ -30,7 +29,8 @@ from coordinators.protocol import (
     StreamId,
     Ticked,
 )
-from coordinators.wishes import NOTHING_STANDS, Hold, Wish
+from coordinators.record.wishes import NOTHING_STANDS, Hold, Wish
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, restore
 
 COMMITTING = AttemptStatus.COMMITTING

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from coordinators.batch_coordinator import CursorCoordinator
+from coordinators.values.batch_coordinator import CursorCoordinator
 from tests.unit.coordinators.world import Numbers, World
 
 

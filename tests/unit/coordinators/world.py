@@ -8,11 +8,10 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.canonical import Json
-from coordinators.driver import CoordinatorDriver
-from coordinators.messages import (
+from coordinators.batches.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.driver.publisher import Publisher
+from coordinators.protocol.messages import (
     Acked,
     Defined,
     DefinitionFailed,
@@ -21,13 +20,14 @@ from coordinators.messages import (
     SuccessDelivered,
     WishesChanged,
 )
-from coordinators.protocol import StreamId
-from coordinators.publisher import Publisher
-from coordinators.settings import LeadershipSettings
-from coordinators.spout_coordinator import Ask, TridentSpoutCoordinator
-from coordinators.store import InMemoryCoordination
-from coordinators.takeover import recover
-from coordinators.transaction_time import LeaderClock
+from coordinators.protocol.protocol import StreamId
+from coordinators.record.store import InMemoryCoordination
+from coordinators.takeover.takeover import recover
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from coordinators.values.canonical import Json
+from coordinators.values.settings import LeadershipSettings
+from coordinators.values.transaction_time import LeaderClock
 
 
 @define

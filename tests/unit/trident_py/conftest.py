@@ -14,4 +14,4 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 @pytest.fixture(autouse=True)
 def _no_jvm_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.core.context.launch_gateway", _refuse)
-    monkeypatch.setattr("coordinators.zookeeper.embedded._launch", _refuse)
+    monkeypatch.setattr("coordinators.backends.zookeeper.embedded._launch", _refuse)

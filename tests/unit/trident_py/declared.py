@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import StateError
 from trident_py.graph.commit_rows import CommitWay, NodeRows
 from trident_py.graph.graph import Graph

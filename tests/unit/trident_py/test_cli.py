@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS
+from coordinators.backends.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS
 from trident_py.cli import doctor, main
 from trident_py.cli.app import _parser
 from trident_py.cli.doctor import _java, _numbers, _requirement, _satisfies, _state_dir, _workers

@@ -13,12 +13,12 @@ import pytest
 
 import coordinators
 import trident_py
-from coordinators.attempt import TransactionAttempt
-from coordinators.errors import About, TridentError, located
-from coordinators.messages import FailureKind
-from coordinators.store import InMemoryCoordination, TopologyIdentity
-from coordinators.takeover import recover
-from trident_py.engine.spout_executor import TridentSpoutExecutor
+from coordinators.protocol.messages import FailureKind
+from coordinators.record.store import InMemoryCoordination, TopologyIdentity
+from coordinators.takeover.takeover import recover
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import About, TridentError, located
+from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.errors import (
     FailedException,
     SinkError,

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.listener import TridentListener
+from coordinators.status.listener import TridentListener
+from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py.errors import PoisonBatchError, SpoutError, TridentError
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
 from trident_py.interfaces.spouts import Emitter, ITridentSpout

@@ -10,16 +10,16 @@ from threading import Event
 import pytest
 
 import trident_py
-from coordinators.candidate import Candidate
-from coordinators.errors import FencedError, TridentError
-from coordinators.local import LocalCoordination
-from coordinators.loop import DriverLoop, Inbox
-from coordinators.messages import Broken, WishesChanged
-from coordinators.store import InMemoryRecordStore
-from coordinators.wishes import Action, Hold, Wish
+from coordinators.backends.local import LocalCoordination
+from coordinators.driver.loop import DriverLoop, Inbox
+from coordinators.protocol.messages import Broken, WishesChanged
+from coordinators.record.store import InMemoryRecordStore
+from coordinators.record.wishes import Action, Hold, Wish
+from coordinators.status.candidate import Candidate
+from coordinators.values.errors import FencedError, TridentError
 from tests.unit.coordinators.world import Numbers, World
-from trident_py.engine.listeners import Listeners
-from trident_py.engine.requests import Requests
+from trident_py.engine.monitoring.listeners import Listeners
+from trident_py.engine.ports.requests import Requests
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 
 WITHIN_SECONDS = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from tests.unit.coordinators.zookeeper.test_java import java_that_says
+from tests.unit.coordinators.backends.zookeeper.test_java import java_that_says
 from trident_py.errors import ConfigError, CoordinationLost, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.states import StateFactory

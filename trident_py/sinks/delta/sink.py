@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import types as t
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import check_comparable, names_of, select, shown
 from trident_py.sinks.tables.sink import FormatSink, check_partitions

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from deltalake.fs import DeltaStorageHandler
 from pyspark.sql.types import StructType
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.delta.statistics import statistics

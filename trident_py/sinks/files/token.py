@@ -9,7 +9,7 @@ from typing import Self
 from attrs import field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import CommitToken
+from coordinators.values.attempt import CommitToken
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.sinks.files.layout import Layout

@@ -28,7 +28,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, PrimitiveType
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SinkError
 from trident_py.rows.schema import shown
 from trident_py.sinks.tables.staging import StagedFile, TableStorage, Values, WriteTask, split

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import shown

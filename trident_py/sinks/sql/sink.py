@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from coordinators.canonical import Json
-from coordinators.secret import Secret, as_secret
+from coordinators.values.canonical import Json
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import names_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import Json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

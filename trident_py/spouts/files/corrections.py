@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from coordinators.batch_coordinator import Correction
+from coordinators.values.batch_coordinator import Correction
 from trident_py.spouts.files.content import Content, file_errors, open_content
 from trident_py.spouts.files.identity import HASHED_BYTES, Identity, digest, start_of
 from trident_py.spouts.files.lines import last_line_end, line_end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import Content, is_compressed
 from trident_py.spouts.files.identity import START_BYTES, Identity, Stamp, hint_of, stamp_of

@@ -8,9 +8,9 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import Correction, CursorCoordinator
-from coordinators.canonical import Json
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import Correction, CursorCoordinator
+from coordinators.values.canonical import Json
 from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

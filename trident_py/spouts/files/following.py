@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from attrs import define, field
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.beginnings import Beginnings
 from trident_py.spouts.files.content import file_errors, is_compressed, open_content

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from attrs import frozen
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.spouts.files.content import Content
 
 HASHED_BYTES = 1024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.identity import Identity
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from attrs import Factory, define, evolve, field, frozen
 
-from coordinators.batch_coordinator import CursorCoordinator
-from coordinators.canonical import Json
+from coordinators.values.batch_coordinator import CursorCoordinator
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.kafka.cluster import Cluster, Topic, errors_of_spout, is_wanted
 from trident_py.spouts.kafka.ranges import (

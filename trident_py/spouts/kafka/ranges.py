@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 from attrs import evolve, frozen
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 
 Partition: TypeAlias = tuple[str, int]
 """A topic, and the number of a partition of it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 from pyspark.sql import types as t
 
-from coordinators.secret import Secret, as_secret
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StateError, StoreBusyException, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from attrs import Factory, evolve, field, frozen
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.canonical import Json
-from coordinators.secret import Secret, as_secret
+from coordinators.values.canonical import Json
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

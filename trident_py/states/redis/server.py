@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
 from redis.retry import Retry
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import StateError, StoreBusyException
 
 TIMEOUT_SECONDS = 30.0

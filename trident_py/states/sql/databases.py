@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError, TopologyError
 
 if TYPE_CHECKING:

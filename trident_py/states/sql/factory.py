@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

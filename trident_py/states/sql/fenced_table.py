@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from attrs import evolve
 
-from coordinators.errors import located
+from coordinators.values.errors import located
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.fenced import Fence

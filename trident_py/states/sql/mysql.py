@@ -16,7 +16,7 @@ from typing import Any
 from attrs import Factory, field, frozen
 from pyspark.sql import types as t
 
-from coordinators.secret import Secret, as_secret
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.interfaces.verdict import Verdict
 from trident_py.states.expiry import checked_ttl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import Factory, field, frozen
 
-from coordinators.secret import Secret, as_secret
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError
 from trident_py.states.expiry import checked_ttl
 from trident_py.states.sql.factory import SQLState

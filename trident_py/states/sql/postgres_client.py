@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from coordinators.secret import HIDDEN, Secret
+from coordinators.values.secret import HIDDEN, Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import Verdict
 from trident_py.states.sql.dialect import AnswerLostError, Database

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.secret import Secret, as_secret
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

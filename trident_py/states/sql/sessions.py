@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.states.sql.dialect import AnswerLostError, Database, Leader, Link
 from trident_py.states.sql.urls import DatabaseUrl

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import field, frozen
 
-from coordinators.secret import Secret, as_secret
+from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import StateError
 
 

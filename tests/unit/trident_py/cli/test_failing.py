@@ -6,10 +6,10 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from coordinators.canonical import Json
-from coordinators.description import TopologyDescription
-from coordinators.record import CoordinatorRecord, Failure
-from coordinators.store import TopologyIdentity
+from coordinators.record.record import CoordinatorRecord, Failure
+from coordinators.record.store import TopologyIdentity
+from coordinators.status.description import TopologyDescription
+from coordinators.values.canonical import Json
 from trident_py.cli.failing import details, failing, headline
 
 LAST = datetime(2026, 11, 22, 14, 57, 58).astimezone()

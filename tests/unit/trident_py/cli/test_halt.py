@@ -14,8 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.errors import CoordinationLost, FencedError, PoisonBatchError, SpoutError, StateError, TridentError
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import (
+    CoordinationLost,
+    FencedError,
+    PoisonBatchError,
+    SpoutError,
+    StateError,
+    TridentError,
+)
 from trident_py.cli.app import main
 from trident_py.cli.halt import check, exit_code, tell
 from trident_py.cli.usage import UsageError

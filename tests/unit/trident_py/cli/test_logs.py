@@ -9,15 +9,15 @@ from datetime import datetime
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.log_fields import logging_about
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.log_fields import logging_about
 from trident_py.cli.logs import TEXT, JsonFormatter, LogStream, set_up
 
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that drive a leader on their own thread leave behind what its log was about."""
-    monkeypatch.setattr("coordinators.log_fields._known", ContextVar("known", default={}))  # noqa: B039 - it never changes
+    monkeypatch.setattr("coordinators.values.log_fields._known", ContextVar("known", default={}))  # noqa: B039 - it never changes
 
 
 def test_a_line_is_one_json_object_with_the_traceback_in_it() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.record import Failure
-from coordinators.status import TopologyStatus, TransactionStatus
+from coordinators.record.record import Failure
+from coordinators.status.status import TopologyStatus, TransactionStatus
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.cli.progress_line import RecentRate, fitted, parts
 
 DONE = {"committed_transactions": 1, "total_input_rows": 2_345, "seconds": 61.4}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coordinators.local import LocalCoordination
-from coordinators.secret import Secret
+from coordinators.backends.local import LocalCoordination
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.web.serving import Answer, Words, serving
 from trident_py.cli import request as command
 from trident_py.cli.app import main

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.candidate import Leader
-from coordinators.description import TopologyDescription
-from coordinators.record import CoordinatorRecord
-from coordinators.store import TopologyIdentity
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import TopologyIdentity
+from coordinators.status.candidate import Leader
+from coordinators.status.description import TopologyDescription
 from trident_py.cli.status import Readable, Unreadable, _print_all
 
 NAME = "access-log-of-the-shop-in-the-north-of-the-country"

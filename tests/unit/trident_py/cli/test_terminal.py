@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.candidate import Leader
-from coordinators.cursors import Cursors
-from coordinators.description import TopologyDescription
-from coordinators.record import CoordinatorRecord, Failure
-from coordinators.status import TopologyStatus
-from coordinators.store import TopologyIdentity
-from coordinators.wishes import Hold, Standing
+from coordinators.record.record import CoordinatorRecord, Failure
+from coordinators.record.store import TopologyIdentity
+from coordinators.record.wishes import Hold, Standing
+from coordinators.status.candidate import Leader
+from coordinators.status.description import TopologyDescription
+from coordinators.status.status import TopologyStatus
+from coordinators.values.cursors import Cursors
 from tests.unit.trident_py.history.told import PROGRAM, emitted, failed, leading
 from trident_py.cli.app import main
 from trident_py.cli.logs import JsonFormatter, TextFormatter

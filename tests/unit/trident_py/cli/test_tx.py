@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from tests.unit.trident_py.history.told import PROGRAM, committed, emitted, leading, processed
 from trident_py import Count, FixedBatchSpout, MemoryMapState, TridentConfig, TridentTopology, counter
 from trident_py.cli.app import main

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from coordinators.local import LocalCoordination
-from coordinators.wishes import Action, Wish
+from coordinators.backends.local import LocalCoordination
+from coordinators.record.wishes import Action, Wish
 from trident_py.cli.watch import Watch
 from trident_py.operations.builtin import Count
 from trident_py.query import TridentQuery

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 from attrs import define, field
 
-from coordinators.local import LocalCoordination
-from coordinators.record import CoordinatorRecord
-from coordinators.store import RecordStore
-from coordinators.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.backends.local import LocalCoordination
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import RecordStore
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
 from trident_py.cli import wish as command
 from trident_py.cli.app import main
 from trident_py.cli.status import Readable

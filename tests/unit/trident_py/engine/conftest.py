@@ -7,7 +7,7 @@ import pytest
 from tests.unit.trident_py.engine.driving import Driven, driven, spout_of
 from tests.unit.trident_py.engine.numbers import Numbers
 from tests.unit.trident_py.engine.steps import PATIENCE_SECONDS, Steps
-from trident_py.engine.commit_thread import CommitThread
+from trident_py.engine.ports.commit_thread import CommitThread
 
 
 @pytest.fixture

@@ -11,26 +11,26 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.batch_coordinator import BatchCoordinator
-from coordinators.listener import Tell, tell_nobody
-from coordinators.messages import Acked, Diagnosis, Message, Reported
-from coordinators.protocol import StreamId
-from coordinators.shutdown import Shutdown
-from coordinators.spout_coordinator import TridentSpoutCoordinator
-from trident_py.engine.assembly import shape_of
-from trident_py.engine.batch_engine import Jobs
-from trident_py.engine.commit_thread import CommitThread
-from trident_py.engine.commits import Commits
-from trident_py.engine.emitted import EmittedBatch
-from trident_py.engine.instructions import Emit
-from trident_py.engine.plane import DataPlane
-from trident_py.engine.reads import StateReads, States
-from trident_py.engine.spout_executor import TridentSpoutExecutor
-from trident_py.engine.spout_threads import SpoutThreads
-from trident_py.engine.streams import TopologyStreams
-from trident_py.engine.work import Job, JobMember, Processed
-from trident_py.engine.workers import Workers
+from coordinators.batches.spout_coordinator import TridentSpoutCoordinator
+from coordinators.protocol.messages import Acked, Diagnosis, Message, Reported
+from coordinators.protocol.protocol import StreamId
+from coordinators.status.listener import Tell, tell_nobody
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from coordinators.values.shutdown import Shutdown
+from trident_py.engine.plane.emitted import EmittedBatch
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.batch_engine import Jobs
+from trident_py.engine.ports.commit_thread import CommitThread
+from trident_py.engine.ports.reads import StateReads, States
+from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
+from trident_py.engine.threads.spout_threads import SpoutThreads
+from trident_py.engine.threads.streams import TopologyStreams
+from trident_py.engine.threads.workers import Workers
+from trident_py.engine.wiring.assembly import shape_of
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Emitter

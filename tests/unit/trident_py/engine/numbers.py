@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Committing, Emitter
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field
 
-from coordinators.protocol import StreamId
+from coordinators.protocol.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant

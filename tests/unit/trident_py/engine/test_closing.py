@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.protocol import StreamId
-from coordinators.shutdown import Shutdown
-from coordinators.store import TopologyIdentity
+from coordinators.protocol.protocol import StreamId
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.shutdown import Shutdown
 from tests.unit.trident_py.engine.driving import WITHIN_SECONDS, Driven, driven, processed, spout_of
-from trident_py.engine.stimuli import StepCommitted, StepFailed
-from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.engine.plane.stimuli import StepCommitted, StepFailed
+from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.errors import StateError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -12,10 +12,10 @@ import pytest
 from attrs import define, field
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.messages import Acked, Failed, FailureKind
+from coordinators.protocol.messages import Acked, Failed, FailureKind
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.engine.driving import JOB_EDGE, WITHIN_SECONDS, Driven, driven, processed, spout_of
-from trident_py.engine.work import Job, JobMember, Processed
+from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
 from trident_py.participants.participant import Leaf

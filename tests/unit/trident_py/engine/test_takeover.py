@@ -11,12 +11,12 @@ import pytest
 from attrs import define, evolve, field
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.record import CoordinatorRecord
-from coordinators.store import InMemoryCoordination, InMemoryRecordStore
-from coordinators.takeover import Torn, recover
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore
+from coordinators.takeover.takeover import Torn, recover
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.given import Given
-from trident_py.engine.assembly import check_fed
+from trident_py.engine.wiring.assembly import check_fed
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.windowing import WindowParticipant, window_state
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from coordinators.secret import Secret
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, attempt, ended, leading, succeeded
 from trident_py.history.database import HistoryDatabase
 from trident_py.history.databases import history_at

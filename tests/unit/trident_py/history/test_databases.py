@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 from trident_py.history.databases import history_at
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.servers.postgresql import PASSWORD, PostgresServer
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM
 from trident_py.errors import HistoryError

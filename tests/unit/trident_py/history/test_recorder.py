@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, committed, emitted, ended, leading, succeeded
-from trident_py.engine.listeners import Listeners
+from trident_py.engine.monitoring.listeners import Listeners
 from trident_py.history.entries import Entries
 from trident_py.history.recorder import Recorder, recorded, this_program
 from trident_py.history.sqlite import SQLiteHistory

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
 from tests.unit.trident_py.history.told import LIFE, PROGRAM, committed, emitted, failed, leading
 from trident_py.errors import HistoryError
 from trident_py.history.databases import NoHistoryError

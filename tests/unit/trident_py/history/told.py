@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.listener import (
+from coordinators.record.store import TopologyIdentity
+from coordinators.status.listener import (
     CommittedEvent,
     EmittedEvent,
     EndedEvent,
@@ -15,7 +15,7 @@ from coordinators.listener import (
     SucceededEvent,
     TopologyEvent,
 )
-from coordinators.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.history.entries import Program
 
 LIFE = TopologyIdentity(name="wc", uuid="u", incarnation=1)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from coordinators.local import LocalCoordination
-from coordinators.secret import Secret
-from coordinators.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.backends.local import LocalCoordination
+from coordinators.backends.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError, TridentError
 from trident_py.interfaces.config import RetryPolicy, ServeAddress, TridentConfig
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from coordinators.attempt import CommitToken, TransactionAttempt
+from coordinators.values.attempt import CommitToken, TransactionAttempt
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 
 TX = SinkTransaction(TransactionKey("uuid", 2, 7), TransactionAttempt(7, 3), epoch=5, time=1000)

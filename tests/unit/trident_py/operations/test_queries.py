@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

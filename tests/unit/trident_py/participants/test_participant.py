@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import FencedError, SinkError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink, TransactionKey
 from trident_py.participants.participant import Leaf, SinkParticipant, earliest

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
 from trident_py import Count, SQLiteState, TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.given import Given
 from trident_py.errors import FencedError, StateError, StoreBusyException
 from trident_py.interfaces.config import TridentConfig

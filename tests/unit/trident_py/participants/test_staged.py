@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import StagingState
 from trident_py.operations.builtin import Count

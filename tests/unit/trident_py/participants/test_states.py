@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.attempt import CommitToken, TransactionAttempt
-from coordinators.store import TopologyIdentity
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken, TransactionAttempt
 from tests.unit.trident_py.given import Given
 from tests.unit.trident_py.states.sql.everywhere import factory_over
 from trident_py import Count, TridentConfig

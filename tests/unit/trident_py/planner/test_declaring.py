@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.canonical import Json
-from coordinators.changes import Comparison, compared
-from coordinators.record import CoordinatorRecord
-from tests.unit.coordinators import test_output_changes, test_spout_changes
+from coordinators.record.record import CoordinatorRecord
+from coordinators.takeover.changes import Comparison, compared
+from coordinators.values.canonical import Json
+from tests.unit.coordinators.takeover import test_output_changes, test_spout_changes
 from tests.unit.trident_py.declared import Nowhere
 from tests.unit.trident_py.states.stores import Store
 from trident_py.interfaces.sinks import TransactionalSink

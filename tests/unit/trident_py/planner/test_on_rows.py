@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.row_flow import RowFlow
 from trident_py.operations.builtin import Count, Sum

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from coordinators.messages import Diagnosis, FailureKind
+from coordinators.protocol.messages import Diagnosis, FailureKind
 from trident_py.errors import FailedException, FencedError, SparkLost, SpoutError, StoreBusyException
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed

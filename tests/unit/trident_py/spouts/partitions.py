@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import ListCollector
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import TopologyContext

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted, halves
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import ListCollector
 from trident_py import (
     DataFrameSpout,

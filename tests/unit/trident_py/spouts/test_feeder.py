@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import emitted, halves
 from trident_py.errors import MetadataError, SpoutError
 from trident_py.interfaces.spouts import Committing, ICommitterTridentSpout, Replay

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import emitted, halves
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.spouts import Replay

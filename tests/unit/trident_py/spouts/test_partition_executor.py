@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, halves
 from tests.unit.trident_py.spouts.partitions import CALLS, Exact, Topic, TopicEmitter, Topics, run
 from trident_py.errors import StoreBusyException

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT
 from tests.unit.trident_py.spouts.partitions import CALLS, Exact, TopicEmitter, run
 from trident_py.errors import MetadataError, SpoutError

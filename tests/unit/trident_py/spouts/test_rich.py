@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext

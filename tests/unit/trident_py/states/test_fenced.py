@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 from attrs import evolve, field, frozen
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
 from trident_py.states.fenced import Decision, Fence

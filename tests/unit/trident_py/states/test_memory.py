@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

@@ -10,9 +10,9 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.given import Given
-from trident_py.engine.assembly import participant_of
+from trident_py.engine.wiring.assembly import participant_of
 from trident_py.errors import TopologyError
 from trident_py.graph.queries import state_queries
 from trident_py.interfaces.config import TridentConfig

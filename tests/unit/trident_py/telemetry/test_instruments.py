@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinators.listener import EmittedEvent, StandstillEvent, TopologyEvent, Work, WorkEvent
-from coordinators.status import Wait
+from coordinators.status.listener import EmittedEvent, StandstillEvent, TopologyEvent, Work, WorkEvent
+from coordinators.status.status import Wait
 from tests.unit.trident_py.history.told import attempt, committed, emitted, ended, failed, leading
 from trident_py.telemetry.instruments import INSTRUMENTS, Measured
 

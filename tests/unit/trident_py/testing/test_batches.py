@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from tests.unit.coordinators.zookeeper.test_java import java_that_says
+from tests.unit.coordinators.backends.zookeeper.test_java import java_that_says
 from tests.unit.trident_py.testing.topologies import ALL, Declared, orders, row_operations
 from trident_py.errors import ConfigError, FencedError, PoisonBatchError, TopologyError
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
@@ -31,7 +31,7 @@ from trident_py.windows.windows import TumblingCount
 def _spark_is_not_started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = SparkContext._active_spark_context  # other tests of this process may have one
     monkeypatch.setattr("trident_py.runtime.topology_session", None)
-    monkeypatch.setattr("trident_py.engine.row_engine.topology_session", None)
+    monkeypatch.setattr("trident_py.engine.rows.row_engine.topology_session", None)
     yield
     assert SparkContext._active_spark_context is before
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from attrs import define, field
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from tests.servers.certificates import Authority
 from tests.unit.trident_py.web.serving import WITHIN_SECONDS, Client, declared, serving
 from trident_py.errors import ConfigError

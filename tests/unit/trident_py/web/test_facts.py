@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from coordinators.candidate import Leader
-from coordinators.status import TopologyStatus, Wait
-from coordinators.wishes import Hold, Rate, Standing
+from coordinators.record.wishes import Hold, Rate, Standing
+from coordinators.status.candidate import Leader
+from coordinators.status.status import TopologyStatus, Wait
 from trident_py.errors import TridentError
 from trident_py.web.facts import state_of, status_facts
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.trident_py.history.told import PROGRAM, committed, emitted, ended, leading
-from trident_py.engine.listeners import Listeners
+from trident_py.engine.monitoring.listeners import Listeners
 from trident_py.errors import TridentError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.web.live import LiveTopology

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from tests.servers.certificates import Authority
 from tests.unit.trident_py.web.serving import declared
 from trident_py.errors import ConfigError

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.unit.trident_py.history.told import PROGRAM
-from trident_py.engine.listeners import Listeners
+from trident_py.engine.monitoring.listeners import Listeners
 from trident_py.errors import ConfigError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.web import serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.web.signatures import Nonces, SignedHeader, Signer
 
 ONE = Signer(Secret("a token of enough characters"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.local import LocalCoordination
+from coordinators.backends.local import LocalCoordination
 from tests.unit.trident_py.web.serving import Client, declared
 from trident_py.errors import HistoryError, TridentError
 from trident_py.interfaces.config import TridentConfig

@@ -11,7 +11,7 @@ from attrs import define
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinators.messages import FailureKind
+from coordinators.protocol.messages import FailureKind
 from trident_py.errors import FailedException, FencedError, SpoutError, StateError, StoreBusyException
 from trident_py.worker.failures import (
     Classify,

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from attrs import evolve
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.states.sql.everywhere import changed, select
 from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by

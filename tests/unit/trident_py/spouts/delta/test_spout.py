@@ -15,7 +15,7 @@ from attrs import define, evolve
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.transaction import AddAction
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.sinks.delta.tables import Leader
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector
 from trident_py import DeltaSpout, FailedException, SpoutError, TopologyError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files import cursor
 from trident_py.spouts.files.content import open_content

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, emitted, halves
 from tests.unit.trident_py.spouts.files.test_lines import expected
 from tests.unit.trident_py.spouts.files.world import Row, World, write

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.splits import Split

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coordinators.attempt import TransactionAttempt
-from coordinators.canonical import json_copy
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted
 from trident_py.spouts.files.cursor import STILL_SECONDS
 from trident_py.spouts.files.files import BATCH_BYTES_MAX, FileCoordinator, FileSpout

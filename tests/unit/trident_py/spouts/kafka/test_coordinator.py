@@ -12,7 +12,7 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
-from coordinators.canonical import Json
+from coordinators.values.canonical import Json
 from trident_py.errors import FailedException, SpoutError
 from trident_py.spouts.kafka.cluster import Cluster, Topic
 from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits, Start

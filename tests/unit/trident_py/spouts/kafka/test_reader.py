@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from attrs import define, field
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.spouts.kafka.cluster import Cluster

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from trident_py.interfaces.states import StateFactory
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.redis.redis import RedisState

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
 from tests.unit.trident_py.states.sql.everywhere import STORES, factory_over
 from trident_py.errors import FencedError, StateError

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.servers.mariadb import PASSWORD, MariaDBServer
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from pyspark.sql.types import StructType
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.sinks.sql.test_writer import _no_links_left as _no_links_left
 from tests.unit.trident_py.sinks.sql.test_writer import by_tasks as by_tasks

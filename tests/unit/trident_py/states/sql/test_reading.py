@@ -15,8 +15,8 @@ from attrs import evolve
 
 from tests.unit.trident_py.states.sql import postgres_rows, test_sqlite
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.engine.assembly import states_of
-from trident_py.engine.reads import StateReads
+from trident_py.engine.ports.reads import StateReads
+from trident_py.engine.wiring.assembly import states_of
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics

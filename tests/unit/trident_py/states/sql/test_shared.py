@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from attrs import define
 
-from coordinators.secret import Secret
+from coordinators.values.secret import Secret
 from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.everywhere import select

@@ -19,7 +19,7 @@ import pytest
 from attrs import evolve
 from pyspark.sql.types import StructType
 
-from coordinators.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.states.aggregators import Adding
 from trident_py.errors import FailedException, FencedError, StateError
 from trident_py.interfaces.config import TridentConfig

@@ -1,0 +1,1 @@
+"""Where records and elections live: ZooKeeper, or this process's memory."""

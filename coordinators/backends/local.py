@@ -1,0 +1,236 @@
+"""Coordination in the memory of this process: any number of topologies, without a server."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+from attrs import define, evolve, field
+
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore, RecordStore, TopologyIdentity
+from coordinators.record.wishes import Wish
+from coordinators.status.candidate import Candidate, Leader, Withdrawn
+from coordinators.status.description import TopologyDescription
+from coordinators.values.errors import ConfigError, CoordinationLost, FencedError, TridentError
+from coordinators.values.transaction_time import MILLIS
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+@define(eq=False)
+class LocalCoordination:
+    """Coordinates topologies in memory: what they store is kept for as long as this object is.
+
+    A topology that is started with the same object again goes on where it was, as it would with ZooKeeper; so do its
+    windows, whose rows wait in files of this object's where ``state_dir`` names no other place. Any thread may use it;
+    it takes no part in what other processes do.
+    """
+
+    place: str = field(factory=lambda: f"memory {uuid4().hex[:8]}", init=False)
+    state_dir: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="trident-local-")), init=False)
+    is_in_memory: bool = field(default=True, init=False)
+    _topologies: dict[str, _Topology] = field(factory=dict, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.state_dir, ignore_errors=True)
+
+    def ensure_answering(self, topology: str) -> None:
+        """Return at once: memory answers."""
+
+    def lead(self, topology: str, address: str = "") -> RecordStore:
+        """Lead ``topology`` from now on; every earlier leadership is fenced.
+
+        ``address`` is the URL at which this process answers requests.
+
+        Raises:
+            FencedError: it is led here, and nothing in memory ends by waiting.
+        """
+        return self._elected(Candidate(topology, patience=0.0, address=address))
+
+    def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
+        """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before."""
+        with suppress(Withdrawn):
+            while True:
+                try:
+                    return take_over(self._elected(candidate))
+                except CoordinationLost as error:
+                    log.warning("topology %s: standing by, but: %s", candidate.topology, error)
+        return None
+
+    def expire(self, topology: str) -> None:
+        """End the leadership of ``topology``, without a word to whoever leads, as if it had crashed or were cut off.
+
+        What it still writes is refused, and the next one can lead.
+        """
+        with self._lock:
+            self._known(topology).end()
+
+    def topologies(self) -> list[str]:
+        """Return the names of all topologies that were ever started here, sorted."""
+        with self._lock:
+            return sorted(self._topologies)
+
+    def describe(self, topology: str) -> TopologyDescription:
+        """Return what is stored about ``topology``, also while it runs."""
+        with self._lock:
+            return self._known(topology).described()
+
+    def wish(self, topology: str, wish: Wish) -> None:
+        """Leave ``wish`` for whoever leads ``topology``; if nobody does, for the next leader.
+
+        Raises:
+            ConfigError: there is no such topology.
+        """
+        with self._lock:
+            self._known(topology).kept.wish(wish)
+
+    def reset(self, topology: str) -> TopologyIdentity:
+        """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
+
+        Raises:
+            FencedError: somebody leads the topology.
+            ConfigError: there is no such topology.
+        """
+        with self._lock:
+            return self._known(topology).reset()
+
+    def _elected(self, candidate: Candidate) -> RecordStore:
+        while True:
+            with self._lock:
+                topology = self._topologies.setdefault(candidate.topology, _Topology.named(candidate.topology))
+                if topology.leader is None:
+                    return topology.led(self._lock, candidate.address)
+                topology.candidates.add(candidate)
+                candidate.saw(topology.leader)
+            candidate.wait(LOOK_AGAIN_SECONDS)
+
+    def _known(self, topology: str) -> _Topology:
+        if topology not in self._topologies:
+            known = ", ".join(sorted(self._topologies)) or "none at all"
+            raise ConfigError(f"there is no topology {topology!r} in {self.place}; there is {known}")
+        return self._topologies[topology]
+
+
+@define(eq=False)
+class _Topology:
+    """One topology. Whoever uses it holds the lock of its coordination.
+
+    Attributes:
+        kept: what outlives a leadership.
+        leader: who leads; None if nobody does.
+        store: its record, in the hands of who leads or did last.
+        candidates: who is to be woken when ``leader`` ends.
+    """
+
+    kept: InMemoryCoordination
+    leader: Leader | None = None
+    store: LocalRecordStore | None = None
+    candidates: set[Candidate] = field(factory=set)
+
+    @classmethod
+    def named(cls, name: str) -> _Topology:
+        """Make a new one."""
+        return cls(InMemoryCoordination(TopologyIdentity(name, str(uuid4()), 1)))
+
+    def led(self, lock: threading.RLock, address: str) -> LocalRecordStore:
+        """Make a new leadership, which answers requests at ``address``."""
+        self.leader = Leader(address=address)
+        epoch = self.kept.acquire().epoch
+        self.store = LocalRecordStore(
+            self.kept, epoch, claimed_at=round(time.time() * MILLIS), topology=self, lock=lock
+        )
+        log.info("topology %s: pid %d leads with epoch %d", self.kept.identity.name, self.leader.pid, epoch)
+        return self.store
+
+    def end(self) -> None:
+        """End the leadership: nobody leads it any more."""
+        self.leader = self.store = self.kept.changed = None
+        for candidate in self.candidates:
+            candidate.wake()
+        self.candidates.clear()
+
+    def described(self) -> TopologyDescription:
+        """Return what an operator sees of it."""
+        kept = self.kept
+        record = InMemoryRecordStore(kept, kept.epoch).read()
+        return TopologyDescription(
+            identity=kept.identity,
+            epoch=kept.epoch,
+            leader=self.leader,
+            record=record,
+            wishes=tuple(kept.wishes.values()),
+        )
+
+    def reset(self) -> TopologyIdentity:
+        """Begin a new incarnation, with nothing in common with the earlier one but the number of the last epoch."""
+        before = self.kept.identity
+        if self.leader is not None:
+            raise FencedError(
+                f"topology {before.name!r} was not reset: {self.leader} leads it; stop it first, then try again",
+                topology=before.name,
+            )
+        after = evolve(before, incarnation=before.incarnation + 1)
+        self.kept = InMemoryCoordination(after, self.kept.epoch)
+        return after
+
+
+@define(eq=False, kw_only=True)
+class LocalRecordStore(InMemoryRecordStore):
+    """One leadership over a topology of a `LocalCoordination`, which can end it at any time."""
+
+    _topology: _Topology
+    _lock: threading.RLock
+
+    def write(self, record: CoordinatorRecord) -> None:
+        """Replace the record, if we still lead."""
+        with self._lock:
+            super().write(record)
+
+    def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
+        """Return what operators have wished and nobody carried out."""
+        with self._lock:
+            return super().wishes(changed)
+
+    def ensure_leading(self) -> None:
+        """Return if no other leader can exist at this moment.
+
+        Raises:
+            FencedError: another leadership exists.
+            CoordinationLost: this one was ended.
+        """
+        with self._lock:
+            super().ensure_leading()
+            if self._topology.store is not self:
+                raise CoordinationLost(
+                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, nobody leads now",
+                    topology=self.identity.name,
+                )
+
+    def explain_loss(self, lost: CoordinationLost) -> TridentError:
+        """Return what ``lost`` turns out to be: `FencedError` if somebody else leads now."""
+        try:
+            super().ensure_leading()
+        except FencedError as error:
+            return error
+        return lost
+
+    def close(self) -> None:
+        """Give up leadership, so that the next one need not wait. Never raises."""
+        with self._lock:
+            if self._topology.store is self:
+                self._topology.end()

@@ -1,0 +1,399 @@
+"""The one door to ZooKeeper: sessions that admit what they don't know, and never outlive what they can promise.
+
+kazoo and tenacity are imported here and nowhere else. kazoo leaves five things to its users; each has one place here:
+
+- A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
+- A request without an answer may have been carried out or not: `Unanswered`, and every user of `retry_within_lease`
+  looks before it sends again.
+- Requests made while disconnected are queued and sent whenever the network heals: nothing is sent then, and what slips
+  through carries the epoch's and the record's versions.
+- A client cut off from the servers never learns that its session expired: `ZooKeeperSession.ensure_alive` goes by our
+  own clock, two thirds of the session after the last answered request was sent.
+- An expired session is silently replaced by a new one: here its end is final, and the topology is started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+from attrs import define, field
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from coordinators.backends.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
+from coordinators.backends.zookeeper.connecting import Tries, ensure_resolvable, quiet_kazoo, servers_of
+from coordinators.backends.zookeeper.lease import Lease
+from coordinators.backends.zookeeper.znodes import Step, Znode, ensure_fits
+from coordinators.values.errors import ConfigError, CoordinationLost
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECT_SECONDS_MIN = 5.0
+CLOSE_SECONDS_MAX = 3.0
+
+
+RIGHTS = {"c": Permissions.CREATE, "d": Permissions.DELETE, "w": Permissions.WRITE, "a": Permissions.ADMIN}
+"""By which a node or what is below it can be changed, and ZooKeeper's letters for them."""
+
+
+class Unanswered(Exception):
+    """The connection failed before the answer came: the request may have been carried out, may yet be, or never."""
+
+
+class Conflict(Exception):
+    """An atomic write was refused, and changed nothing, because ``path`` is not as one of its steps expects."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+
+UNANSWERED_RETRY = Retrying(
+    retry=retry_if_exception_type(Unanswered),
+    wait=wait_random_exponential(multiplier=0.02, max=0.2),
+    stop=stop_after_delay(10),
+    reraise=True,
+)
+"""`ZooKeeperSession.retry_within_lease` stops it with the lease instead."""
+
+RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
+"""Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
+
+
+# large: one door to one session: all requests share its lease, its end and its errors
+@define(eq=False)
+class ZooKeeperSession:
+    """One session with the servers, from `connect` to its end; never renewed under another id.
+
+    Used by one thread, inside `retry_within_lease`, which bounds every wait; `ensure_alive` may be asked by any thread.
+
+    Attributes:
+        who: on whose behalf, for messages: "topology 'wordcount'".
+        hosts: the servers as the user named them.
+        access: as whom we came, and how.
+    """
+
+    who: str
+    hosts: str
+    access: ZooKeeperAccess
+    _client: Any
+    _pid: int = field(factory=os.getpid)
+    _lease: Lease = field(factory=lambda: Lease(0.0, monotonic()))
+    _patience_ends: float = 0.0
+    _ended: str | None = None
+    _has_written: bool = False
+    _closing: threading.Thread | None = None
+
+    @classmethod
+    def connect(
+        cls,
+        hosts: str,
+        *,
+        who: str,
+        session_timeout: float,
+        access: ZooKeeperAccess = ANONYMOUS,
+        patience: float | None = None,
+    ) -> ZooKeeperSession:
+        """Make a session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
+
+        None: ``session_timeout`` seconds, but at least 5.
+
+        Raises:
+            ConfigError: ``hosts`` is no connection string, or a server could not prove to be who it should be.
+            CoordinationLost: no server answered, or no host has an address; that is said at once.
+        """
+        quiet_kazoo()
+        client = _client(hosts, session_timeout, access)
+        ensure_resolvable(client, who, hosts)
+        session = cls(who=who, hosts=hosts, access=access, client=client)
+        client.add_listener(session._on_state)
+        tries = Tries.of(client)
+        client.start_async()
+        try:
+            seconds = tries.granted(who, hosts, patience or max(session_timeout, CONNECT_SECONDS_MIN))
+        except BaseException:
+            session._begin_to_close()  # there is no session yet that anybody would wait for
+            raise
+        if seconds != session_timeout:
+            log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, seconds)
+        session._lease = Lease(seconds, monotonic())
+        return session
+
+    @property
+    def seconds(self) -> float:
+        """The session timeout that the server granted."""
+        return self._lease.seconds
+
+    def another(self, patience: float) -> ZooKeeperSession:
+        """Make a new session with the same servers, within ``patience`` seconds.
+
+        Raises:
+            CoordinationLost: none of them answers.
+        """
+        return self.connect(
+            self.hosts, who=self.who, session_timeout=self.seconds, access=self.access, patience=patience
+        )
+
+    @property
+    def chroot(self) -> str:
+        """The path under which everything of ours is; kazoo's own chroot can't create itself."""
+        path = self.hosts.partition("/")[2].strip("/")
+        return f"/{path}" if path else ""
+
+    def retry_within_lease(self, operation: Callable[[], T]) -> T:
+        """Return what ``operation`` returns.
+
+        It is begun again when the connection fails it, until our lease has run out.
+
+        It may find done what it was about to do, so it looks before it writes.
+
+        Raises:
+            CoordinationLost: no answer in time. The session is given up with it.
+        """
+        now = monotonic()
+        patience = self._lease.patience(now)
+        self._patience_ends = now + patience
+        try:
+            return UNANSWERED_RETRY.copy(stop=stop_after_delay(patience))(operation)
+        except Unanswered as error:
+            self._ended = f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s ({error})"
+            self._begin_to_close()  # or it would live on, and hold its nodes, as soon as the servers are back
+            raise self._lost() from error
+
+    def read(self, *paths: str) -> list[Znode | None]:
+        """Return what these nodes hold now, None where there is none; one round."""
+        client = self._client
+        asked = [(path, lambda path=path: client.get_async(path)) for path in paths]
+        answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
+        return [answer and _znode(*answer) for answer in answers[1:]]
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of the nodes below ``path``, sorted; none if there is no such node."""
+        client = self._client
+        sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path))
+        return sorted(self._round((path, sync), (path, ask))[1] or [])
+
+    def watch_children(self, path: str, changed: Callable[[object], None]) -> list[str]:
+        """Return the names of the nodes below ``path``, as `children`; ``changed`` is called as by `watch`."""
+        client = self._client
+        sync, ask = (lambda: client.sync_async(path)), (lambda: client.get_children_async(path, watch=changed))
+        return sorted(self._round((path, sync), (path, ask))[1] or [])
+
+    def open_to_anyone(self, *paths: str) -> dict[str, str]:
+        """Find those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
+        client = self._client
+        asked = [(path, lambda path=path: client.get_acls_async(path)) for path in paths]
+        answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
+        rights = {path: _rights_of_anyone(answer[0]) for path, answer in zip(paths, answers[1:], strict=True) if answer}
+        return {path: letters for path, letters in rights.items() if letters}
+
+    def close_to_others(self, *paths: str) -> None:
+        """Make these nodes ours alone."""
+        self._round(*((path, lambda path=path: self._client.set_acls_async(path, CREATOR_ALL_ACL)) for path in paths))
+
+    def ensure_path(self, path: str) -> None:
+        """Create ``path``, and what is above it, where it is missing."""
+        self._round((path, lambda: self._client.ensure_path_async(path)))
+
+    def watch(self, path: str, changed: Callable[[object], None]) -> Znode | None:
+        """Return what a node holds; ``changed`` is called, once and on another thread, when that may have changed.
+
+        The same ``changed`` may be given again and again: it is kept once for each node.
+        """
+        [answer] = self._round((path, lambda: self._client.get_async(path, watch=changed)))
+        return answer and _znode(*answer)
+
+    def commit(self, steps: list[Step]) -> None:
+        """Carry out all of ``steps``, or none.
+
+        Raises:
+            Conflict: none was carried out.
+            MetadataError: they are more than the server takes at once; none was sent.
+            Unanswered: nobody knows; look before sending it again.
+        """
+        ensure_fits(self.who, steps, self.access.acl_bytes)
+        request = self._client.transaction()
+        for step in steps:
+            step.add_to(request)
+        [results] = self._round((steps[0].path, request.commit_async))
+        errors = [
+            (isinstance(result, RolledBackError | RuntimeInconsistency), step.path, result)
+            for step, result in zip(steps, results, strict=True)
+            if isinstance(result, Exception)
+        ]
+        if not errors:
+            self._has_written = True
+            return
+        # the steps before the refused one are marked as rolled back, those after it as not looked at
+        _, path, error = min(errors, key=lambda found: found[0])
+        if isinstance(error, BadVersionError | NoNodeError | NodeExistsError):
+            raise Conflict(path, type(error).__name__)
+        raise self._refused(error, path)
+
+    def ensure_alive(self) -> None:
+        """Return if the session can't have ended by our own clock, and is connected. No I/O; any thread may ask.
+
+        Raises:
+            CoordinationLost: it may have. A deadline that passed or a connection that was cut is not the end yet: the
+                next round that is answered proves that the session lived on.
+        """
+        self._ensure_usable()
+        if self._client.state != KazooState.CONNECTED:
+            raise CoordinationLost(f"{self.who}: not connected to ZooKeeper at {self.hosts} at the moment")
+        if monotonic() >= self._lease.ends_at:
+            raise CoordinationLost(
+                f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s; "
+                f"with a session of {self.seconds:g} s another leader may exist"
+            )
+
+    def is_round_due(self) -> bool:
+        """Tell whether the lease should be renewed, so that it doesn't run out while nothing is written."""
+        return self._lease.is_round_due(monotonic())
+
+    def close(self) -> None:
+        """End the session, and with it every ephemeral node. Never raises, and waits a few seconds at most."""
+        if self._pid != os.getpid():
+            return
+        self._ended = self._ended or f"{self.who}: the ZooKeeper session at {self.hosts} was closed"
+        self._begin_to_close().join(CLOSE_SECONDS_MAX)
+
+    @property
+    def _silence(self) -> float:
+        return self._lease.silence(monotonic())
+
+    def _round(self, *requests: tuple[str, Callable[[], Any]]) -> list[Any]:
+        """Send these requests, each with the node it is about, in one go; their answers, None for no such node."""
+        self._ensure_usable()
+        if self._client.state != KazooState.CONNECTED:
+            raise Unanswered("not connected")
+        sent = monotonic()
+        answers = [self._answer(path, pending) for path, pending in [(path, send()) for path, send in requests]]
+        self._lease.answered = sent
+        return answers
+
+    def _answer(self, path: str, pending: Any) -> Any:
+        try:
+            return pending.get(timeout=max(0.0, self._patience_ends - monotonic()))
+        except NoNodeError:
+            return None
+        except (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError, RuntimeError) as error:
+            # RuntimeError is kazoo's word for answers out of order, after which it gives up the connection
+            raise Unanswered(type(error).__name__) from error
+        except SessionExpiredError as error:
+            self._on_state(KazooState.LOST)
+            raise self._lost() from error
+        except KazooException as error:
+            raise self._refused(error, path) from error
+
+    def _ensure_usable(self) -> None:
+        if self._pid != os.getpid():
+            raise CoordinationLost(
+                f"{self.who}: process {os.getpid()} was forked from the leading process {self._pid}; "
+                f"only that one may use its ZooKeeper session"
+            )
+        if self._ended is not None:
+            raise self._lost()
+
+    def _lost(self) -> CoordinationLost:
+        return CoordinationLost(f"{self._ended}; what is committed is safe, start the topology again")
+
+    def _refused(self, error: Exception, path: str) -> ConfigError | CoordinationLost:
+        refusal = f"{self.who}: ZooKeeper at {self.hosts} refused {path}: {type(error).__name__} {error}"
+        if not isinstance(error, NoAuthError | InvalidACLError | AuthFailedError):
+            return CoordinationLost(f"{refusal}; check its log and its quotas")
+        if self._has_written:  # so we were let in, and it is the node that has changed
+            return CoordinationLost(f"{refusal}; its access control list was changed, give it back to us")
+        if self.access.is_own_server:
+            return ConfigError(f"{refusal}; it belongs to another login: put the file `login` back beside its data")
+        return ConfigError(
+            f"{refusal}; {'our login or certificate is not one' if self.access.has_identity else 'we gave no login'} "
+            f"that may do this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) and `zookeeper_tls`, and what "
+            f"`getAcl {path}` tells"
+        )
+
+    def _on_state(self, state: str) -> None:
+        # kazoo calls this on its own thread: nothing here may wait for anything
+        if state == KazooState.LOST and self._ended is None:
+            self._ended = f"{self.who}: the ZooKeeper session at {self.hosts} has expired"
+
+    def _begin_to_close(self) -> threading.Thread:
+        # on a thread of its own, because kazoo waits as long as the session for a server that doesn't answer
+        if self._closing is None:
+            self._closing = threading.Thread(target=self._close_client, name="zookeeper-close", daemon=True)
+            self._closing.start()
+        return self._closing
+
+    def _close_client(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception:  # the session ends by itself, and its owner is done with it
+            log.info("%s: the ZooKeeper client did not close cleanly", self.who, exc_info=True)
+
+
+class _ProtectingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Connects by TLS. kazoo's own trusts whom the system trusts, and leaves a socket open where that fails."""
+
+    def __init__(self, tls: ZooKeeperTLS) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> Any:
+        return self._tls.connect(address, hostname, timeout)
+
+
+def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
+    options: dict[str, Any] = {}
+    if access.tls is not None:
+        access.tls.ensure_usable()
+        options = {"handler": _ProtectingHandler(access.tls), "use_ssl": True}
+    if access.login is not None:
+        options["auth_data"] = [("digest", access.login.reveal())]
+    if access.has_identity:
+        # A server that didn't take our word for who we are refuses it, so whatever is created proves that it did.
+        options["default_acl"] = CREATOR_ALL_ACL
+    try:
+        return KazooClient(
+            servers_of(hosts, session_timeout),
+            timeout=session_timeout,
+            connection_retry=KazooRetry(**RECONNECT_RETRY),
+            **options,
+        )
+    except ValueError as error:
+        raise ConfigError(f"{hosts!r} is no ZooKeeper address ({error}); write 'host:port,host:port/path'") from error
+
+
+def _znode(data: bytes, stat: Any) -> Znode:
+    return Znode(data, stat.version, stat.mtime, stat.czxid)
+
+
+def _rights_of_anyone(acls: list[Any]) -> str:
+    granted = [acl.perms for acl in acls if acl.id == ANYONE_ID_UNSAFE]
+    return "".join(letter for letter, right in RIGHTS.items() if any(perms & right for perms in granted))

@@ -1,0 +1,147 @@
+"""Admission: which transactions may start at a moment, what is asked for next, and when the next one is due.
+
+A transaction starts with what the spouts have defined. Where a window by time ends before they have anything, an empty
+one starts, in which no spout has a part: so the window closes on time, input or none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from attrs import define, evolve, field
+
+from coordinators.batches.definitions import Definitions
+from coordinators.batches.failures import Failures
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.values.canonical import Json
+from coordinators.values.numbers import SpoutNumbers
+from coordinators.values.transaction_time import TransactionTimes
+
+
+@define(kw_only=True)
+class Admission:
+    """Decides for one leadership. Pure: clocks are arguments.
+
+    Attributes:
+        machine: is only looked at.
+        numbers: which transactions are empty, of all that were attempted.
+        batch_interval: seconds between two new batches, at least; an operator may wish for more.
+    """
+
+    machine: MasterBatchCoordinator
+    definitions: Definitions
+    times: TransactionTimes
+    failures: Failures
+    numbers: SpoutNumbers
+    batch_interval: float
+    _last_batch_at: float = field(default=-math.inf, init=False)  # when the last new one started
+    _window_at: int | None = field(default=None, init=False)
+    _empty: int | None = field(default=None, init=False)  # the transaction that starts now without a definition
+
+    def ready(self, now: float, window_at: int | None) -> list[int]:
+        """Return the transactions that may be admitted now, lowest first; all of them will be, unless there is a pause.
+
+        ``window_at`` is when the next window by time ends, as `BatchStreams.next_window_at` says; it holds until the
+        next call, since whatever changes it is followed by a turn.
+        """
+        self._window_at, self._empty, idle = window_at, None, self._idle
+        if not idle:
+            return []
+        ready = list(self._defined(idle, now))
+        is_closing = any(self._is_unbound(txid) for txid in ready)  # its time is now
+        if window_at is not None and self.times.at(now) >= window_at and not is_closing:
+            following = idle[len(ready) : len(ready) + 1]
+            self._empty = next((txid for txid in following if self._waits_for_window(txid, window_at)), None)
+        return ready if self._empty is None else [*ready, self._empty]
+
+    def _defined(self, idle: range, now: float) -> Iterator[int]:
+        """Give the first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
+        one_new = self._interval > 0
+        defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
+        for txid in idle:
+            number = self.numbers.of(txid)
+            if number not in defined and (number is not None or now < self.failures.held_until(txid)):
+                return
+            yield txid
+
+    def admit(self, txid: int, now: float, wall: float) -> None:
+        """Start an attempt of ``txid``; its first one binds it to a number, or to none, and fixes its time."""
+        is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
+        self.times.fix(txid, now, wall, is_held=is_held)
+        if txid == self._empty:
+            self.numbers = self.numbers.with_empty(txid)
+            self.failures.make_room(txid)
+        number = self.numbers.of(txid)
+        if number is None:
+            return
+        if self.definitions.is_new(number):
+            self._last_batch_at = now
+        self.definitions.admit(number)
+
+    def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
+        """Give whom to ask for definitions now."""
+        frontier = self.definitions.frontier
+        if not self._may_define(frontier) or now < self._number_held_until(frontier):
+            return
+        # With an interval, each new batch has a moment of its own.
+        upto = frontier if self._interval else self.numbers.upto(self._definable_upto)
+        for spout, ask in self.definitions.asks(now, upto):
+            yield spout, evolve(ask, numbers=self.numbers, max_batch=self.machine.standing.rate.max_batch)
+
+    def moments(self) -> Iterator[float]:
+        """Give when something may start, or has to be asked for, by the monotonic clock."""
+        for txid in self._idle[:1]:
+            number = self.numbers.of(txid)
+            if number is None:
+                yield self.failures.held_until(txid)
+            elif self.definitions.is_defined(number):
+                yield self._number_held_until(number)
+            if self._window_at is not None and self._waits_for_window(txid, self._window_at):
+                yield self.times.moment(self._window_at)
+        frontier, ask_at = self.definitions.frontier, self.definitions.next_ask_at()
+        if ask_at is not None and self._may_define(frontier):
+            yield max(ask_at, self._number_held_until(frontier))
+
+    def first_number(self, txid: int) -> int:
+        """Return the number of ``txid``, or of the first transaction behind it that has one."""
+        return self.numbers.upto(txid - 1) + 1
+
+    def metadata(self, txid: int) -> dict[str, Json]:
+        """Return what ``txid`` consists of, by spout; of an empty one nothing."""
+        number = self.numbers.of(txid)
+        return {} if number is None else self.definitions.metadata(number)
+
+    @property
+    def _idle(self) -> range:
+        return self.machine.admissible[len(self.machine.active) :]
+
+    @property
+    def _interval(self) -> float:
+        return max(self.batch_interval, self.machine.standing.rate.interval)
+
+    @property
+    def _definable_upto(self) -> int:
+        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
+        return self.machine.window.stop if self.machine.takes_new else self.machine.admissible.stop - 1
+
+    def _is_unbound(self, txid: int) -> bool:
+        return txid not in self.machine.attempt_ids
+
+    def _waits_for_window(self, txid: int, window_at: int) -> bool:
+        """Tell whether ``txid`` starts empty when the window ends: no transaction on its way lets it fire."""
+        is_given_up = self.failures.held_until(txid) == math.inf
+        is_covered = self.times.is_covered(window_at, self.machine.current_txid)
+        return self._is_unbound(txid) and not is_given_up and not is_covered
+
+    def _may_define(self, number: int) -> bool:
+        return self.numbers.txid(number) <= self._definable_upto
+
+    def _number_held_until(self, number: int) -> float:
+        """Return the moment before which ``number`` is neither asked for nor emitted.
+
+        The interval holds new batches only.
+        """
+        next_batch_at = self._last_batch_at + self._interval if self.definitions.is_new(number) else 0.0
+        return max(self.failures.held_until(self.numbers.txid(number)), next_batch_at)

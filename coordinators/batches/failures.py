@@ -1,0 +1,208 @@
+"""What has gone wrong: who waits for what, what of it is durable, and by which error the topology will end.
+
+A transaction that is given up gets a verdict. It is not tried again, and ends the topology when everything before it is
+committed: what was in flight before it is not lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Self
+
+from attrs import define, evolve, field
+
+from coordinators.batches.patience import SourcePatience
+from coordinators.batches.retries import Retries
+from coordinators.protocol.messages import DefinitionFailed, Failed, FailureKind
+from coordinators.record.record import CoordinatorRecord, Failure
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import error_text, quoted
+from coordinators.values.errors import CoordinationLost, FencedError, PoisonBatchError, StateError, TridentError
+from coordinators.values.settings import LeadershipSettings
+
+log = logging.getLogger(__name__)
+
+DEFINITION = -1
+"""In the place of an attempt id: no attempt failed, the transaction could not be defined."""
+
+
+@define(kw_only=True)
+class Failures:
+    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day."""
+
+    topology: str
+    retries: Retries
+    patience: SourcePatience
+    store_patience: float | None = None
+    _busy_since: dict[int, float] = field(factory=dict, init=False)  # the monotonic clock, by txid
+    _verdicts: dict[int, BaseException] = field(factory=dict, init=False)
+
+    @classmethod
+    def restored(cls, topology: str, record: CoordinatorRecord, settings: LeadershipSettings) -> Self:
+        """Go on from what an earlier leader has noted; a source that it waited for may be there by now."""
+        retries = Retries(settings.attempts, settings.backoff, settings.backoff_max)
+        retries.restore(
+            {
+                txid: evolve(failure, spout=None)
+                for txid, failure in record.failures.items()
+                if txid >= record.current_txid and (failure.spout is None or failure.count)
+            }
+        )
+        patience = SourcePatience(settings.source_patience, settings.backoff)
+        return cls(topology=topology, retries=retries, patience=patience, store_patience=settings.store_patience)
+
+    def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
+        """Take note that a live attempt has failed.
+
+        Raises:
+            FencedError: somebody else leads.
+            CoordinationLost: we may not lead any more.
+        """
+        attempt, cause = failed.attempt, failed.cause
+        if isinstance(cause, TridentError):
+            cause.locate(topology=self.topology, attempt=attempt, state=failed.state)
+        if isinstance(cause, FencedError | CoordinationLost):
+            raise cause
+        if failed.kind is FailureKind.UNREACHABLE:
+            self._wait(" or ".join(sorted(failed.spouts)), attempt, cause, now, wall)
+            return
+        self.patience.read(attempt.txid)
+        if failed.kind is FailureKind.FATAL:
+            self._give_up(attempt, cause, now, wall)
+            return
+        before = self.retries.known.get(attempt.txid)
+        wait = self.retries.failed(attempt, cause, counts=failed.kind.counts, now=now, wall=wall)
+        if wait is None:
+            self._verdicts[attempt.txid] = self._poison(failed)
+        elif failed.kind is FailureKind.BUSY and self._is_patience_over(attempt.txid, now):
+            self._verdicts[attempt.txid] = self._unreachable(failed, now)
+        elif before and before.cause == self.retries.known[attempt.txid].cause:
+            log.warning("topology %s: %s failed again (same cause), next try in %.1f s", self.topology, attempt, wait)
+        else:
+            said = self.retries.known[attempt.txid].cause
+            log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, said)
+
+    def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
+        """Take note that a coordinator has raised; returns when it is asked again."""
+        attempt = TransactionAttempt(failed.txid, DEFINITION)
+        if not isinstance(failed.cause, TridentError):
+            return self._wait(failed.spout, attempt, failed.cause, now, wall)
+        cause = failed.cause.locate(topology=self.topology, txid=failed.txid, spout=failed.spout)
+        self._give_up(attempt, cause, now, wall)
+        return math.inf
+
+    def answered(self, spout: str, now: float) -> None:
+        """Take note that the coordinator of ``spout`` has answered."""
+        wait = self.patience.answered(spout)
+        if wait is not None:
+            log.warning("topology %s: spout %r answers again, after %.0f s", self.topology, spout, now - wait.began)
+
+    def held_until(self, txid: int) -> float:
+        """Return the moment before which ``txid`` is neither defined nor emitted; infinite where it is given up."""
+        if txid in self._verdicts:
+            return math.inf
+        return max(self.retries.held_until(txid), self.patience.held_until(txid))
+
+    def read(self, txid: int) -> None:
+        """Take note that the batch of ``txid`` was processed."""
+        self.patience.read(txid)
+
+    def forget(self, txid: int) -> None:
+        """Forget ``txid``, which is committed."""
+        self.retries.forget(txid)
+        self.patience.read(txid)
+        self._busy_since.pop(txid, None)
+
+    def make_room(self, txid: int) -> None:
+        """Make room for an empty transaction ``txid``: what could not be defined as that is the one after it."""
+        self.retries.make_room(txid)
+        self.patience.make_room(txid)
+        self._busy_since = {each + (each >= txid): since for each, since in self._busy_since.items()}
+
+    def verdict(self, txid: int) -> BaseException | None:
+        """Return the error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
+        return self._verdicts.get(txid)
+
+    def durable(self, current_txid: int) -> dict[int, Failure]:
+        """Return what the record keeps: of transactions from ``current_txid`` on."""
+        found = dict(self.retries.known)
+        for spout, wait in self.patience.waits.items():
+            before = found.get(wait.txid)
+            found[wait.txid] = Failure(
+                count=before.count if before else 0,
+                attempt_id=before.attempt_id if before else DEFINITION,
+                cause=wait.cause,
+                since=wait.since,
+                last=wait.last,
+                tries=wait.tries,
+                spout=spout,
+            )
+        return {txid: failure for txid, failure in found.items() if txid >= current_txid}
+
+    def waits_are_news(self, record: CoordinatorRecord) -> bool:
+        """Tell whether other sources are waited for than ``record`` says."""
+        return _waits(self.durable(record.current_txid)) != _waits(record.failures)
+
+    def _wait(self, spout: str, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> float:
+        is_asking = attempt.attempt_id == DEFINITION
+        wait = self.patience.failed(spout, attempt.txid, cause, now, wall, is_asking=is_asking)
+        if wait.tries == 1:
+            log.warning(
+                "topology %s: transaction %d waits for spout %r, next try in %.1f s: %s",
+                self.topology,
+                attempt.txid,
+                spout,
+                wait.until - now,
+                wait.cause,
+                exc_info=quoted(cause),
+            )
+        else:
+            log.info("topology %s: %s", self.topology, wait.status(spout).message(wall))
+        verdict = self.patience.verdict(self.topology, spout, now)
+        if verdict is not None:
+            verdict.__cause__ = cause
+            self._verdicts[attempt.txid] = verdict
+        return wait.until
+
+    def _give_up(self, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> None:
+        self.retries.failed(attempt, cause, counts=False, now=now, wall=wall)
+        self._verdicts[attempt.txid] = cause
+
+    def _is_patience_over(self, txid: int, now: float) -> bool:
+        since = self._busy_since.setdefault(txid, now)
+        return self.store_patience is not None and now >= since + self.store_patience
+
+    def _unreachable(self, failed: Failed, now: float) -> StateError:
+        attempt, cause = failed.attempt, failed.cause
+        error = StateError(
+            f"topology {self.topology!r}, transaction {attempt.txid}"
+            f"{f', {failed.state!r}' if failed.state else ''}: the store could not be used for "
+            f"{now - self._busy_since[attempt.txid]:.0f} s ({self.retries.failures(attempt.txid)} tries, last: "
+            f"{error_text(cause)}); start the topology again when the store can be reached",
+            topology=self.topology,
+            attempt=attempt,
+            state=failed.state,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _poison(self, failed: Failed) -> PoisonBatchError:
+        attempt, cause = failed.attempt, failed.cause
+        tries = self.retries.failures(attempt.txid)
+        poison = PoisonBatchError(
+            f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
+            f"{attempt}: {error_text(cause)}. It is not committed; mend the code or the data and start the topology "
+            f"again",
+            topology=self.topology,
+            attempt=attempt,
+            spout=next(iter(failed.spouts)) if len(failed.spouts) == 1 else None,
+            state=failed.state,
+        )
+        poison.__cause__ = cause
+        return poison
+
+
+def _waits(failures: Mapping[int, Failure]) -> dict[int, str]:
+    return {txid: failure.spout for txid, failure in failures.items() if failure.spout is not None}

@@ -1,0 +1,125 @@
+"""The wrapper around one user-written `BatchCoordinator`, run on that spout's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from coordinators.protocol.messages import Defined, DefinitionFailed, NotReady
+from coordinators.values.batch_coordinator import BatchCoordinator, CursorCoordinator
+from coordinators.values.canonical import Json, canonical_json, json_copy
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import About, MetadataError, SpoutError
+from coordinators.values.numbers import SpoutNumbers
+
+
+@frozen
+class Ask:
+    """A request to define ``txid``.
+
+    Attributes:
+        number: counts asks, so that a late answer can be told from the awaited one.
+        definite: define it whatever ``is_ready`` says: it has been defined before, or another spout has something.
+        upto: the last of the transactions to define with it, one by one, as long as there is something: so that small
+            ones don't wait for a turn each.
+        then: ``curr_metadata`` of the transactions right behind it that have been defined before, too.
+        numbers: tells messages the transaction with a number: ``txid`` is a number, as spouts call it.
+        max_batch: rows of a new batch, at most; None: as many as the spout likes.
+    """
+
+    number: int
+    txid: int
+    prev_metadata: Json
+    curr_metadata: Json
+    definite: bool
+    upto: int
+    then: tuple[Json, ...] = ()
+    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    max_batch: int | None = None
+
+
+@define
+class TridentSpoutCoordinator:
+    """Calls one spout's coordinator and turns what comes back into messages. Storm's bolt of the same name.
+
+    Attributes:
+        topology: named in errors.
+        tx_id: the spout's id.
+        coordinator: the user's half.
+        exact: whether a transaction that was defined must be defined the same for ever.
+        lag: what the user's half has told of its source last; replaced as a whole, so any thread may look.
+    """
+
+    topology: str
+    tx_id: str
+    coordinator: BatchCoordinator[Any]
+    exact: bool
+    lag: Mapping[str, int] = field(factory=dict, init=False)
+    _max_batch: int | None = field(default=None, init=False)  # what the coordinator was told last
+
+    def restore(self, cursors: Cursors) -> None:
+        """Hand a `CursorCoordinator` its positions; called once, first."""
+        if isinstance(self.coordinator, CursorCoordinator):
+            self.coordinator.restore(dict(cursors.items()))
+
+    def answers(self, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
+        """Ask the user's coordinator; every exception becomes a message. The last one has no ``more``."""
+        while True:
+            message = self._answer(ask)
+            yield message
+            if not (isinstance(message, Defined) and message.more):
+                return
+            ask = evolve(
+                ask,
+                txid=ask.txid + 1,
+                prev_metadata=message.metadata,
+                curr_metadata=ask.then[0] if ask.then else None,
+                definite=bool(ask.then),
+                then=ask.then[1:],
+            )
+
+    def _answer(self, ask: Ask) -> Defined | NotReady | DefinitionFailed:
+        try:
+            if ask.max_batch != self._max_batch:
+                self.coordinator.limit_batches(ask.max_batch)
+                self._max_batch = ask.max_batch
+            is_defined = ask.definite or self.coordinator.is_ready(ask.txid)
+            answer = self._define(ask) if is_defined else self._not_ready(ask)
+            self.lag = dict(self.coordinator.lag())
+            return answer
+        except BaseException as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
+            return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
+
+    def _not_ready(self, ask: Ask) -> NotReady:
+        return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
+
+    def _define(self, ask: Ask) -> Defined:
+        txid = ask.numbers.txid(ask.txid)
+        where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {txid}"
+        about = About(topology=self.topology, spout=self.tx_id, txid=txid)
+        metadata = self.coordinator.initialize_transaction(
+            ask.txid, json_copy(ask.prev_metadata), json_copy(ask.curr_metadata)
+        )
+        try:
+            text = canonical_json(metadata)
+        except MetadataError as error:
+            told = f"{where}: initialize_transaction returned {metadata!r}: {error}"
+            raise MetadataError(told, **about) from error
+        if self.exact and ask.curr_metadata is not None and text != canonical_json(ask.curr_metadata):
+            raise SpoutError(
+                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}; a spout with "
+                f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE",
+                **about,
+            )
+        moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}
+        return Defined(
+            self.tx_id,
+            ask.number,
+            ask.txid,
+            json_copy(metadata),
+            moved,
+            more=ask.txid < ask.upto,
+            bytes=len(text.encode()),
+        )

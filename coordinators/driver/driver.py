@@ -1,0 +1,388 @@
+"""The driver: carries the machine's commands out, in order, and tells it what happened.
+
+One thread runs it, one turn at a time. A turn takes the messages that have come in, lets the machine answer each and
+then one tick, writes the record once if anything durable changed, and only then announces. Effects never call back:
+whatever they lead to is posted and taken in a later turn. No user code runs here.
+
+`CoordinatorDriver.turn` does no waiting and reads time as arguments, so a simulation can run it step by step: ``now``
+by the monotonic clock, ``wall`` by that of the machine, in seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any, Self
+
+from attrs import define, evolve, field
+
+from coordinators.batches.admission import Admission
+from coordinators.batches.definitions import Definitions
+from coordinators.batches.failures import Failures
+from coordinators.driver.idleness import IdleWaiters
+from coordinators.driver.publisher import Publisher
+from coordinators.driver.record_writer import RecordWriter
+from coordinators.driver.streams import BatchStreams
+from coordinators.driver.wish_desk import Request, WishDesk
+from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.protocol.messages import (
+    Acked,
+    Broken,
+    Defined,
+    DefinitionFailed,
+    DefinitionMessage,
+    Failed,
+    Fingerprinted,
+    IdleWanted,
+    Message,
+    NotReady,
+    OffsetsResolved,
+    Reported,
+    StopRequested,
+    SuccessDelivered,
+)
+from coordinators.protocol.phases import Phases
+from coordinators.protocol.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    Paused,
+    StoreRecord,
+    StreamId,
+    Ticked,
+)
+from coordinators.record.owed import OwedSuccesses
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import RecordStore
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import TridentError
+from coordinators.values.log_fields import logging_about
+from coordinators.values.numbers import SpoutNumbers
+from coordinators.values.settings import LeadershipSettings
+from coordinators.values.transaction_time import LeaderClock, TransactionTimes
+
+log = logging.getLogger(__name__)
+
+
+# large: where all parts of a leadership meet: one turn in one order; what each part decides is in a file of its own
+@define(kw_only=True)
+class CoordinatorDriver:
+    """Runs one topology for the length of one leadership; `leading` makes it.
+
+    Attributes:
+        streams: what carries out what is announced.
+        draw_edge: a random number from 1 to ``EDGE_MAX``.
+        idle_turn: seconds after which a turn is taken although nothing happened.
+        publisher: tells everybody else what happens, and where it is.
+        stopping: whether the end was asked for.
+        finished: whether no further turn is to be taken.
+    """
+
+    topology: str
+    store: RecordStore
+    streams: BatchStreams
+    draw_edge: Callable[[], int]
+    idle_turn: float
+    publisher: Publisher
+    phases: Phases
+    admission: Admission
+    owed: OwedSuccesses
+    writer: RecordWriter
+    wishes: WishDesk
+    machine: MasterBatchCoordinator = field(init=False)  # this and the next three are the admission's
+    definitions: Definitions = field(init=False)
+    times: TransactionTimes = field(init=False)
+    failures: Failures = field(init=False)
+    idle: IdleWaiters = field(factory=IdleWaiters, init=False)
+    stopping: bool = field(default=False, init=False)
+    finished: bool = field(default=False, init=False)
+    _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
+    _followups: list[Event] = field(factory=list, init=False)
+
+    @classmethod
+    def leading(
+        cls,
+        *,
+        topology: str,
+        store: RecordStore,
+        record: CoordinatorRecord,
+        streams: BatchStreams,
+        spouts: tuple[str, ...],
+        exact: frozenset[str],
+        clock: LeaderClock,
+        draw_edge: Callable[[], int],
+        settings: LeadershipSettings,
+        publisher: Publisher | None = None,
+        wished: Callable[[object], None] = lambda _: None,
+    ) -> Self:
+        """Make a leadership that goes on from ``record``; `start` comes next.
+
+        ``spouts`` define what transactions consist of, the ``exact`` ones once and for all; ``clock`` is what it takes
+        for the time of day. ``wished`` is told by the store, on any thread, when an operator may have left a wish.
+        """
+        admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
+        owed = OwedSuccesses.restored(record)
+        publisher = publisher or Publisher()
+        publisher.follow(topology, store, admission)
+        return cls(
+            topology=topology,
+            store=store,
+            streams=streams,
+            draw_edge=draw_edge,
+            idle_turn=settings.idle_turn,
+            publisher=publisher,
+            phases=Phases(epoch=store.epoch, message_timeout=settings.message_timeout),
+            admission=admission,
+            owed=owed,
+            writer=RecordWriter(store, record, admission, owed),
+            wishes=WishDesk(topology, store, wished),
+        )
+
+    def __attrs_post_init__(self) -> None:
+        self.machine, self.definitions = self.admission.machine, self.admission.definitions
+        self.times, self.failures = self.admission.times, self.admission.failures
+
+    @property
+    def record(self) -> CoordinatorRecord:
+        """The durable state, as this leadership has last written it."""
+        return self.writer.record
+
+    @property
+    def numbers(self) -> SpoutNumbers:
+        """By what number spouts know a transaction."""
+        return self.admission.numbers
+
+    def start(self, now: float, wall: float) -> None:
+        """Deliver the successes that an earlier leader owed; the first turn comes next."""
+        for warning in self.times.start(now, wall):
+            log.warning("topology %s: %s", self.topology, warning)
+        self.phases.rotate_at(now)
+        self._wall = wall
+        self.publisher.leads(wall)
+        for attempt in self.owed.attempts:
+            self._announce(EmitSuccess(attempt))
+
+    # --- one turn -----------------------------------------------------------------------------------------------------
+
+    def turn(self, messages: Iterable[Message], now: float, wall: float) -> None:
+        """Take ``messages``, then tick once; carry out what follows. Any exception ends this leadership."""
+        self._wall = wall
+        events, self._followups = self._followups, []
+        commands = [command for event in events for command in self._handle(event, now)]
+        for message in messages:
+            for event in self._take(message, now):
+                commands += self._handle(event, now)
+        for wished in self.wishes.take():
+            commands += self._handle(wished, now)
+        commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
+        self._carry_out(commands, now)
+        self._expire_silent(now)
+        for spout, ask in self.admission.asks(now):
+            self.streams.ask(spout, ask)
+        self._answer_idle()
+        self._end_if_given_up()
+        self.store.heartbeat()
+
+    def next_turn_at(self, now: float) -> float:
+        """Return the latest moment for the next turn, should no message come before."""
+        if self._followups or self.wishes.is_due:
+            return now
+        moments = self.admission.moments()
+        return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
+
+    def _handle(self, event: Event, now: float) -> list[Command]:
+        commands = self.machine.handle(event)
+        self.publisher.handled(event, commands, now, self._wall)
+        return commands
+
+    def _take(self, message: Message, now: float) -> Iterable[Event]:
+        match message:
+            case Acked():
+                return self.phases.take(message)
+            case Failed():
+                return self._failed(message, now)
+            case Defined() | NotReady() | DefinitionFailed() | OffsetsResolved() | Fingerprinted():
+                self._take_definition(message, now)
+            case SuccessDelivered(txid):
+                self._delivered(txid)
+            case Reported():
+                return self._take_reports(now)
+            case Broken(cause):
+                raise cause
+            case IdleWanted():
+                self.idle.add(message, self.definitions.inquiries.asked)
+                self.definitions.inquiries.ask_now()
+            case _:
+                return self._take_request(message)
+        return ()
+
+    def _take_reports(self, now: float) -> Iterator[Event]:
+        # One by one: what a message means depends on what the machine has made of the one before.
+        for message in self.streams.take():
+            yield from self._take(message, now)
+
+    def _take_request(self, request: Request | StopRequested) -> Iterable[Event]:
+        if not isinstance(request, StopRequested):
+            return self.wishes.hear(request, is_stopping=self.stopping)
+        self.stopping = True
+        self.finished = self.finished or not request.drain
+        return (Paused(),)
+
+    def _carry_out(self, commands: list[Command], now: float) -> None:
+        stores = [command for command in commands if isinstance(command, StoreRecord)]
+        for command in commands:
+            if isinstance(command, EmitBatch):
+                self._admit(command.attempt, now)
+            elif isinstance(command, EmitSuccess):
+                self.owed.owe(command.attempt)
+        if stores or self.writer.is_due:
+            # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
+            self.writer.write(*stores)
+        announced = [each for each in commands if not isinstance(each, StoreRecord)]
+        self.publisher.announced(announced, now, self._wall, is_stopping=self.stopping)
+        for kind, alike in groupby(announced, type):
+            self._announce_all(kind, list(alike))
+
+    def _admit(self, attempt: TransactionAttempt, now: float) -> None:
+        self.admission.admit(attempt.txid, now, self._wall)
+
+    def _announce_all(self, kind: type[Command], commands: list[Any]) -> None:
+        if kind is EmitCommit:
+            self.streams.emit_commit({each.attempt: self._open(each.attempt, StreamId.COMMIT) for each in commands})
+            for each in commands:
+                self.failures.read(each.attempt.txid)
+        for command in commands:
+            self._announce(command)
+
+    def _announce(self, command: Command) -> None:
+        match command:
+            case EmitBatch(attempt):
+                edges = self._open(attempt, StreamId.BATCH)
+                number, metadata = self.numbers.of(attempt.txid), self.admission.metadata(attempt.txid)
+                self.streams.emit_batch(attempt, number, metadata, self.times.known[attempt.txid], edges)
+            case EmitSuccess(attempt):
+                self.failures.forget(attempt.txid)
+                self.streams.emit_success(attempt, self.numbers.of(attempt.txid))
+            case CancelAttempt(attempt):
+                self.phases.forget(attempt)
+                self.definitions.go_back(self.admission.first_number(attempt.txid))
+                self.streams.cancel(attempt)
+
+    def _open(self, attempt: TransactionAttempt, stream: StreamId) -> list[int]:
+        edges = [self.draw_edge() for _ in range(self.streams.consumers(stream))]
+        self._followups.extend(self.phases.open(attempt, stream, edges))
+        return edges
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _failed(self, failed: Failed, now: float) -> Iterable[Event]:
+        if not self.machine.is_live(failed.attempt):
+            with logging_about(attempt=failed.attempt):
+                log.debug(
+                    "topology %s: attempt %s isn't live, its failure changes nothing", self.topology, failed.attempt
+                )
+            return ()
+        with logging_about(attempt=failed.attempt):
+            self.failures.attempt_failed(failed, now, self._wall)
+        self.publisher.failed(failed)
+        return (AttemptFailed(failed.attempt),)
+
+    def _expire_silent(self, now: float) -> None:
+        if now < self.phases.next_rotation_at:
+            return
+        self.phases.rotate_at(now)
+        for failed in self.phases.silent(self.streams.alive()):
+            self._followups.extend(self._failed(failed, now))
+
+    def _end_if_given_up(self) -> None:
+        verdict = self.failures.verdict(self.machine.current_txid)
+        if verdict is None:
+            return
+        try:
+            self.writer.write()  # what has failed, for whoever asks afterwards
+        except TridentError as error:
+            log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
+        raise verdict
+
+    # --- definitions --------------------------------------------------------------------------------------------------
+
+    def _take_definition(self, message: DefinitionMessage, now: float) -> None:
+        match message:
+            case OffsetsResolved(attempt) | Fingerprinted(attempt):
+                number = self.numbers.of(attempt.txid)
+                if self.machine.is_live(attempt) and number is not None:
+                    self.definitions.take_emission(self.topology, number, message)
+            case Defined(spout):
+                self.failures.answered(spout, now)
+                self.definitions.take_defined(message)
+            case NotReady(spout):
+                self.failures.answered(spout, now)
+                self.definitions.take_not_ready(message, now)
+            case DefinitionFailed(txid=number):
+                failed = evolve(message, txid=self.numbers.txid(number))
+                with logging_about(txid=failed.txid):
+                    again = self.failures.definition_failed(failed, now, self._wall)
+                self.definitions.take_failure(message, again)
+
+    def _delivered(self, txid: int) -> None:
+        if attempt := self.owed.deliver(txid, self.record.current_txid - 1):
+            self.publisher.succeeded(attempt, self._wall)
+
+    # --- idleness and the end -----------------------------------------------------------------------------------------
+
+    def _answer_idle(self) -> None:
+        quiet = not (self.machine.active or self.owed.attempt_ids or self._followups)
+        if self.stopping and quiet:
+            self.finished = True
+        if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
+            self.idle.refuse(refusal)
+        if quiet and not self.writer.has_new_success:
+            is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
+            self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
+
+    def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
+        """Cancel what is live, and store what was delivered. Whoever waits for idleness goes on waiting."""
+        for entry in list(self.machine.active.values()):
+            self.streams.cancel(entry.attempt)
+        self.finished = True
+        for message in (*unread, *self.streams.take()):
+            if isinstance(message, IdleWanted):
+                self.idle.add(message, 0)
+            elif isinstance(message, SuccessDelivered):
+                self._delivered(message.txid)
+        if error is None and self.writer.has_new_success:
+            self.writer.write()
+
+
+def _admission(
+    topology: str,
+    record: CoordinatorRecord,
+    settings: LeadershipSettings,
+    definitions: Definitions,
+    clock: LeaderClock,
+) -> Admission:
+    return Admission(
+        machine=_machine(record, settings),
+        definitions=definitions,
+        times=TransactionTimes(clock, dict(record.times)),
+        failures=Failures.restored(topology, record, settings),
+        numbers=record.numbers,
+        batch_interval=settings.batch_interval,
+    )
+
+
+def _machine(record: CoordinatorRecord, settings: LeadershipSettings) -> MasterBatchCoordinator:
+    return MasterBatchCoordinator(
+        max_spout_pending=settings.max_spout_pending,
+        current_txid=record.current_txid,
+        attempt_ids={txid: a for txid, a in record.attempt_ids.items() if txid >= record.current_txid},
+        group_max=settings.group_max,
+        store_intents=settings.store_intents,
+        committing=tuple(intent.attempt for intent in record.committing),
+        standing=record.standing,
+    )

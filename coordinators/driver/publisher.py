@@ -1,0 +1,251 @@
+"""What everybody else is told of a leadership: its status, each turn, and what happens to transactions, as it does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypedDict
+
+from attrs import define, evolve, field
+
+from coordinators.batches.admission import Admission
+from coordinators.protocol.master import AttemptStatus
+from coordinators.protocol.messages import Failed
+from coordinators.protocol.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    PhaseAcked,
+)
+from coordinators.record.store import RecordStore, TopologyIdentity
+from coordinators.status.listener import (
+    CommittedEvent,
+    EmittedEvent,
+    FailedEvent,
+    LeadingEvent,
+    ProcessedEvent,
+    SucceededEvent,
+    Tell,
+    tell_nobody,
+)
+from coordinators.status.status import TopologyStatus, TransactionStatus
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.counts import Counts, CountsOf, no_counts
+from coordinators.values.transaction_time import MILLIS
+
+
+@define
+class _Flight:
+    """What is known of the live attempt of a transaction; moments are by the monotonic clock."""
+
+    status: TransactionStatus
+    emitted: float
+    definition: Mapping[str, Json]
+    processed: float = 0.0
+    commit_begun: float = 0.0
+
+
+class _Known(TypedDict, total=False):
+    """What is known of an attempt: the attributes of `TransactionEvent`."""
+
+    rows: int
+    counts: Mapping[str, int]
+    written: Mapping[str, int]
+    processing: float
+    committing: float
+    waiting: float
+    number: int | None
+    definition: Mapping[str, Json]
+
+
+# large: one field for each thing that is asked, and for each that has to be told once
+@define(kw_only=True)
+class Publisher:
+    """Publishes for one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day.
+
+    Attributes:
+        tell: hears of each event, before whoever else is told of what has happened.
+        counted: what a live attempt has read and counted.
+        late: what commits have been waiting for, for too long.
+        lag: how many records wait in the sources, by spout and part of it.
+        status: the last one that was published; any thread may ask.
+    """
+
+    tell: Tell = tell_nobody
+    counted: CountsOf = no_counts
+    late: Callable[[], str] = str
+    lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    status: TopologyStatus = field(init=False)
+    _identity: TopologyIdentity = field(init=False)
+    _admission: Admission = field(init=False)  # is only looked at, with all that it knows
+    _moved: float = field(default=0.0, init=False)
+    _committed: int = field(default=0, init=False)
+    _totals: Counts = field(factory=Counts, init=False)
+    _flights: dict[int, _Flight] = field(factory=dict, init=False)
+    _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
+    _untold: dict[int, _Known] = field(factory=dict, init=False)  # of what is committed, success not delivered
+
+    def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
+        """Prepare for a leadership that is about to begin."""
+        self._identity, self._admission = store.identity, admission
+        current_txid = admission.machine.current_txid
+        self.status = TopologyStatus(topology=topology, is_leading=True, epoch=store.epoch, current_txid=current_txid)
+
+    def leads(self, wall: float) -> None:
+        """Tell that the leadership has begun."""
+        self._moved = wall
+        self.status = evolve(self.status, at=wall, leads_since=wall, moved=wall)
+        self.tell(
+            LeadingEvent(
+                topology=self.status.topology,
+                at=wall,
+                epoch=self.status.epoch or 0,
+                current_txid=self._admission.machine.current_txid,
+                uuid=self._identity.uuid,
+                incarnation=self._identity.incarnation,
+            )
+        )
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def failed(self, failed: Failed) -> None:
+        """Take note that a live attempt has failed; the machine is about to be told."""
+        self._failed[failed.attempt] = failed
+        flight = self._flights.get(failed.attempt.txid)
+        if flight is not None:  # before anything is defined again
+            flight.definition = self._admission.metadata(failed.attempt.txid)
+
+    def handled(self, event: Event, commands: Sequence[Command], now: float, wall: float) -> None:
+        """Tell what follows from ``event``, which the machine has taken."""
+        match event:
+            case PhaseAcked(attempt):
+                self._move(attempt, wall)
+                self._look_at(attempt, now, wall)
+                for command in commands:
+                    if isinstance(command, EmitCommit):
+                        self._look_at(command.attempt, now, wall)
+            case AttemptFailed(attempt) if commands:  # none: it was given up meanwhile, with another one
+                failed = self._failed[attempt]
+                self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
+
+    def announced(self, commands: Collection[Command], now: float, wall: float, *, is_stopping: bool) -> None:
+        """Tell of ``commands``, which are about to be carried out; what they rest on is durable."""
+        for command in commands:
+            match command:
+                case EmitBatch(attempt):
+                    self._move(attempt, wall)
+                    self._emitted(attempt, now, wall)
+                case EmitSuccess(attempt):
+                    self._moved = wall
+                    self._close(attempt, now, wall)
+                case CancelAttempt(attempt):
+                    self._give_up(attempt, wall)
+        self._publish(now, wall, is_stopping=is_stopping)  # first: whoever is told of one finds it in the status
+
+    def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
+        """Tell that every spout has heard of the success of ``attempt``."""
+        committed = self._untold.pop(attempt.txid, {})  # an earlier leader's is not known
+        self.tell(SucceededEvent(topology=self.status.topology, attempt=attempt, at=wall, **committed))
+
+    def _move(self, attempt: TransactionAttempt, wall: float) -> None:
+        if attempt.attempt_id == 0:  # what is only tried again doesn't get on
+            self._moved = wall
+
+    def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        status = TransactionStatus(
+            attempt=attempt,
+            number=self._admission.numbers.of(attempt.txid),
+            phase=str(AttemptStatus.PROCESSING),
+            since=wall,
+            failures=self._admission.failures.retries.failures(attempt.txid),
+        )
+        flight = self._flights[attempt.txid] = _Flight(status, now, self._admission.metadata(attempt.txid))
+        known = self._known(flight)
+        self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall, lag=self.lag(), **known))
+
+    def _look_at(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        entry, flight = self._admission.machine.active.get(attempt.txid), self._flights.get(attempt.txid)
+        if entry is None or flight is None or not entry.attempt == attempt == flight.status.attempt:
+            return  # it is not live, or is about to be closed
+        before, phase = flight.status.phase, str(entry.status)
+        if phase == before:
+            return
+        flight.status = evolve(flight.status, phase=phase, since=wall)
+        if phase == AttemptStatus.COMMITTING:
+            flight.commit_begun = now
+        if before == AttemptStatus.PROCESSING:
+            flight.processed, flight.definition = now, self._admission.metadata(attempt.txid)
+            known = self._known(flight)
+            self.tell(ProcessedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+
+    def _close(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
+        flight = self._flights.pop(attempt.txid, None)
+        if flight is None:
+            return  # an earlier leader has committed it
+        known = self._known(flight) | _Known(committing=now - flight.processed)
+        self._committed += 1
+        self._totals += Counts(known["rows"], known["counts"])
+        self._untold[attempt.txid] = known
+        self.tell(CommittedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+
+    def _give_up(self, attempt: TransactionAttempt, wall: float) -> None:
+        known, failed = self._known(self._flights.pop(attempt.txid)), self._failed.pop(attempt)
+        self.tell(
+            FailedEvent(
+                topology=self.status.topology,
+                attempt=attempt,
+                at=wall,
+                error=failed.cause,
+                failed=failed.attempt,
+                **known,
+            )
+        )
+
+    def _known(self, flight: _Flight) -> _Known:
+        counted = self.counted(flight.status.attempt)
+        return _Known(
+            rows=counted.rows,
+            counts=counted.by_name,
+            written=counted.written,
+            processing=max(0.0, flight.processed - flight.emitted),
+            waiting=max(0.0, flight.commit_begun - flight.processed),
+            number=flight.status.number,
+            definition=flight.definition,
+        )
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def _publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
+        machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
+        current_txid = machine.current_txid
+        self.status = evolve(
+            self.status,
+            at=wall,
+            is_paused=machine.is_paused and not is_stopping,
+            standing=machine.standing,
+            is_stopping=is_stopping,
+            current_txid=current_txid,
+            transactions=tuple(flight.status for flight in self._flights.values()),
+            committed=self._committed,
+            rows=self._totals.rows,
+            counts=self._totals.by_name,
+            lag=self.lag(),
+            sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
+            failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
+            seconds_ahead=times.ahead / MILLIS,
+            seconds_ahead_of_zookeeper=times.clock.ahead_of_zookeeper(now, wall) / MILLIS,
+            late=self.late(),
+            moved=self._moved,
+            held_until=self._held_until(now, wall),
+            unready=self._admission.definitions.inquiries.unready,
+        )
+
+    def _held_until(self, now: float, wall: float) -> float | None:
+        held_until = self._admission.failures.held_until(self._admission.machine.current_txid)
+        is_held = not self._admission.machine.active and now < held_until < math.inf
+        return wall + held_until - now if is_held else None

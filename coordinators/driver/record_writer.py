@@ -1,0 +1,93 @@
+"""Writes the record: collects what of a leadership has to be durable, in one write for all that a turn has changed."""
+
+from __future__ import annotations
+
+from attrs import define, evolve
+
+from coordinators.batches.admission import Admission
+from coordinators.protocol.protocol import StoreRecord
+from coordinators.record.owed import OwedSuccesses
+from coordinators.record.record import CommitIntent, CoordinatorRecord
+from coordinators.record.store import RecordStore
+from coordinators.record.wishes import OUTCOMES_KEPT
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import canonical_json, content_hash
+
+
+@define
+class RecordWriter:
+    """Writes the record of one leadership.
+
+    Attributes:
+        store: where it goes.
+        record: the durable state as this leadership has last written it, or found it.
+        admission: whose numbers, definitions, times and failures are stored.
+        owed: the successes that a later leader would have to deliver.
+    """
+
+    store: RecordStore
+    record: CoordinatorRecord
+    admission: Admission
+    owed: OwedSuccesses
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be written although the machine wants nothing stored."""
+        return self._only_success_is_new or self.admission.failures.waits_are_news(self.record)
+
+    @property
+    def _only_success_is_new(self) -> bool:
+        # It rides on the next write; it gets one of its own only when none is in sight.
+        return not self.admission.machine.active and not self.owed.attempt_ids and self.has_new_success
+
+    @property
+    def has_new_success(self) -> bool:
+        """Whether a success was delivered and the record doesn't say so yet."""
+        return self.record.success_upto < self.owed.upto
+
+    def write(self, *stores: StoreRecord) -> None:
+        """Write what is durable now. Of ``stores``, what the machine wants stored, the last one counts.
+
+        Raises:
+            FencedError: somebody else leads.
+            CoordinationLost: the record is out of reach.
+        """
+        machine, admission = self.admission.machine, self.admission
+        stored = stores[-1] if stores else None
+        outcomes = [outcome for each in stores for outcome in each.outcomes]
+        current = self.record.current_txid if stored is None else stored.current_txid
+        self._forget_before(current)
+        definitions = admission.definitions
+        live = machine.attempt_ids if stored is None else stored.attempt_ids
+        committing = machine.committing if stored is None else stored.committing
+        record = evolve(
+            self.record,
+            epoch=self.store.epoch,
+            seq=self.record.seq + 1,
+            current_txid=current,
+            attempt_ids={**self.owed.durable, **live},
+            metadata=definitions.stored_metadata,
+            committing=tuple(self._intent(attempt) for attempt in committing),
+            cursors=dict(definitions.cursors),
+            success_upto=self.owed.upto,
+            fingerprints=definitions.stored_fingerprints,
+            failures=admission.failures.durable(current),
+            times=admission.times.from_txid(current - 1),
+            numbers=admission.numbers,
+            standing=machine.standing if stored is None else stored.standing,
+            outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
+        )
+        self.store.write(record)
+        self.record = record
+
+    def _forget_before(self, current_txid: int) -> None:
+        admission = self.admission
+        number = admission.first_number(current_txid)
+        admission.definitions.close_before(number)
+        admission.definitions.forget_before(number - 1)
+        admission.numbers = admission.numbers.kept_from(min(self.owed.upto + 1, current_txid - 1))
+
+    def _intent(self, attempt: TransactionAttempt) -> CommitIntent:
+        earlier = next((intent for intent in self.record.committing if intent.attempt == attempt), None)
+        metadata = self.admission.metadata(attempt.txid)
+        return earlier or CommitIntent(attempt, content_hash(canonical_json(metadata)))

@@ -1,0 +1,67 @@
+"""What holds a topology back, on the leader's side: when to look for wishes, and what to tell whoever waits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from attrs import define, field
+
+from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.protocol.messages import PauseRequested, ResumeRequested, WishesChanged
+from coordinators.protocol.protocol import Paused, Resumed, Wished
+from coordinators.record.store import RecordStore
+from coordinators.record.wishes import OUTCOMES_KEPT
+from coordinators.values.errors import TridentError
+
+log = logging.getLogger(__name__)
+
+Request = PauseRequested | ResumeRequested | WishesChanged
+
+
+@define
+class WishDesk:
+    """Looks for wishes at the beginning of a leadership, and whenever the store says that there may be others.
+
+    Attributes:
+        topology: for messages.
+        changed: told by the store, on any thread, when an operator may have left a wish.
+        is_due: whether there may be some that were not looked at.
+    """
+
+    topology: str
+    store: RecordStore
+    changed: Callable[[object], None]
+    is_due: bool = field(default=True, init=False)
+
+    def hear(self, request: Request, *, is_stopping: bool) -> tuple[Paused | Resumed, ...]:
+        """Return what follows from ``request``."""
+        match request:
+            case PauseRequested():
+                return (Paused(),)
+            case ResumeRequested():
+                return () if is_stopping else (Resumed(),)
+            case WishesChanged():
+                self.is_due = True
+        return ()
+
+    def take(self) -> list[Wished]:
+        """Return the wishes to carry out in this turn, oldest first; asks the store only if that is due."""
+        if not self.is_due:
+            return []
+        wishes = self.store.wishes(self.changed)
+        self.is_due = len(wishes) > OUTCOMES_KEPT
+        for wish in wishes[:OUTCOMES_KEPT]:
+            log.info("topology %s: an operator wishes: %s", self.topology, wish.text)
+        return [Wished(wish) for wish in wishes[:OUTCOMES_KEPT]]
+
+    def refusal(self, machine: MasterBatchCoordinator) -> TridentError | None:
+        """Say why nothing new starts, to whoever waits for it; None if it does."""
+        if machine.takes_new:
+            return None
+        if machine.paused:
+            why = "is paused; resume() it first"
+        else:
+            what = "is paused" if machine.is_paused else "drains"
+            why = f"{what}, as an operator wishes; `trident resume {self.topology}` first"
+        return TridentError(f"topology {self.topology!r} {why}", topology=self.topology)

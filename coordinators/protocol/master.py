@@ -1,0 +1,375 @@
+"""The master batch coordinator: the one machine that decides what happens to which attempt, and when.
+
+Rule 1: every status change happens in this file. Rule 2: nothing in this file reads a clock, opens a socket, starts a
+thread or calls user code. It is told what happened (`handle`) and answers with what to do, in order.
+
+Theory of operation. Transactions are numbered from 1. The active ones are contiguous, ``current … current+k``, and at
+most ``max_spout_pending`` of them exist. Each goes
+
+    PROCESSING ──($batch acked)──▶ PROCESSED ──(is the lowest)──▶ COMMITTING ──($commit acked)──▶ gone
+
+The first and last arrows are triggered by events, the middle one by the state itself: whenever the lowest active
+transaction is PROCESSED and nothing commits, its commit starts. So commits are strictly in order, one at a time.
+
+Where every state can take several transactions in one atomic step, those behind the lowest that are PROCESSED as well
+commit with it, as a group. Its members are announced, acked and closed in txid order, each by itself; they fail
+together, since nobody knows of a failed step which of them it has applied.
+
+Where it leaves Storm's ``MasterBatchCoordinator`` on purpose: what is durable is stored before it is announced (Storm
+announces success first); emission stops at the first txid that is not ready (Storm goes on past it, and hands out the
+same input twice); a failure of an attempt that is no longer the live one changes nothing (Storm drops the live one);
+no attempt id is forgotten at a restart (Storm's window is off by one).
+
+Two things can hold batches back: a pause by whoever runs the topology, which ends with the process, and what stands by
+the wishes of operators, which is durable. A drain lets only those transactions start that were begun before, and turns
+into a pause in the write that closes the last of them.
+
+What must hold after every event is asserted before a command leaves the machine (`_check`): should it ever have a
+defect, the leadership ends there, and nothing wrong is stored or announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import islice, takewhile
+
+from attrs import define, evolve, field
+
+from coordinators.protocol.protocol import (
+    AttemptFailed,
+    CancelAttempt,
+    Command,
+    EmitBatch,
+    EmitCommit,
+    EmitSuccess,
+    Event,
+    Paused,
+    PhaseAcked,
+    Resumed,
+    StoreRecord,
+    StreamId,
+    Ticked,
+    Wished,
+)
+from coordinators.record.wishes import NOTHING_STANDS, Hold, Outcome, Standing, Wish
+from coordinators.values.attempt import FIRST_ATTEMPT_ID, INITIAL_TXID, TransactionAttempt
+from coordinators.values.errors import our_bug
+
+
+class AttemptStatus(StrEnum):
+    """Where the live attempt of an active transaction is."""
+
+    PROCESSING = "processing"
+    PROCESSED = "processed"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    """Every output has committed it; it is closed once those below it are."""
+
+
+@define
+class ActiveTransaction:
+    """The live attempt of a transaction, and how far it has come."""
+
+    attempt: TransactionAttempt
+    status: AttemptStatus = AttemptStatus.PROCESSING
+
+
+# large: one machine behind one door, and beside each transition what must hold after it
+@define(kw_only=True)
+class MasterBatchCoordinator:
+    """Decides; never acts. One door: `handle`.
+
+    Attributes:
+        max_spout_pending: how many transactions may be active at once, at least 1. May be changed between events.
+        current_txid: the lowest transaction that is not committed.
+        attempt_ids: the last attempt id of every transaction from ``current_txid`` on that was ever tried.
+        group_max: how many transactions may commit together, at least 1.
+        store_intents: store which attempt is about to commit before its commit is announced, for sinks that can't
+            fence and spouts whose batches aren't fixed by their metadata.
+        committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure takes none
+            of them away: a late task may still apply it.
+        paused: nothing starts, by the wish of whoever runs the topology.
+        standing: what stands by the wishes of operators.
+    """
+
+    max_spout_pending: int = 1
+    current_txid: int = INITIAL_TXID
+    attempt_ids: dict[int, int] = field(factory=dict)
+    group_max: int = 1
+    store_intents: bool = False
+    committing: tuple[TransactionAttempt, ...] = ()
+    paused: bool = False
+    standing: Standing = NOTHING_STANDS
+    _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
+    # What the next step is checked against: the record as it was stored last, and the last txid that began to commit.
+    _stored: StoreRecord = field(init=False, eq=False, repr=False)
+    _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stored = self._store()
+
+    @property
+    def active(self) -> Mapping[int, ActiveTransaction]:
+        """The active transactions by txid, lowest first."""
+        return self._active
+
+    @property
+    def window(self) -> range:
+        """The txids that may be active now."""
+        most, wished = self.max_spout_pending, self.standing.rate.pending
+        return range(self.current_txid, self.current_txid + (most if wished is None else min(most, wished)))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may start, whoever wants that."""
+        return self.paused or self.standing.hold is Hold.PAUSED
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether a transaction may start that was never begun."""
+        return not self.paused and self.standing.hold is Hold.NOTHING
+
+    @property
+    def admissible(self) -> range:
+        """The txids of the window that may start as soon as they are ready, or are active."""
+        if self.takes_new:
+            return self.window
+        return self.window[: len(self._active if self.is_paused else self.attempt_ids)]
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take one event and answer with the commands that follow from it, to be carried out in this order.
+
+        Late and stale events change nothing. Anything that is not an `Event` is our bug and raises TypeError.
+
+        Raises:
+            AssertionError: the machine has a defect, which is named.
+        """
+        is_due, active = self._is_due(event), len(self._active)
+        commands = self._answer(event)
+        self._check(event, commands, is_due=is_due, active=active)
+        return commands
+
+    def _answer(self, event: Event) -> list[Command]:
+        match event:
+            case Ticked(ready):
+                return list(self._admit(ready))
+            case PhaseAcked(attempt, stream):
+                return list(self._advance(attempt, stream))
+            case AttemptFailed(attempt):
+                return list(self._fail(attempt))
+            case Paused():
+                self.paused = True
+            case Resumed():
+                self.paused = False
+            case Wished(wish):
+                return [self._carried_out(wish)]
+            case _:
+                raise TypeError(f"not an event of the master batch coordinator: {event!r}")
+        return []
+
+    def is_live(self, attempt: TransactionAttempt) -> bool:
+        """Tell whether this very attempt is the active one of its transaction."""
+        entry = self._active.get(attempt.txid)
+        return entry is not None and entry.attempt == attempt
+
+    def _carried_out(self, wish: Wish) -> StoreRecord:
+        self.standing = self.standing.after(wish)
+        self._end_drain()
+        outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids))
+        return evolve(self._store(), outcomes=(outcome,))
+
+    def _end_drain(self) -> bool:
+        """Make a drain a pause if all that was begun is committed; return whether this has happened now."""
+        is_over = self.standing.hold is Hold.DRAINING and not self.attempt_ids
+        if is_over:
+            self.standing = evolve(self.standing, hold=Hold.PAUSED)
+        return is_over
+
+    def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
+        if self._end_drain():  # all of it turned out to be committed at a takeover
+            yield self._store()
+        admitted = list(self._startable(ready))
+        for attempt in admitted:
+            self.attempt_ids[attempt.txid] = attempt.attempt_id
+            self._active[attempt.txid] = ActiveTransaction(attempt)
+        if admitted:
+            yield self._store()
+        for attempt in admitted:
+            yield EmitBatch(attempt)
+
+    def _startable(self, ready: frozenset[int]) -> Iterator[TransactionAttempt]:
+        # The active transactions are contiguous from current_txid on, so what can start is the rest of the window.
+        for txid in self.admissible[len(self._active) :]:
+            if txid not in ready:
+                return
+            yield TransactionAttempt(txid, self.attempt_ids.get(txid, FIRST_ATTEMPT_ID - 1) + 1)
+
+    def _advance(self, attempt: TransactionAttempt, stream: StreamId) -> Iterator[Command]:
+        if not self.is_live(attempt):
+            return
+        entry = self._active[attempt.txid]
+        match stream, entry.status:
+            case StreamId.BATCH, AttemptStatus.PROCESSING:
+                entry.status = AttemptStatus.PROCESSED
+            case StreamId.COMMIT, AttemptStatus.COMMITTING:
+                entry.status = AttemptStatus.COMMITTED
+                yield from self._close_committed()
+            case _:
+                return
+        yield from self._commit_lowest()
+
+    def _close_committed(self) -> Iterator[Command]:
+        while (entry := self._active.get(self.current_txid)) and entry.status is AttemptStatus.COMMITTED:
+            yield from self._close(entry.attempt)
+
+    def _close(self, attempt: TransactionAttempt) -> Iterator[Command]:
+        del self._active[attempt.txid]
+        self.attempt_ids.pop(attempt.txid)
+        self.committing = tuple(pinned for pinned in self.committing if pinned.txid > attempt.txid)
+        self.current_txid = attempt.txid + 1
+        self._end_drain()
+        yield self._store()  # Store, then announce: Storm announces first, and a crash between the two loses the batch.
+        yield EmitSuccess(attempt)
+
+    def _commit_lowest(self) -> Iterator[Command]:
+        processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
+        group = list(islice(processed, self.group_max))
+        for entry in group:
+            entry.status = AttemptStatus.COMMITTING
+        if group and self.store_intents:
+            pinned = [entry.attempt for entry in group]
+            # What an earlier, longer group has pinned behind this one stays: a late task may still apply it.
+            self.committing = (*pinned, *(pin for pin in self.committing if pin.txid > pinned[-1].txid))
+            yield self._store()
+        for entry in group:
+            yield EmitCommit(entry.attempt)
+
+    def _fail(self, attempt: TransactionAttempt) -> Iterator[Command]:
+        if not self.is_live(attempt):
+            return
+        commits = self._active[attempt.txid].status in (AttemptStatus.COMMITTING, AttemptStatus.COMMITTED)
+        first = self.current_txid if commits else attempt.txid  # a group fails as one
+        for txid in [txid for txid in self._active if txid >= first]:
+            yield CancelAttempt(self._active.pop(txid).attempt)
+
+    def _store(self) -> StoreRecord:
+        return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing, self.standing)
+
+    # --- what must hold after every event -----------------------------------------------------------------------------
+
+    def _is_due(self, event: Event) -> bool:
+        """Tell whether anything has to follow from ``event``, which was not taken yet."""
+        match event:
+            case Ticked(ready):
+                idle = self.current_txid + len(self._active)
+                is_drained = self.standing.hold is Hold.DRAINING and not self.attempt_ids
+                return is_drained or (idle in ready and idle in self.admissible)
+            case Wished():
+                return True
+            case PhaseAcked(attempt, StreamId.BATCH):
+                return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
+            case PhaseAcked(attempt, StreamId.COMMIT):
+                return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.COMMITTING
+            case AttemptFailed(attempt):
+                return self.is_live(attempt)
+        return False
+
+    def _check(self, event: Event, commands: list[Command], *, is_due: bool, active: int) -> None:
+        """Assert what must hold after ``event``, by what has changed.
+
+        Args:
+            event: what was taken.
+            commands: the answer.
+            is_due: whether anything had to follow.
+            active: how many transactions were active before.
+        """
+        assert is_due or not commands, self._bug(event, "something follows from what changes nothing")
+        tried = self._stored.attempt_ids
+        for command in commands:
+            match command:
+                case StoreRecord():
+                    self._check_record(event, command)
+                case EmitBatch(attempt):
+                    self._check_batch(event, attempt, tried)
+                    active += 1
+                case EmitCommit(attempt):
+                    pinned = not self.store_intents or attempt in self._stored.committing
+                    assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
+                case EmitSuccess(attempt):
+                    closed = isinstance(event, PhaseAcked) and self._stored.current_txid == attempt.txid + 1
+                    assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
+                    active -= 1
+                case CancelAttempt(attempt):
+                    assert isinstance(event, AttemptFailed), self._bug(event, f"{attempt} is cancelled, none failed")
+                    active -= 1
+        self._check_wish(event, commands)
+        self._check_commits(event, [command.attempt for command in commands if isinstance(command, EmitCommit)])
+        if commands and isinstance(event, AttemptFailed):
+            self._check_cancelled(event)
+        self._check_state(event, active)
+
+    def _check_wish(self, event: Event, commands: list[Command]) -> None:
+        if not isinstance(event, Wished):
+            return
+        told = [outcome.wish for each in commands if isinstance(each, StoreRecord) for outcome in each.outcomes]
+        assert told == [event.wish.id], self._bug(event, f"{told} is carried out")
+
+    def _check_record(self, event: Event, record: StoreRecord) -> None:
+        pins = {pin.txid for pin in self._stored.committing if pin.txid >= record.current_txid}
+        assert record.current_txid >= self._stored.current_txid, self._bug(event, "the position goes back")
+        assert pins <= {pin.txid for pin in record.committing}, self._bug(event, "a pin goes before its commit closes")
+        self._check_standing(event, record)
+        self._stored = evolve(record, outcomes=()) if record.outcomes else record
+
+    def _check_standing(self, event: Event, record: StoreRecord) -> None:
+        before, now, is_left = self._stored.standing, record.standing, bool(record.attempt_ids)
+        drained = evolve(before, hold=Hold.PAUSED) if before.hold is Hold.DRAINING and not is_left else before
+        is_same = now == drained and not record.outcomes
+        assert is_same or isinstance(event, Wished), self._bug(event, f"{before} turns into {now}")
+        assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
+
+    def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
+        stands, last = self._stored.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
+        may_be_new = stands.hold is Hold.NOTHING
+        is_held = self.paused or stands.hold is Hold.PAUSED or not (may_be_new or last >= FIRST_ATTEMPT_ID)
+        may = isinstance(event, Ticked) and attempt.txid in event.ready and not is_held
+        limit = min(self.max_spout_pending, stands.rate.pending or self.max_spout_pending)
+        stored = self._stored.attempt_ids.get(attempt.txid)
+        assert may, self._bug(event, f"{attempt} starts and may not")
+        assert len(self._active) <= limit, self._bug(event, f"{attempt} starts beyond the window")
+        assert attempt.attempt_id > last, self._bug(event, f"{attempt} starts after attempt {last}")
+        assert attempt.attempt_id == stored, self._bug(event, f"{attempt} starts before it is stored")
+
+    def _check_commits(self, event: Event, group: Sequence[TransactionAttempt]) -> None:
+        if not group:
+            return
+        due = range(self.current_txid, self.current_txid + len(group))
+        in_turn = isinstance(event, PhaseAcked) and self._begun_upto < due.start and all(map(self.is_live, group))
+        behind = self._active.get(due.stop)
+        is_full = len(group) == self.group_max or behind is None or behind.status is AttemptStatus.PROCESSING
+        assert [attempt.txid for attempt in group] == [*due], self._bug(event, "commits are out of order")
+        assert in_turn, self._bug(event, "a commit begins while another is open")
+        assert len(group) <= self.group_max, self._bug(event, "too many commit together")
+        assert is_full, self._bug(event, f"{due.stop} is processed, and doesn't commit with those before it")
+        self._begun_upto = due[-1]
+
+    def _check_cancelled(self, event: AttemptFailed) -> None:
+        failed, current = event.attempt.txid, self.current_txid
+        first = current if failed <= self._begun_upto else failed  # a group fails as one
+        assert len(self._active) == first - current, self._bug(event, f"what is cancelled does not begin at {first}")
+        self._begun_upto = min(self._begun_upto, first - 1)
+
+    def _check_state(self, event: Event, active: int) -> None:
+        current, txids = self.current_txid, self._active
+        ends = next(iter(txids), current), next(reversed(txids), current - 1)
+        lowest = self._active[current].status if current in txids else AttemptStatus.PROCESSING
+        position = StoreRecord(current, self.attempt_ids, self.committing, self.standing)
+        assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
+        assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
+        assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")
+        assert position == self._stored, self._bug(event, "what is durable has changed, and is not stored")
+        assert isinstance(event, Wished) or not self._is_due(event), self._bug(event, "not all was done that follows")
+
+    def _bug(self, event: Event, what: str) -> str:
+        return our_bug(f"{what}, after {event} with {self}")

@@ -1,0 +1,341 @@
+"""What is durable about a topology: one record, written whole, read back whole or not at all.
+
+The record is a head of some kilobytes plus blobs for whatever would make it large: cursors, and metadata above 4 KiB,
+or less where there is much of it. A blob never changes: its name ends in a digest of its text, and a text that changed
+is another blob. So blobs may be stored ahead of the head that names them, a record whose parts don't belong together is
+found out when it is read, and there is no limit to a record but that each of its parts fits into one write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import asdict, field, frozen
+
+from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
+from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
+from coordinators.values.canonical import Json, canonical_json, content_digest, content_hash
+from coordinators.values.cursors import Cursors, CursorShard
+from coordinators.values.errors import MetadataError
+from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.numbers import SpoutNumbers
+
+RECORD_VERSION = 3
+READABLE_VERSIONS = (1, 2, RECORD_VERSION)
+"""Version 1 lacks ``failures`` and all fields behind it, and its blobs keep their names while their text changes.
+Releases that know it alone refuse 2. A record is of version 3 while something stands by the wish of an operator: older
+releases would go on as if it didn't, so they refuse it. Otherwise it stays at 2, which they read."""
+
+INLINE_BYTES_MAX = 4 * 1024
+"""Metadata up to this size stand in the head,"""
+
+INLINE_TOTAL_BYTES_MAX = 64 * 1024
+"""as long as all of them together are no larger than this."""
+
+
+@frozen
+class CommitIntent:
+    """An attempt whose commit may have begun, with the hash of the definition it was made from."""
+
+    attempt: TransactionAttempt
+    hash: str
+
+
+@frozen
+class Failure:
+    """What went wrong with a transaction that is not committed.
+
+    Attributes:
+        count: failures of its own; what `Retries` counts. After a halt, a start gives it one more try.
+        attempt_id: the attempt that failed last; -1: it could not be defined.
+        cause: the last error, as text.
+        since: when it failed for the first time, seconds since 1970 by the leader's clock; shown, never compared.
+        last: when it failed last, likewise.
+        tries: failures of any kind.
+        spout: whose source can't be reached, and is waited for; None: it isn't that.
+    """
+
+    count: int
+    attempt_id: int
+    cause: str
+    since: float
+    last: float
+    tries: int = 0
+    spout: str | None = None
+
+    def lasted(self, now: float) -> str:
+        """Return how often it was tried, and for how long by ``now``, in seconds since 1970."""
+        times = "1 try" if self.tries == 1 else f"{self.tries} tries"
+        return f"{times}, {max(0.0, now - self.since):,.0f} s"
+
+
+# large: one field for each thing that is stored, since all of it is replaced in one write
+@frozen
+class CoordinatorRecord:
+    """The durable state of one topology.
+
+    Attributes:
+        epoch: the leadership that wrote it.
+        seq: counts writes over all epochs; how an unknown outcome is told from a lost write.
+        current_txid: the lowest transaction that is not committed.
+        attempt_ids: last attempt id by txid, from ``success_upto + 1`` on: those below ``current_txid`` are committed
+            and still owed their success, the others were tried and are not committed.
+        metadata: definition by number, then by spout; kept for the active transactions and the one before them.
+        committing: attempts whose commit may have begun and is not closed.
+        states: the txid at which each state joined the topology.
+        cursors: positions by spout.
+        success_upto: the last transaction whose success was delivered.
+        fingerprints: what the rows of an attempt were, by number, then by spout; of those that are not committed.
+        failures: by txid, of transactions that have failed and are not committed.
+        times: by txid, the transaction's time in milliseconds since 1970, fixed when it was first admitted; of the
+            active transactions and the one before them.
+        declared: what the topology consisted of at its last start, by kind and name; None: a release wrote this record
+            that kept no such thing.
+        accepted: the changes that a user has accepted, in the order of their use; each is used once.
+        resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
+        gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
+        numbers: by what number spouts know a transaction; says of those that were attempted whether they are empty.
+        standing: what stands by the wishes of operators.
+        outcomes: what came of the last wishes, oldest first.
+    """
+
+    epoch: int
+    seq: int = 0
+    current_txid: int = INITIAL_TXID
+    attempt_ids: Mapping[int, int] = field(factory=dict)
+    metadata: Mapping[int, Mapping[str, Json]] = field(factory=dict)
+    committing: tuple[CommitIntent, ...] = ()
+    states: Mapping[str, int] = field(factory=dict)
+    cursors: Mapping[str, Cursors] = field(factory=dict)
+    success_upto: int = INITIAL_TXID - 1
+    fingerprints: Mapping[int, Mapping[str, Fingerprint]] = field(factory=dict)
+    failures: Mapping[int, Failure] = field(factory=dict)
+    times: Mapping[int, int] = field(factory=dict)
+    declared: Mapping[str, Json] | None = None
+    accepted: tuple[str, ...] = ()
+    resting: Mapping[str, Json] = field(factory=dict)
+    gaps: Mapping[str, range] = field(factory=dict)
+    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    standing: Standing = NOTHING_STANDS
+    outcomes: tuple[Outcome, ...] = ()
+
+    def definition(self, txid: int) -> Mapping[str, Json]:
+        """Return what ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
+        number = self.numbers.of(txid)
+        return {} if number is None else self.metadata.get(number, {})
+
+
+@frozen
+class EncodedRecord:
+    """A record as it is stored: the head, and by its name the text of every blob that the head names."""
+
+    head: str
+    blobs: Mapping[str, str]
+
+
+def encode(record: CoordinatorRecord) -> EncodedRecord:
+    """Return the stored form of ``record``.
+
+    Raises:
+        MetadataError: some metadata is not JSON.
+    """
+    blobs: dict[str, str] = {}
+    body: dict[str, Json] = {
+        "version": 2 if record.standing == NOTHING_STANDS else RECORD_VERSION,
+        "epoch": record.epoch,
+        "seq": record.seq,
+        "current_txid": record.current_txid,
+        "attempt_ids": {str(txid): attempt_id for txid, attempt_id in sorted(record.attempt_ids.items())},
+        "metadata": _metadata(record, blobs),
+        "committing": [
+            {"txid": pin.attempt.txid, "attempt": pin.attempt.attempt_id, "hash": pin.hash} for pin in record.committing
+        ],
+        "states": dict(record.states),
+        "cursors": {spout: _cursors(spout, positions, blobs) for spout, positions in record.cursors.items()},
+        "success_upto": record.success_upto,
+        "fingerprints": {
+            str(txid): {spout: [each.rows, each.sum, each.kind] for spout, each in seen.items()}
+            for txid, seen in record.fingerprints.items()
+        },
+        "failures": {str(txid): asdict(failure) for txid, failure in sorted(record.failures.items())},
+        "times": {str(txid): time for txid, time in sorted(record.times.items())},
+        "declared": _declared(record, blobs),
+        "accepted": list(record.accepted),
+        "resting": {
+            spout: _inline_or_blob(f"resting.{spout}", definition, 0, blobs)
+            for spout, definition in record.resting.items()
+        },
+        "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
+    }
+    body |= _seldom(record, blobs)
+    body["blobs"] = list(blobs)
+    text = canonical_json(body)
+    return EncodedRecord(f'{{"crc":"{content_hash(text)}",{text[1:]}', blobs)
+
+
+def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
+    """Return what is left out where there is nothing to say."""
+    body: dict[str, Json] = {}
+    if record.numbers != SpoutNumbers():
+        body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
+    if record.standing != NOTHING_STANDS:
+        body["standing"] = record.standing.to_json()
+    if record.outcomes:
+        body["outcomes"] = _inline_or_blob("outcomes", [each.to_json() for each in record.outcomes], 0, blobs)
+    return body
+
+
+def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+    inline_max = _inline_max(sum(map(len, record.metadata.values())))
+    return {
+        str(txid): {
+            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, inline_max, blobs)
+            for spout, definition in definitions.items()
+        }
+        for txid, definitions in record.metadata.items()
+    }
+
+
+def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
+    names = {f"cursors.{spout}.{shard.name}={shard.digest}": shard.text for shard in positions.shards}
+    blobs.update(names)
+    return list(names)
+
+
+def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+    if record.declared is None:
+        return None
+    return _inline_or_blob("declared", dict(record.declared), 0, blobs)  # never in the head, which is written each time
+
+
+def _inline_max(definitions: int) -> int:
+    """Return how long the text of one of so many definitions may be to stand in the head.
+
+    A power of two, so that it seldom changes while transactions come and go: what moves is written again.
+    """
+    share = INLINE_TOTAL_BYTES_MAX // max(1, definitions)
+    return min(INLINE_BYTES_MAX, 1 << share.bit_length() - 1)
+
+
+def _inline_or_blob(name: str, value: Json, inline_max: int, blobs: dict[str, str]) -> Json:
+    text = canonical_json(value)
+    if len(text.encode()) <= inline_max:
+        return {"value": value}
+    node = f"{name}={content_digest(text)}"
+    blobs[node] = text
+    return {"blob": node}
+
+
+def blob_names(head: str, *, where: str) -> list[str]:
+    """Return the blobs that the record with this head consists of."""
+    return list(_verified(head, where)["blobs"])
+
+
+def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
+    """Return those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
+    body = _verified(head, where)
+    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name], body)]
+
+
+def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
+    """Return the record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
+
+    Raises:
+        MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".
+    """
+    for name in missing_blobs(head, blobs, where=where):
+        raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
+    body = _verified(head, where)
+    return _shaped(where, lambda: _from_body(body, blobs))
+
+
+def _is_whole(name: str, text: str, body: Mapping[str, Any]) -> bool:
+    if body["version"] == 1:
+        return bool(content_hash(text) == body["blobs"][name])
+    return content_digest(text) == name.rpartition("=")[2]
+
+
+def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRecord:
+    def definition(entry: dict[str, Any]) -> Any:
+        return json.loads(blobs[entry["blob"]]) if "blob" in entry else entry["value"]
+
+    def positions(names: list[str]) -> Cursors:
+        return Cursors(tuple(CursorShard.parse(_shard_name(name), blobs[name]) for name in names))
+
+    return CoordinatorRecord(
+        epoch=body["epoch"],
+        seq=body["seq"],
+        current_txid=body["current_txid"],
+        attempt_ids={int(txid): attempt_id for txid, attempt_id in body["attempt_ids"].items()},
+        metadata={
+            int(txid): {spout: definition(entry) for spout, entry in definitions.items()}
+            for txid, definitions in body["metadata"].items()
+        },
+        committing=tuple(
+            CommitIntent(TransactionAttempt(pin["txid"], pin["attempt"]), pin["hash"]) for pin in body["committing"]
+        ),
+        states=body["states"],
+        cursors={spout: positions(names) for spout, names in body["cursors"].items()},
+        success_upto=body["success_upto"],
+        fingerprints={
+            int(txid): {spout: Fingerprint(*each) for spout, each in seen.items()}
+            for txid, seen in body.get("fingerprints", {}).items()
+        },
+        failures={int(txid): Failure(**failure) for txid, failure in body.get("failures", {}).items()},
+        times={int(txid): time for txid, time in body.get("times", {}).items()},
+        declared=definition(body["declared"]) if body.get("declared") else None,
+        accepted=tuple(body.get("accepted", ())),
+        resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
+        gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
+        numbers=_numbers(**body.get("numbers", {})),
+        standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
+        outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
+    )
+
+
+def _numbers(empty: Sequence[int] = (), forgotten: int = 0) -> SpoutNumbers:
+    return SpoutNumbers(tuple(empty), forgotten)
+
+
+def _shard_name(blob: str) -> str:
+    return blob.rpartition(".")[2].partition("=")[0]
+
+
+def _verified(head: str, where: str) -> dict[str, Any]:
+    try:
+        body = json.loads(head)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(where, f"it is not JSON ({error})") from error
+    if not isinstance(body, dict) or "version" not in body:
+        raise _unreadable(where, "it is not a coordinator record")
+    if body["version"] not in READABLE_VERSIONS:
+        raise _unreadable(
+            where,
+            f"it has version {body['version']!r}, this release reads version {RECORD_VERSION} and older; a newer "
+            f"release wrote it, run that one",
+        )
+    crc = body.pop("crc", None)
+    if crc != content_hash(canonical_json(body)):
+        raise _unreadable(where, "its checksum does not match its content")
+    blobs = body.get("blobs")
+    if not isinstance(blobs, dict if body["version"] == 1 else list) or not all(
+        isinstance(name, str) for name in blobs
+    ):
+        raise _unreadable(where, "it does not name its blobs")
+    return body
+
+
+def _shaped(where: str, build: Callable[[], CoordinatorRecord]) -> CoordinatorRecord:
+    try:
+        return build()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _unreadable(where, f"it lacks or misnames a part ({error!r})") from error
+
+
+def _unreadable(where: str, why: str) -> MetadataError:
+    return MetadataError(
+        f"the record at {where} cannot be read: {why}. The topology stops rather than start over; "
+        f"restore the record from a backup, or `trident reset` the topology"
+    )

@@ -1,0 +1,240 @@
+"""Wishes: what an operator wants of a running topology, what stands because of them, and what came of each. Pure.
+
+A wish is left where the record is, by anybody who may write there. Whoever leads carries it out: the write that changes
+what stands removes the wish, and stores its outcome. So it is carried out once, whoever crashes when; where nobody
+leads it waits for the next leader, who carries it out before it starts anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import asdict, evolve, frozen
+
+from coordinators.values.canonical import Json
+from coordinators.values.error_text import safe_text
+from coordinators.values.errors import ConfigError
+
+REASON_CHARS_MAX = 500
+
+OUTCOMES_KEPT = 16
+"""So many outcomes are in a record, the last ones; no turn carries out more wishes."""
+
+
+class Action(StrEnum):
+    """What an operator may wish."""
+
+    PAUSE = "pause"
+    """Start no batch and no replay until `RESUME`; what is under way goes on and commits."""
+
+    RESUME = "resume"
+    """Go on, at full speed: lifts whatever stands."""
+
+    DRAIN = "drain"
+    """Start nothing new, but replay what was begun until all of it is committed; then pause."""
+
+    RATE = "rate"
+    """Go on more slowly."""
+
+
+class Hold(StrEnum):
+    """What may start, as far as operators are concerned."""
+
+    NOTHING = "nothing"
+    """Nothing is held back."""
+
+    DRAINING = "draining"
+    """Only replays start."""
+
+    PAUSED = "paused"
+    """Nothing starts."""
+
+
+LIMIT_MAX = 2**63 - 1
+"""Of a number of transactions or rows; what stores and Spark count with."""
+
+INTERVAL_SECONDS_MAX = 10**9
+"""Between two batches, 30 years; a wait that is longer can't be made."""
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and 1 <= value <= LIMIT_MAX
+
+
+def _is_pace(value: object) -> bool:
+    """Tell whether ``value`` is a number that a finite float can hold."""
+    is_number = type(value) in (int, float)
+    return is_number and 1 / INTERVAL_SECONDS_MAX <= value <= sys.float_info.max  # type: ignore[operator]  # it is one
+
+
+@frozen(kw_only=True)
+class Rate:
+    """How fast batches may start at most. None: no slower than the topology's own settings say.
+
+    Attributes:
+        batches_per_second: new batches; replays don't count.
+        pending: transactions under way at once; above ``max_spout_pending`` it changes nothing.
+        max_batch: rows of a new batch from each spout, of those that can limit them.
+    """
+
+    batches_per_second: float | None = None
+    pending: int | None = None
+    max_batch: int | None = None
+
+    def check(self) -> None:
+        """Return if each limit is one.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        if self.batches_per_second is not None and not _is_pace(self.batches_per_second):
+            raise ConfigError(
+                f"batches per second must be a finite number of at least {1 / INTERVAL_SECONDS_MAX:g}, "
+                f"not {self.batches_per_second!r:.60}"
+            )
+        for what, limit in (("pending", self.pending), ("max batch", self.max_batch)):
+            if limit is not None and not _is_whole(limit):
+                raise ConfigError(f"{what} must be a whole number from 1 to {LIMIT_MAX}, not {limit!r:.60}")
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two new batches, at least."""
+        return 0.0 if self.batches_per_second is None else 1 / self.batches_per_second
+
+
+@frozen
+class Wish:
+    """Something that an operator wants.
+
+    Attributes:
+        id: unique; by which its outcome is found.
+        action: what it is; None: this release doesn't know it.
+        rate: for `Action.RATE`, the limits to set; the others stay.
+        reason: why, for whoever finds that it stands; empty: nobody has said.
+    """
+
+    id: str
+    action: Action | None
+    rate: Rate = Rate()
+    reason: str = ""
+
+    def check(self) -> None:
+        """Return if a leader can carry it out.
+
+        Raises:
+            ConfigError: a limit is none, or the reason is not one line of text.
+        """
+        self.rate.check()
+        if len(self.reason) > REASON_CHARS_MAX or safe_text(self.reason) != self.reason:
+            raise ConfigError(
+                f"a reason is one line of Unicode text without control characters, at most {REASON_CHARS_MAX} "
+                f"characters long, not '{safe_text(self.reason, 200)}'"
+            )
+
+    @property
+    def text(self) -> str:
+        """The stored form, without the id: a JSON object."""
+        return json.dumps({"action": self.action, **_given(self.rate), **_reason(self.reason)})
+
+    @classmethod
+    def parse(cls, id: str, text: str) -> Wish:
+        """Return the wish that was stored as ``text``; its action is None if this release can't carry it out."""
+        try:
+            body = json.loads(text)
+            reason = str(body.pop("reason", ""))
+            wish = cls(id, Action(body.pop("action")), Rate(**body), reason)
+            wish.check()
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
+            return cls(id, None)
+        return wish
+
+
+@frozen
+class Standing:
+    """What stands by the wishes of operators, whoever leads, until it is lifted.
+
+    Attributes:
+        reason: what the last of these wishes gave as its reason; empty: none.
+    """
+
+    hold: Hold = Hold.NOTHING
+    rate: Rate = Rate()
+    reason: str = ""
+
+    def after(self, wish: Wish) -> Standing:
+        """Return what stands once ``wish`` is carried out."""
+        match wish.action:
+            case Action.PAUSE:
+                return evolve(self, hold=Hold.PAUSED, reason=wish.reason)
+            case Action.DRAIN:
+                return evolve(self, hold=Hold.DRAINING, reason=wish.reason)
+            case Action.RESUME:
+                return Standing()
+            case Action.RATE:
+                return evolve(self, rate=evolve(self.rate, **_given(wish.rate)), reason=wish.reason)
+        return self
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the stored form."""
+        return {"hold": str(self.hold), **_given(self.rate), **_reason(self.reason)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Standing:
+        """Return what was stored as ``body``.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        limits = {name: value for name, value in body.items() if name not in ("hold", "reason")}
+        return cls(Hold(body["hold"]), Rate(**limits), body.get("reason", ""))
+
+
+NOTHING_STANDS = Standing()
+
+
+@frozen
+class Outcome:
+    """What came of a wish.
+
+    Attributes:
+        wish: its id.
+        action: what was wished; None: the leader's release doesn't know it, and nothing was changed.
+        standing: what stood after it.
+        under_way: how many transactions were begun and not committed then.
+    """
+
+    wish: str
+    action: Action | None
+    standing: Standing
+    under_way: int
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the stored form."""
+        return {
+            "wish": self.wish,
+            "action": self.action and str(self.action),
+            "standing": self.standing.to_json(),
+            "under_way": self.under_way,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Outcome:
+        """Return what was stored as ``body``.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        action = None if body["action"] is None else Action(body["action"])
+        return cls(body["wish"], action, Standing.from_json(body["standing"]), body["under_way"])
+
+
+def _reason(reason: str) -> dict[str, Json]:
+    return {"reason": reason} if reason else {}
+
+
+def _given(rate: Rate) -> dict[str, Any]:
+    return {name: value for name, value in asdict(rate).items() if value is not None}

@@ -1,0 +1,1 @@
+"""Plays the protocol from a file, without Spark and without a server."""

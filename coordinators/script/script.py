@@ -1,0 +1,309 @@
+"""Protocol traces as text: a script of steps drives the real coordinator, and what it emits is the trace.
+
+Behind ``trident script`` are the real `CoordinatorDriver` and takeover on an in-memory store, and a data plane that is
+the script itself: its one spout defines what is ready, and every stream has one consumer, unless the script says that
+nobody listens; then what is emitted there is done at once. No threads, no clock, no rows.
+
+One step is its own event, what follows from it, one tick in which new batches may start, and what follows from that.
+The driver ticks in every turn; so the spout gives its definitions in one turn of each step only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+from attrs import define, field, frozen
+
+from coordinators.driver.driver import CoordinatorDriver
+from coordinators.protocol.messages import Failed, FailureKind, Message, PauseRequested, ResumeRequested
+from coordinators.protocol.protocol import StreamId
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore
+from coordinators.script.script_plane import SPOUT, ScriptOutside, ScriptPlane
+from coordinators.takeover.takeover import recover
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.errors import TridentError
+from coordinators.values.settings import LeadershipSettings
+from coordinators.values.transaction_time import LeaderClock
+
+TURN_SECONDS = 60.0
+"""From one turn to the next: whatever waits for its time, as a replay, has waited long enough."""
+
+
+class ScriptError(TridentError):
+    """A line of a script is not a step; the message begins with its number, from 1 on."""
+
+
+# --- the steps --------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Start:
+    """Start on what is stored; a running machine is lost first."""
+
+
+@frozen
+class Next:
+    """One turn of the loop."""
+
+
+@frozen
+class Ack:
+    """The pending phase of ``attempt`` was handled."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
+class Fail:
+    """``attempt`` failed."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
+class SetReady:
+    """What ``is_ready`` says from now on, of one txid, or of every one where ``txid`` is None."""
+
+    txid: int | None
+    ready: bool
+
+
+@frozen
+class Pause:
+    """No new batches and no replays."""
+
+
+@frozen
+class Resume:
+    """The end of a pause."""
+
+
+@frozen
+class SetMax:
+    """``max_spout_pending`` from now on. Starts nothing."""
+
+    max_spout_pending: int
+
+
+@frozen
+class SetConsumers:
+    """Whether somebody listens to ``stream`` from now on. Starts nothing."""
+
+    stream: StreamId
+    listening: bool
+
+
+@frozen
+class Show:
+    """Print what is stored about the window. Starts nothing."""
+
+
+@frozen
+class Crash:
+    """Lose the process, keep the store. Starts nothing.
+
+    Attributes:
+        after_write: lose it right after it writes to the store the next time, before anything is announced.
+    """
+
+    after_write: bool = False
+
+
+Step = Start | Next | Ack | Fail | SetReady | Pause | Resume | SetMax | SetConsumers | Show | Crash
+
+
+def _attempt(txid: str, attempt_id: str) -> TransactionAttempt:
+    return TransactionAttempt(int(txid), int(attempt_id))
+
+
+_STEPS: dict[str, tuple[str, str, Callable[..., Step]]] = {
+    "start": ("start", r"", Start),
+    "next": ("next", r"", Next),
+    "ack": ("ack TXID:ATTEMPT", r"(\d{1,18}):(\d{1,18})", lambda *ids: Ack(_attempt(*ids))),
+    "fail": ("fail TXID:ATTEMPT", r"(\d{1,18}):(\d{1,18})", lambda *ids: Fail(_attempt(*ids))),
+    "ready": (
+        "ready [TXID] on|off",
+        r"(?:(\d{1,18}) )?(on|off)",
+        lambda txid, word: SetReady(txid and int(txid), word == "on"),
+    ),
+    "pause": ("pause", r"", Pause),
+    "resume": ("resume", r"", Resume),
+    "max": ("max N, at least 1", r"(0*[1-9]\d{0,17})", lambda number: SetMax(int(number))),
+    "consumers": (
+        "consumers batch|commit on|off",
+        r"(batch|commit) (on|off)",
+        lambda stream, word: SetConsumers(StreamId[stream.upper()], word == "on"),
+    ),
+    "show": ("show", r"", Show),
+    "crash": ("crash [after write]", r"(after write)?", lambda words: Crash(after_write=words is not None)),
+}
+
+
+def parse(text: str) -> list[Step]:
+    """Return the steps of a script: one a line; blank lines and what follows a ``#`` are skipped.
+
+    Raises:
+        ScriptError: a line is not a step.
+    """
+    steps = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        word, *arguments = line.partition("#")[0].split() or [""]
+        if not word:
+            continue
+        if word not in _STEPS:
+            raise ScriptError(f"line {number}: unknown step {word!r}")
+        form, pattern, build = _STEPS[word]
+        match = re.fullmatch(pattern, " ".join(arguments), re.ASCII)
+        if match is None:
+            raise ScriptError(f"line {number}: malformed step {' '.join([word, *arguments])!r}, expected {form!r}")
+        steps.append(build(*match.groups()))
+    return steps
+
+
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+
+class _Lost(Exception):
+    """The process ends here."""
+
+
+@define
+class _Store(InMemoryRecordStore):
+    """Ends the process after a write, where the script says so."""
+
+    crashes: bool = False
+
+    def write(self, record: CoordinatorRecord) -> None:
+        super().write(record)
+        if self.crashes:
+            raise _Lost
+
+
+@define
+class _Process:
+    """What a crash loses: one leadership."""
+
+    store: _Store
+    plane: ScriptPlane
+    driver: CoordinatorDriver
+
+    @classmethod
+    def start(cls, coordination: InMemoryCoordination, outside: ScriptOutside, now: float) -> _Process:
+        """Take over, and go on from what is stored."""
+        store, plane = _Store(coordination, coordination.acquire().epoch), ScriptPlane(outside)
+        driver = CoordinatorDriver.leading(
+            topology="script",
+            store=store,
+            record=recover(store, []),
+            streams=plane,
+            spouts=(SPOUT,),
+            exact=frozenset([SPOUT]),
+            clock=LeaderClock(0, 0.0),
+            draw_edge=lambda: 1,  # one edge a ledger needs no randomness
+            settings=LeadershipSettings(max_spout_pending=outside.max_spout_pending, message_timeout=inf),
+        )
+        driver.start(now, now)
+        return cls(store, plane, driver)
+
+
+@define
+class ScriptDriver:
+    """Plays steps. The settings and the store outlive a crash, as they would outside the process."""
+
+    coordination: InMemoryCoordination = field(factory=InMemoryCoordination)
+    _outside: ScriptOutside = field(factory=ScriptOutside, init=False)
+    _process: _Process | None = field(default=None, init=False)
+    _now: float = field(default=0.0, init=False)
+
+    def play(self, steps: Iterable[Step]) -> Iterator[str]:
+        """Give one line for each thing that is emitted or shown, as it happens."""
+        for step in steps:
+            match step:
+                case SetMax(max_spout_pending):
+                    self._set_max(max_spout_pending)
+                case SetConsumers(stream, listening):
+                    self._outside.listening[stream] = listening
+                case Show():
+                    yield self._shown()
+                case Crash(after_write):
+                    self._crash(after_write=after_write)
+                case _:
+                    yield from self._take(step)
+
+    def _take(self, step: Step) -> Iterator[str]:
+        self._prepare(step)
+        if self._process is None:
+            return
+        process, plane = self._process, self._process.plane
+        try:
+            yield from self._answer_idle(process, self._messages(plane, step))
+            yield from self._turn(process, plane.refuse())
+            yield from self._turn(process, [])  # so all is asked for that has a place now
+            yield from self._answer_idle(process, plane.define(process.driver.machine.window))
+        except _Lost:
+            self._process = None
+
+    def _prepare(self, step: Step) -> None:
+        """Do what a step does outside the process, so also while there is none."""
+        match step:
+            case Start():
+                self._process = _Process.start(self.coordination, self._outside, self._now)
+            case SetReady(None, ready):
+                self._outside.ready = ready
+                self._outside.ready_of.clear()
+            case SetReady(int(txid), ready):
+                self._outside.ready_of[txid] = ready
+
+    def _messages(self, plane: ScriptPlane, step: Step) -> list[Message]:
+        match step:
+            case Ack(attempt):
+                return plane.ack(attempt)
+            case Fail(attempt):
+                return [Failed(attempt, TridentError("the script says so"), FailureKind.INTERRUPTED)]
+            case Pause():
+                return [PauseRequested()]
+            case Resume():
+                return [ResumeRequested()]
+        return []
+
+    def _answer_idle(self, process: _Process, messages: list[Message]) -> Iterator[str]:
+        """Turn until nothing follows any more."""
+        yield from self._turn(process, messages)
+        while process.plane.inbox or process.driver.next_turn_at(self._now) <= self._now:
+            yield from self._turn(process, [])
+
+    def _turn(self, process: _Process, messages: list[Message]) -> Iterator[str]:
+        self._now += TURN_SECONDS
+        process.driver.turn([*process.plane.taken(), *messages], self._now, self._now)
+        said, process.plane.said = process.plane.said, []
+        yield from said
+
+    def _crash(self, *, after_write: bool) -> None:
+        if not after_write:
+            self._process = None
+        elif self._process is not None:
+            self._process.store.crashes = True
+
+    def _set_max(self, max_spout_pending: int) -> None:
+        self._outside.max_spout_pending = max_spout_pending
+        if self._process is not None:
+            self._process.driver.machine.max_spout_pending = max_spout_pending
+
+    def _shown(self) -> str:
+        stored = InMemoryRecordStore(self.coordination, self.coordination.epoch).read()
+        record = stored or CoordinatorRecord(epoch=self.coordination.epoch)
+        window = range(record.current_txid, record.current_txid + self._outside.max_spout_pending)
+        attempts = ",".join(f"{txid}:{last}" for txid, last in sorted(record.attempt_ids.items()) if txid in window)
+        return f"currtx={record.current_txid} attempts={{{attempts}}}"
+
+
+def run_script(text: str) -> Iterator[str]:
+    """Give the trace of a script, line by line. All of it is parsed before anything is run.
+
+    Raises:
+        ScriptError: a line is not a step.
+    """
+    return ScriptDriver().play(parse(text))

@@ -1,0 +1,1 @@
+"""What other threads and processes see of a topology."""

@@ -1,0 +1,101 @@
+"""Who leads a topology, and who waits to: how long for the one before it, and what wakes it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from attrs import define, field, frozen
+from attrs.validators import instance_of
+
+from coordinators.values.errors import FencedError
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Leader:
+    """The process that leads, and since when.
+
+    Attributes:
+        started: ISO 8601, UTC.
+        address: the URL at which it answers requests and shows its page; empty: it serves none.
+    """
+
+    host: str = field(factory=socket.gethostname, validator=instance_of(str))
+    pid: int = field(factory=os.getpid, validator=instance_of(int))
+    started: str = field(factory=lambda: datetime.now(UTC).isoformat(), validator=instance_of(str))
+    address: str = field(default="", validator=instance_of(str))
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on host {self.host}, since {self.started}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return it for programs, as JSON."""
+        return {"host": self.host, "pid": self.pid, "since": self.started, "address": self.address or None}
+
+
+class Withdrawn(Exception):
+    """A candidate that was waiting for its turn is not wanted any more."""
+
+
+@define(eq=False)
+class Candidate:
+    """Who wants to lead and may have to wait for it; made by one thread, told to withdraw by another.
+
+    Attributes:
+        topology: what it wants to lead.
+        patience: seconds that it waits for an earlier leader; None: as long as it takes.
+        address: the URL at which it answers requests, once it leads; empty: it serves none.
+        rival: the leader it waits for, as last seen.
+    """
+
+    topology: str
+    patience: float | None = None
+    address: str = field(default="", kw_only=True)
+    rival: Leader | None = field(default=None, init=False)
+    _until: float = field(init=False)
+    _woken: threading.Event = field(factory=threading.Event, init=False)
+    _withdrawn: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._until = float("inf") if self.patience is None else monotonic() + self.patience
+
+    def withdraw(self) -> None:
+        """Wait no longer: whoever waits gets `Withdrawn`. Any thread may ask."""
+        self._withdrawn = True
+        self._woken.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is woken, but no longer than so many seconds, or than we are patient.
+
+        Raises:
+            Withdrawn: it was told to.
+            FencedError: patience is over.
+        """
+        woken = self._woken.wait(max(0.0, min(seconds, self._until - monotonic())))
+        self._woken.clear()
+        if self._withdrawn:
+            raise Withdrawn
+        if not woken and monotonic() >= self._until:
+            raise FencedError(
+                f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s; "
+                f"stop that process first, let this one stand by (`trident run --standby`), or give it another name",
+                topology=self.topology,
+            )
+
+    def wake(self, _event: object = None) -> None:
+        """Look again who leads: that has changed. Any thread may call it."""
+        self._woken.set()
+
+    def saw(self, leader: Leader) -> None:
+        """Wait for ``leader`` from now on."""
+        is_first, self.rival = self.rival is None, leader
+        if is_first:
+            limit = "" if self.patience is None else f" for up to {self.patience:.0f} s"
+            log.warning("topology %s is led by %s; waiting%s for it to end", self.topology, leader, limit)

@@ -1,0 +1,316 @@
+"""Taking over: from a claimed epoch to a record that this leader has written.
+
+The order is the point. The epoch is claimed already (`RecordStore` exists only with one). Then every state's fence is
+raised, so that nothing of an older leader lands any more; only then is the record read, and compared with what the
+states say they have; and the first write proves that we still lead. Crashing anywhere and starting over is harmless.
+
+What commits of ours can leave behind: each state takes transactions in order, without gaps; an attempt is committed
+only after its id and its leader's epoch are in the record; and commits may run ahead of the record by one group of
+transactions. So, with ``T:A of epoch E`` the token of a state's last commit, and C the lowest transaction that the
+record does not have as committed:
+
+    ===================  ===============================================================================
+    T = C - 1            where the record is
+    T >= C               committed there, not closed in the record: so are C to T - 1
+    T >= C, and A is above the last attempt of T in the record, or there is none
+                         the record is from the past: stop
+    E above the record's the record is from the past: stop
+    T < C - 1            the state is from the past, or was left out meanwhile: stop; but not in a gap, see below
+    no token, and C is
+    past where it joined the state is gone: stop
+    no token, and the
+    record has no such   a new state: it joins with the first transaction that is not closed at this takeover
+    ===================  ===============================================================================
+
+What every state has is closed here, in the first write, and its success is owed; so it never comes again. What only
+some have is torn: the others need it, made of the same rows by the same plan. It is replayed, and whoever has it skips
+it or rolls it back (see `trident_py.states.fenced`). So is what every state has and can't be closed: of a spout that
+begins in it, those that skip it would have no rows. For a transaction t from C up to the lowest T:
+
+    ===================  ===============================================================================
+    no intent for t      none are stored where metadata tells what a batch is: closed
+    no intent for t, but
+    cursors that moved   they were found out by an attempt that never came to its commit: replayed
+    the intent for t is the attempt that every state has, and of the definition in the record
+                         closed; cursors that it moves by having been emitted move now
+    another intent       it was defined anew since: replayed, and rolled back where it is
+    a state that keeps no token or is left out from now on, or a spout that takes part in commits
+                         nobody knows whether they have it: replayed
+    ===================  ===============================================================================
+
+A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once it is in the
+record that a user accepts this, the state takes them for committed, without any change. It may have F already, by an
+attempt that died right before the state was left out, while others have another batch of F. So a gap is passed over
+from T on where T >= F, which rolls T back; what is between F and T was passed over before, or is the same batch in
+every state. The gap stays in the record, so that a crash in between does no harm: until C is committed, each takeover
+passes over it once more, which rolls back nothing but an empty transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from attrs import evolve, frozen
+
+from coordinators.record.declarations import Declared
+from coordinators.record.record import CoordinatorRecord
+from coordinators.record.store import RecordStore, TopologyIdentity
+from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.values.canonical import Json, canonical_json, content_hash
+from coordinators.values.cursors import Cursors
+from coordinators.values.errors import StateError, located
+from coordinators.values.log_fields import log_about
+
+log = logging.getLogger(__name__)
+
+Moved: TypeAlias = Callable[[str, Json], Mapping[str, Json] | None]
+"""For a spout and its definition of a batch, the cursors that move when that is closed; None: nobody knows."""
+
+
+class Recoverable(Protocol):
+    """What commits transactions, as far as a takeover is concerned."""
+
+    @property
+    def name(self) -> str:
+        """Names it in the record; unique in the topology."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it knows its last commit after a restart; otherwise there is nothing to compare."""
+        ...
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether it starts empty each time, so that it misses nothing that was committed before."""
+        ...
+
+    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
+        """Refuse older epochs from now on, sweep what they left; returns the token of the last commit, None if none."""
+        ...
+
+    def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
+        """Take these transactions for committed, without any change; what it has of the first one is rolled back."""
+        ...
+
+
+@frozen
+class Torn:
+    """Transactions that states have and that come again, as others lack them or nobody knows whether they do.
+
+    Attributes:
+        txids: the first of them is the lowest that is not committed.
+        having: names of the states that have at least the first.
+        lacking: names of those that don't have the last.
+    """
+
+    txids: range
+    having: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
+"""Compares the record with what is declared now; returns it with that in it, or raises `StateError`."""
+
+
+def recover(
+    store: RecordStore,
+    states: Sequence[Recoverable],
+    *,
+    has_committer_spouts: bool = False,
+    moved: Moved = lambda spout, definition: {},
+    adopt: Adopt = lambda record, torn: record,
+) -> CoordinatorRecord:
+    """Take over the topology of ``store``; returns the record to go on from, as just written.
+
+    Args:
+        store: the leadership.
+        states: all that commits, but for spouts.
+        has_committer_spouts: whether a spout takes part in commits.
+        moved: asked for each transaction that is closed here.
+        adopt: called with the record after that.
+
+    Raises:
+        StateError: a state and the record don't belong together, or a state refuses.
+        MetadataError: the record cannot be read.
+        FencedError: a newer leader exists.
+        CoordinationLost: ZooKeeper is out of reach.
+    """
+    log_about(epoch=store.epoch)
+    identity = store.identity
+    tokens = {state.name: _recovered(state, store) for state in states}
+    found = store.read()
+    record = found or CoordinatorRecord(epoch=store.epoch)
+    kept = {state.name: tokens[state.name] for state in states if state.remembers}
+    _check(identity.name, kept, record)
+    kept = {name: token for name, token in kept.items() if token or name in record.states}  # but for those that join
+    known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
+    if known:
+        record = _closed(identity.name, record, kept, moved)
+    record = adopt(record, _torn(record, kept))
+    record = _written(store, states, record, _gaps(identity.name, kept, record))
+    first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
+    log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
+    return record
+
+
+def _written(
+    store: RecordStore, states: Sequence[Recoverable], record: CoordinatorRecord, gaps: Mapping[str, range]
+) -> CoordinatorRecord:
+    """Return the first write, in which states join.
+
+    What is passed over comes after it, and again if a crash prevents that.
+    """
+    joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
+    record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
+    store.write(record)
+    for state in states:
+        if gaps.get(state.name):
+            with located(topology=store.identity.name, state=state.name):
+                state.pass_over(store.identity, store.epoch, gaps[state.name])
+    return record
+
+
+def _recovered(state: Recoverable, store: RecordStore) -> CommitToken | None:
+    with located(topology=store.identity.name, state=state.name):
+        return state.recover(store.identity, store.epoch)
+
+
+def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
+    """Tell whether one of those that committed before can't say what."""
+    return any(state.name in record.states and not (state.remembers or state.is_volatile) for state in states)
+
+
+def _left_out(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
+    """Tell whether a state that was declared by the last leader is not asked, as it isn't declared any more."""
+    outputs = Declared.of(record.declared).outputs.values() if record.declared is not None else ()
+    asked = {state.name for state in states}
+    return any(each.until is None and each.name in record.states and each.name not in asked for each in outputs)
+
+
+def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> None:
+    for state, token in tokens.items():
+        if token:
+            _check_token(topology, state, token, record)
+        elif record.states.get(state, record.current_txid) < record.current_txid:
+            raise StateError(
+                f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
+                f"topology is at transaction {record.current_txid}; restore it, or `trident reset {topology}` to start "
+                f"over",
+                topology=topology,
+                state=state,
+            )
+
+
+def _check_token(topology: str, state: str, token: CommitToken, record: CoordinatorRecord) -> None:
+    current = record.current_txid
+    is_ahead = token.txid >= current and token.attempt_id > record.attempt_ids.get(token.txid, -1)
+    if is_ahead or token.epoch > record.epoch:
+        raise StateError(
+            f"topology {topology!r}: state {state!r} has transaction {token.txid}, committed as {token}, and the "
+            f"record in ZooKeeper, at {current} and of epoch {record.epoch}, was written before that: ZooKeeper was "
+            f"restored from the past or emptied; restore its newer data; only where there is none, "
+            f"`trident reset {topology}` starts over with empty states",
+            topology=topology,
+            txid=token.txid,
+            state=state,
+        )
+
+
+def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
+    """Return what each state passes over; the first of it is rolled back where the state has it."""
+    current = record.current_txid
+    gaps = {}
+    for state, token in kept.items():
+        if token is None:
+            continue
+        accepted = record.gaps.get(state)
+        first = accepted.start if accepted and accepted.stop == current else current
+        if token.txid < first - 1:
+            raise StateError(
+                f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
+                f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it: its server lost "
+                f"them (a failover to a replica that lagged, a crash without fsync), it was restored from the past, "
+                f"or the topology ran without it; restore a newer copy of it, or give it another table, which starts "
+                f"empty",
+                topology=topology,
+                state=state,
+            )
+        gaps[state] = range(max(first, token.txid), current)
+    return gaps
+
+
+def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None]) -> Torn | None:
+    current = record.current_txid
+    last = {name: max(token.txid, current - 1) if token else current - 1 for name, token in kept.items()}
+    high = max(last.values(), default=current - 1)
+    if high < current:
+        return None
+    having = tuple(name for name, txid in last.items() if txid >= current)
+    return Torn(range(current, high + 1), having, tuple(name for name, txid in last.items() if txid < high))
+
+
+# --- closing ----------------------------------------------------------------------------------------------------------
+
+
+def _closed(
+    topology: str, record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], moved: Moved
+) -> CoordinatorRecord:
+    """Return ``record`` after all that every state in ``kept`` has, as far as it is known what that is."""
+    tokens = [token for token in kept.values() if token]
+    first = record.current_txid
+    upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
+    for txid in range(first, upto + 1):
+        moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
+        if None in moves.values() or not _is_known(record, txid, tokens, resolved=any(moves.values())):
+            break
+        record = _after(record, txid, _committed_as(record, txid, tokens), moves)
+    if record.current_txid > first:
+        log.info(
+            "topology %s: every state has the transactions %d to %d, which were not recorded yet; they are now",
+            topology,
+            first,
+            record.current_txid - 1,
+        )
+    return record
+
+
+def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken], *, resolved: bool) -> bool:
+    """Tell whether what the states have of ``txid`` is what the record says.
+
+    ``resolved``: an emission has found out what it says; what that attempt was is durable before its commit begins.
+    """
+    pin = next((pin for pin in record.committing if pin.attempt.txid == txid), None)
+    if pin is None:
+        return not resolved
+    is_pinned = all(TransactionAttempt(token.txid, token.attempt_id) == pin.attempt for token in tokens)
+    return is_pinned and pin.hash == content_hash(canonical_json(dict(record.definition(txid))))
+
+
+def _committed_as(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> int:
+    ours = [token.attempt_id for token in tokens if token.txid == txid]
+    return max(ours, default=record.attempt_ids[txid])
+
+
+def _after(
+    record: CoordinatorRecord, txid: int, attempt_id: int, moves: Mapping[str, Mapping[str, Json] | None]
+) -> CoordinatorRecord:
+    """Return ``record`` after ``txid``, its lowest transaction, was committed.
+
+    ``moves`` are the cursors that move then.
+    """
+    number = record.numbers.upto(txid)
+    cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
+    return evolve(
+        record,
+        current_txid=txid + 1,
+        attempt_ids={**record.attempt_ids, txid: attempt_id},
+        metadata={each: definitions for each, definitions in record.metadata.items() if each >= number},
+        committing=tuple(pin for pin in record.committing if pin.attempt.txid > txid),
+        cursors={**record.cursors, **cursors},
+        fingerprints={each: seen for each, seen in record.fingerprints.items() if each > number},
+        failures={each: failure for each, failure in record.failures.items() if each > txid},
+        times={each: time for each, time in record.times.items() if each >= txid},
+    )

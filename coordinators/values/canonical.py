@@ -1,0 +1,98 @@
+"""JSON as this project stores it: one text for one value, and nothing that would come back different."""
+
+from __future__ import annotations
+
+import json
+import math
+from hashlib import sha256
+from typing import TypeAlias
+from zlib import crc32
+
+from coordinators.values.errors import MetadataError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of ``value``: sorted keys, no spaces.
+
+    Raises:
+        MetadataError: JSON can't hold it, or would give back something else (a tuple, a key that isn't a string, NaN);
+            names the place inside the value.
+    """
+    try:
+        if not _is_plain(value):
+            _check(value, "")
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (RecursionError, ValueError) as error:  # Python's limits on depth and on the digits of a number
+        raise MetadataError(f"metadata cannot be written as JSON: {error}") from error
+
+
+def json_copy(value: Json) -> Json:
+    """Return what JSON gives back for ``value``: a copy that its receiver may change."""
+    copied: Json = json.loads(json.dumps(value))
+    return copied
+
+
+def content_hash(text: str | bytes) -> str:
+    """Make a short fingerprint that tells two texts apart and finds damage; no protection against forgery."""
+    raw = text.encode() if isinstance(text, str) else text
+    return f"{crc32(raw):08x}"
+
+
+def content_digest(text: str) -> str:
+    """Return what names ``text`` among all that were ever stored beside it: 80 bits of its SHA-256, in hexadecimal."""
+    return sha256(text.encode()).hexdigest()[:20]
+
+
+def _is_plain(value: object) -> bool:
+    """Tell whether one look at the types is enough to know that JSON gives ``value`` back: fast, for every write."""
+    if type(value) is str:
+        return value.isascii()
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(map(_is_plain_key, value)) and all(map(_is_plain, value.values()))
+    return value is None or type(value) is int or type(value) is bool
+
+
+def _is_plain_key(key: object) -> bool:
+    return type(key) is str and key.isascii()
+
+
+def _check(value: object, place: str) -> None:
+    match value:
+        case None | bool() | int():
+            return
+        case str():
+            _check_text(value, place)
+        case float() if math.isfinite(value):
+            return
+        case list():
+            for index, item in enumerate(value):
+                _check(item, f"{place}[{index}]")
+        case dict():
+            for key, item in value.items():
+                _check_key(key, place)
+                _check(item, f"{place}[{key!r}]")
+        case _:
+            raise MetadataError(
+                f"metadata{place} is {value!r} ({type(value).__name__}), which would not come back equal from JSON; "
+                f"use None, booleans, finite numbers, strings, lists and dicts with string keys"
+            )
+
+
+def _check_key(key: object, place: str) -> None:
+    if type(key) is not str:
+        raise MetadataError(
+            f"metadata{place} has the key {key!r} ({type(key).__name__}), which would come back as a string; "
+            f"use string keys"
+        )
+    _check_text(key, place)
+
+
+def _check_text(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MetadataError(f"metadata{place} has a string that is not Unicode text: {text!r}") from error

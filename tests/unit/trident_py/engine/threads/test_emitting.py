@@ -1,0 +1,108 @@
+"""One emission: what is read once by a job of its own, and what becomes of one that was cancelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinators.protocol.messages import Diagnosis, FailureKind
+from coordinators.values.attempt import TransactionAttempt
+from tests.unit.trident_py.engine.driving import spout_of
+from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted
+from trident_py.engine.threads.emitting import Running, SpoutEmission, Unwanted
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.spouts import Emitter
+
+ATTEMPT = TransactionAttempt(1, 0)
+
+
+class Emitting(Emitter[Any]):
+    """Emits a row, or splits that tasks read, or raises."""
+
+    def emit_batch(self, attempt: Any, metadata: Any, collector: TridentCollector) -> None:
+        match metadata:
+            case "splits":
+                collector.emit_splits([1, 2], read=lambda split: iter(()))
+            case "raises":
+                raise ValueError("no rows")
+            case _:
+                collector.emit((1,))
+
+
+def emission(metadata: str, *, readers: int = 1, exact: bool = True, number: int | None = 1) -> SpoutEmission:
+    spout = spout_of(Emitting(), "n int")
+    spout.coordinator.exact = exact
+
+    def checkpoint(emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        assert verify == exact
+        return EmittedBatch(batch.schema, reported=ReportedOffsets((), 5))
+
+    return SpoutEmission(
+        emit=Emit(ATTEMPT, number, "s", metadata),
+        spout=spout,
+        readers=range(readers),
+        is_reread=False,
+        checkpoint=checkpoint,
+        diagnose=lambda error: Diagnosis(error, FailureKind.USER_CODE),
+        draw_edge=lambda: 7,
+    )
+
+
+def told(emission: SpoutEmission) -> list[Any]:
+    reports: list[Any] = []
+    emission.run(reports.append)
+    assert emission.running.ended.is_set()
+    return reports
+
+
+def test_a_batch_is_told_with_an_edge_for_each_branch_that_reads_it() -> None:
+    [emitted] = told(emission("rows", readers=2))
+    assert isinstance(emitted, Emitted)
+    assert (emitted.rows, emitted.is_small, emitted.edges) == (1, True, {0: 7, 1: 7})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "readers", "exact", "is_read_once"),
+    [
+        ("splits", 2, False, True),
+        ("splits", 2, True, False),
+        ("splits", 1, False, False),
+        ("rows", 2, False, False),
+    ],
+)
+def test_only_what_could_be_others_when_it_is_read_again_is_read_once(
+    metadata: str, readers: int, exact: bool, is_read_once: bool
+) -> None:
+    *begun, emitted = told(emission(metadata, readers=readers, exact=exact))
+    assert begun == ([CheckpointBegun(ATTEMPT, "s")] if is_read_once else [])
+    assert (emitted.rows == 5) == is_read_once
+
+
+def test_what_an_emitter_raises_is_told_with_what_it_means() -> None:
+    [failed] = told(emission("raises"))
+    assert isinstance(failed, EmitFailed)
+    assert failed.why.kind is FailureKind.USER_CODE
+
+
+def test_an_emission_that_was_cancelled_does_not_begin() -> None:
+    cancelled = emission("raises")
+    assert not cancelled.running.cancel(), "there is no job yet"
+    [failed] = told(cancelled)
+    assert failed.why.kind is FailureKind.INTERRUPTED
+
+
+def test_a_spout_does_not_hear_of_an_empty_transaction() -> None:
+    [emitted] = told(emission("raises", number=None))
+    assert emitted.rows == 0
+
+
+def test_who_cancels_before_spark_is_entered_keeps_it_out_and_after_it_has_a_job_to_cancel() -> None:
+    before, after = Running(), Running()
+    assert not before.cancel()
+    with pytest.raises(Unwanted):
+        before.enter_spark()
+    after.enter_spark()
+    assert after.cancel()

@@ -1,0 +1,288 @@
+"""Processes to kill: forked from one that was itself forked when the check began, so that closures and lambdas work.
+
+The process of the test may have threads, and opens stores to read them. So it is forked once, into a nursery, which
+has one thread and touches nothing; all others are forked from that, in a few milliseconds, with Spark and everything
+that was imported loaded already. Whoever dies, the others end: the nursery and its children are a process group, which
+is killed at the end of the check, or by the nursery if the test's process vanishes.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from attrs import define, field, frozen
+
+from trident_py.conformance.stops import Line, Stop
+from trident_py.conformance.trail import Trail
+from trident_py.conformance.unsynced import sync_nothing
+
+LOOK_SECONDS = 0.01
+BLOCKED_SECONDS = 0.08
+"""A call at which nobody works for so much longer than somebody does waits for something."""
+
+
+@frozen
+class Request:
+    """What a child is asked for; its answers are at most one `Paused`, and an `Answer`."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    files: tuple[str, ...] = ()
+    known: frozenset[tuple[str, int]] | None = None
+    stops: tuple[Stop, ...] = ()
+
+
+@frozen
+class Paused:
+    """The call waits for a message to go on."""
+
+
+@frozen
+class Answer:
+    """The call returned or raised.
+
+    Attributes:
+        value: what it returned.
+        error: type and text of what it raised; empty if it returned.
+        is_busy: whether that says that the store is busy.
+        lines: the lines it came to.
+        imported: the modules that it loaded, but those of users: what is forked later can have them from the start.
+        files: those that the user's code is in, where the request has none.
+    """
+
+    value: Any = None
+    error: str = ""
+    is_busy: bool = False
+    lines: tuple[Line, ...] = ()
+    imported: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@frozen
+class Died:
+    """The process is gone."""
+
+
+@frozen
+class Stuck:
+    """There was no new line for too long."""
+
+
+Reply = Answer | Paused | Died | Stuck
+
+
+@define
+class Asleep:
+    """Tells who waits for something from who works: who looks at a lock again and again does both, and works little."""
+
+    _is_asleep: Callable[[], bool]
+    _seconds: float = BLOCKED_SECONDS
+    _looks: int = field(default=0, init=False)
+
+    def for_long(self) -> bool:
+        """Look; whether it waits for something, which is said once."""
+        enough = round(self._seconds / LOOK_SECONDS)
+        if self._looks < enough:
+            self._looks = self._looks + 1 if self._is_asleep() else max(self._looks - 1, 0)
+            return self._looks == enough
+        return False
+
+
+@define(eq=False)
+class Child:
+    """One process, seen from the test's.
+
+    Attributes:
+        pid: its process id.
+        trail: the lines of its present call.
+    """
+
+    pid: int
+    _connection: Connection
+    trail: Trail
+    paused: bool = field(default=False, init=False)
+
+    def ask(self, request: Request) -> None:
+        """Begin a call; `reply` ends it."""
+        self.trail.clear()
+        with suppress(BrokenPipeError):
+            self._connection.send(request)
+
+    def reply(
+        self,
+        stuck_secs: float,
+        is_asleep: Callable[[], bool],
+        on_blocked: Callable[[], bool],
+        blocked_secs: Callable[[], float] = lambda: BLOCKED_SECONDS,
+    ) -> Reply:
+        """How the call went.
+
+        Args:
+            stuck_secs: without a new line of user code for so long it is stuck; on a busy machine, where looks come
+                later, for longer.
+            is_asleep: whether nobody works on it just now: the process waits for something if it's mostly so.
+            on_blocked: called when the process waits for something; whether that was changed.
+            blocked_secs: how long it waits before that, at the line that it has come to.
+        """
+        looks, length, asleep = 0, 0, Asleep(is_asleep, blocked_secs())
+        while looks < stuck_secs / LOOK_SECONDS:
+            if self._connection.poll(LOOK_SECONDS):
+                return self._received()
+            looks += 1
+            if self.trail.length > length:
+                looks, length, asleep = 0, self.trail.length, Asleep(is_asleep, blocked_secs())
+            elif asleep.for_long() and on_blocked():
+                looks = 0
+        return Stuck()
+
+    def _received(self) -> Reply:
+        try:
+            found: Reply = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._connection.close()
+            return Died()
+        if isinstance(found, Paused):
+            self._suspend()
+        return found
+
+    def _suspend(self) -> None:
+        """All of its threads stand still."""
+        self.paused = True
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Wake it up."""
+        self.paused = False
+        os.kill(self.pid, signal.SIGCONT)
+        self._connection.send(None)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was seen to end: its process id may be somebody else's by now."""
+        return self._connection.closed
+
+    def end(self) -> None:
+        """Kill it, and forget what it did."""
+        self.kill()
+        self.trail.close()
+
+    def kill(self) -> None:
+        """End it as the end of a machine would, if it lives."""
+        if self.is_gone:
+            return
+        with suppress(EOFError, OSError), self._connection:
+            while self._connection.poll():
+                self._connection.recv()
+            os.kill(self.pid, signal.SIGKILL)
+            while True:
+                self._connection.recv()
+
+
+@define(eq=False)
+class Nursery:
+    """Forks children, each of which runs ``serve`` on its end of a connection, and leaves its lines on its trail."""
+
+    _pid: int
+    _channel: socket.socket
+    _imported: dict[str, bool] = field(factory=dict, init=False)  # by name: whether the nursery has it
+
+    @classmethod
+    @contextmanager
+    def open(cls, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> Iterator[Nursery]:
+        """A nursery that has called ``prepare`` once; at the end it is killed with all of its children."""
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = _fork()
+        if pid == 0:
+            ours.close()
+            _end_with(lambda: _nurse(theirs, serve, prepare))
+        theirs.close()
+        try:
+            yield cls(pid, ours)
+        finally:
+            ours.close()
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def has_use_of(self, modules: Sequence[str]) -> None:
+        """Load these modules before the next child is forked, which would load them by itself."""
+        for name in modules:
+            self._imported.setdefault(name, False)
+
+    def child(self) -> Child:
+        """A new process."""
+        ours, theirs = socket.socketpair()
+        trail = Trail.make()
+        wanted = [name for name, is_there in self._imported.items() if not is_there][:_MODULES_MAX]
+        self._imported.update(dict.fromkeys(wanted, True))
+        with theirs:
+            order = " ".join(["fork", *wanted]).encode()
+            socket.send_fds(self._channel, [order], [theirs.fileno(), trail.descriptor])
+        pid = int.from_bytes(self._channel.recv(8), "big")
+        return Child(pid, Connection(ours.detach()), trail)
+
+
+_MODULES_MAX = 400
+"""As many as one message to the nursery has room for."""
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, none of which is needed there
+        return os.fork()
+
+
+def _nurse(channel: socket.socket, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> None:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare()
+    sync_nothing()
+    _load(["pandas"])  # pyarrow does at its first conversion: a quarter of a second in each child
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(channel, 1 << 16, 2)
+        if not order:
+            os.killpg(0, signal.SIGKILL)
+        _load(order.decode().split()[1:])
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _end_with(partial(serve, Connection(descriptors[0]), Trail(descriptors[1])))
+        for each in descriptors:
+            os.close(each)
+        channel.sendall(pid.to_bytes(8, "big"))
+
+
+def _load(modules: Sequence[str]) -> None:
+    for name in modules:
+        with suppress(Exception):  # whoever has use of it gets to see why it can't be loaded
+            importlib.import_module(name)
+    if modules:
+        gc.freeze()  # collecting garbage would copy all that the processes share
+
+
+def _end_with(work: Callable[[], None]) -> NoReturn:
+    """Do it, and end without any of the clean-up that belongs to the process which this was forked from."""
+    try:
+        work()
+    except BaseException:  # noqa: BLE001 - nobody is above this who could be told
+        traceback.print_exc()  # ours: what the user's code raises is an answer
+    finally:
+        os._exit(1)

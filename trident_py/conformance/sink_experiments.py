@@ -1,0 +1,177 @@
+"""What is tried with a sink, the simplest first, so that the first history that breaks a rule is a short one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trident_py.conformance.experiments import Experiment, every, nowhere
+from trident_py.conformance.sink_play import SinkPlay
+
+
+def begun(play: SinkPlay) -> None:
+    """The first leader finds an empty store."""
+    play.leading()
+
+
+def one(play: SinkPlay) -> None:
+    """A transaction, as nearly all are."""
+    leader, txid = play.leading(), play.next
+    prepared = play.prepared(leader, txid)
+    play.look()
+    play.commit(leader, prepared)
+    play.look()
+
+
+def taken_over(play: SinkPlay) -> None:
+    """A leader dies with a transaction prepared, and another one has it committed."""
+    leader, txid = play.leading(), play.next
+    play.prepared(leader, txid)
+    play.crash(leader)
+    play.committed(play.take_over(), txid)
+
+
+def committed_and_taken_over(play: SinkPlay) -> None:
+    """A leader dies with a transaction committed, which comes again, since other outputs lack it; then another one."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    play.crash(leader)
+    play.committed(play.committed(play.take_over(), txid), txid + 1)
+
+
+def aborted(play: SinkPlay) -> None:
+    """An attempt is given up, and the next one is committed."""
+    leader, txid = play.leading(), play.next
+    play.abort(leader, play.prepared(leader, txid).tx)
+    play.committed(leader, txid)
+
+
+def given_up_again(play: SinkPlay) -> None:
+    """A committed transaction comes again, as another output lacks it, and that attempt is given up."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    play.abort(leader, play.prepared(leader, txid).tx)
+    play.look()
+    play.committed(leader, txid)
+
+
+def unreadable(play: SinkPlay) -> None:
+    """A batch can't be read, since a user's function in front of the sink raises; the next attempt can."""
+    leader, txid = play.leading(), play.next
+    prepared = play.prepare(leader, txid, fails=True)
+    play.abort(leader, prepared.tx if prepared else play.last_tx(leader))
+    play.committed(leader, txid)
+
+
+def answer_lost(play: SinkPlay) -> None:
+    """The answer of a commit is lost, so its transaction comes again, as the next attempt of the same leader."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    play.committed(leader, txid)
+    play.look()
+    play.committed(leader, txid + 1)
+
+
+def side_by_side(play: SinkPlay) -> None:
+    """Two transactions are prepared before the first is committed."""
+    leader, txid = play.leading(), play.next
+    first, second = play.prepared(leader, txid), play.prepared(leader, txid + 1)
+    play.commit(leader, first)
+    play.look()
+    play.commit(leader, second)
+
+
+def failed_side_by_side(play: SinkPlay) -> None:
+    """The first of two transactions fails, so both are given up and come again."""
+    leader, txid = play.leading(), play.next
+    first, second = play.prepared(leader, txid), play.prepared(leader, txid + 1)
+    again = play.prepared(leader, txid)
+    play.abort(leader, first.tx)
+    play.abort(leader, second.tx)
+    play.commit(leader, again)
+    play.committed(leader, txid + 1)
+
+
+def empty(play: SinkPlay) -> None:
+    """A transaction without rows is a transaction."""
+    leader, txid = play.leading(), play.next
+    play.sizes[txid] = 0
+    play.commit(leader, play.prepared(leader, txid))
+    play.crash(leader)
+    play.committed(play.take_over(), txid + 1)
+
+
+def started_again(play: SinkPlay) -> None:
+    """The same process leads again, with the same object."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    play.prepared(leader, txid + 1)
+    play.lead_again(leader)
+    play.committed(leader, txid + 1)
+
+
+def overtaken(play: SinkPlay) -> None:
+    """A leader has prepared a transaction when a new one begins to recover, which is paused there."""
+    leader, txid = play.leading(), play.next
+    play.waiting = leader, play.prepared(leader, txid)
+    play.take_over()
+    play.waiting = None
+    play.committed(play.leading(), txid)
+
+
+# --- when a paused leader goes on -------------------------------------------------------------------------------------
+
+
+def before_replay(play: SinkPlay) -> None:
+    """The new leader has recovered, and done nothing else; what the older one had prepared it tries to commit."""
+    play.take_over()
+    play.wake_zombie(commits=True)
+    play.look()
+    play.redo()
+
+
+def during_replay(play: SinkPlay) -> None:
+    """The new leader has prepared the transaction."""
+    leader = play.take_over()
+    prepared = play.prepare(leader, play.first)
+    play.wake_zombie()
+    if prepared is not None:
+        play.commit(leader, prepared)
+    play.redo()
+
+
+def after_replay(play: SinkPlay) -> None:
+    """The new leader has committed the transaction, and commits another one afterwards."""
+    play.take_over()
+    play.redo()
+    play.look()
+    play.wake_zombie()
+    play.look()
+    play.committed(play.leading(), play.next)
+
+
+def after_commit(play: SinkPlay) -> None:
+    """The older leader has committed meanwhile."""
+    play.overtake()
+    play.redo()
+
+
+EXPERIMENTS: Sequence[Experiment[SinkPlay]] = (
+    Experiment(scenario=begun, focus=nowhere),
+    Experiment(scenario=one, focus=every("prepare", "commit"), again=True),
+    Experiment(scenario=answer_lost, focus=lambda calls: every("commit")(calls)[1:2]),
+    Experiment(scenario=empty, focus=lambda calls: every("commit", "recover")(calls)[:2]),
+    Experiment(scenario=taken_over, focus=every("make", "recover"), again=True),
+    Experiment(scenario=committed_and_taken_over, focus=lambda calls: every("recover", "commit")(calls)[1:3]),
+    Experiment(scenario=aborted, focus=every("abort"), again=True),
+    Experiment(scenario=given_up_again, focus=every("abort")),
+    Experiment(scenario=unreadable, focus=lambda calls: every("prepare", "abort")(calls)[:2]),
+    Experiment(scenario=side_by_side, focus=lambda calls: every("commit")(calls)[1:2]),
+    Experiment(scenario=failed_side_by_side, focus=every("abort")),
+    Experiment(scenario=started_again, focus=every("recover")),
+    Experiment(scenario=one, focus=every("prepare", "commit"), resume=before_replay),
+    Experiment(scenario=one, focus=every("prepare"), resume=during_replay),
+    Experiment(scenario=one, focus=every("commit"), resume=after_replay),
+    Experiment(scenario=aborted, focus=every("abort"), resume=during_replay),
+    Experiment(scenario=taken_over, focus=every("recover"), resume=during_replay),
+    Experiment(scenario=overtaken, focus=every("recover"), resume=after_commit),
+)

@@ -1,0 +1,384 @@
+"""The leaders of a topology that writes to one sink: what they call, what they expect of it, and what readers see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from coordinators.record.store import TopologyIdentity
+from coordinators.values.attempt import CommitToken, TransactionAttempt
+from trident_py.conformance.child_process import On, Subject, described
+from trident_py.conformance.children import Answer, Child
+from trident_py.conformance.ledger import Broken, Ledger, Row, listed
+from trident_py.conformance.play import TRIES, Found, Play, Unusable
+from trident_py.conformance.report import Rule
+from trident_py.conformance.sample_rows import batch_name, comparable, sample_rows
+from trident_py.errors import TopologyError
+from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, TransactionKey
+from trident_py.spark.forked import Batches
+
+TOPOLOGY = TopologyIdentity("conformance", "00000000-0000-4000-8000-000000000001", 1)
+
+
+def transaction(attempt: TransactionAttempt, epoch: int) -> SinkTransaction:
+    """An attempt as a sink sees it."""
+    key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, attempt.txid)
+    return SinkTransaction(key, attempt, epoch, time=1_767_225_600_000 + attempt.txid)
+
+
+@frozen(kw_only=True)
+class Needs:
+    """What is asked of whoever calls.
+
+    Attributes:
+        same_rows: every attempt of a transaction has to have the same rows.
+        at_least_once: rows may be there again once a transaction came again: no token is kept.
+    """
+
+    same_rows: bool = False
+    at_least_once: bool = False
+
+
+class SinkSubject(Subject):
+    """A user's sink in a child process."""
+
+    threads: Mapping[str, On] = {"prepare": On.OWN, "commit": On.COMMIT, "abort": On.COMMIT}
+
+    def __init__(self, make_sink: Callable[[], TransactionalSink[Any]], batches: Batches) -> None:
+        self._make, self._batches = make_sink, batches
+        self._receipts: dict[CommitToken, Any] = {}
+
+    def make(self) -> Needs:
+        """The sink."""
+        self._sink = self._make()
+        self._sink.check_fields(self._batches.schema)
+        self.things = [self._sink]
+        at_least_once = not self._sink.keeps_token
+        return Needs(same_rows=self._sink.needs_exact_replays or at_least_once, at_least_once=at_least_once)
+
+    def recover(self, epoch: int) -> Any:
+        """As a leader that takes over does."""
+        return self._sink.recover(TOPOLOGY, epoch)
+
+    def prepare(self, tx: SinkTransaction, batch: str, rows: Sequence[Row], fails: bool) -> None:
+        """The receipt stays here."""
+        self._receipts[tx.token] = self._sink.prepare(tx, self._batches.frame(batch, rows, fails=fails))
+
+    def commit(self, tx: SinkTransaction) -> None:
+        """With the receipt of this attempt."""
+        self._sink.commit(tx, self._receipts[tx.token])
+
+    def abort(self, tx: SinkTransaction) -> None:
+        """With its receipt, if there is one."""
+        self._sink.abort(tx, self._receipts.get(tx.token))
+
+
+@frozen
+class Prepared:
+    """An attempt that was prepared."""
+
+    tx: SinkTransaction
+    rows: Sequence[Row]
+
+
+# large: one field for each thing that an experiment with a sink keeps
+@define(eq=False)
+class SinkPlay(Play):
+    """Experiments with a sink.
+
+    Attributes:
+        schema: the fields of its rows.
+        read_rows: what a reader of the store sees.
+        needs: what the sink needs, and promises.
+    """
+
+    schema: StructType = field(kw_only=True)
+    read_rows: Callable[[], Sequence[Sequence[Any]]] = field(kw_only=True)
+    needs: Needs = field(factory=Needs, init=False)
+    noun: ClassVar[str] = "sink"
+    ledger: Ledger = field(kw_only=True, factory=Ledger)
+    epoch: int = field(default=0, init=False)
+    leader: Child | None = field(default=None, init=False)
+    sizes: dict[int, int] = field(
+        factory=dict, init=False
+    )  # the rows of a transaction, where it's not the usual number
+    _attempts: Counter[int] = field(factory=Counter, init=False)
+    _fixed: dict[int, int] = field(
+        factory=dict, init=False
+    )  # the variant of rows that a transaction may be committed with
+    _variants: dict[CommitToken, int] = field(factory=dict, init=False)
+    epochs: dict[int, int] = field(factory=dict, init=False)  # of each process
+    began: int = field(default=1, init=False)  # the first transaction of the experiment
+    first: int = field(default=1, init=False)  # the first one that may still come again
+    waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
+    _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, what it was last called for
+    _lenient: bool = field(default=False, init=False)
+    _owed: dict[int, Sequence[Row]] = field(factory=dict, init=False)  # by transaction, where commits were answered
+
+    # --- leaders --------------------------------------------------------------------------------------------------
+
+    def leading(self) -> Child:
+        """The leader that there is, or a new one."""
+        return self.leader or self.take_over()
+
+    def take_over(self) -> Child:
+        """A new leader recovers; what it is told has to fit what is there."""
+        for _ in range(TRIES):
+            self.leader = None
+            self.epoch += 1
+            child = self.new_child()
+            self.epochs[child.pid] = self.epoch
+            made = self.call(child, f"leader {self.epoch} makes the {self.noun}", "make")
+            if made.error:
+                continue
+            self.needs = made.value
+            self.steps.pop()  # it tells nothing
+            if self.recover(child):
+                return child
+        raise Found(Rule.COMES_THROUGH, f"{TRIES} leaders, one after the other, could not recover")
+
+    def recover(self, child: Child) -> bool:
+        """``child`` recovers, in the present epoch; whether it leads now."""
+        self.epochs[child.pid] = epoch = self.epoch
+        return self.recovered(child, epoch, self.call(child, f"leader {epoch} recovers", "recover", epoch))
+
+    def recovered(self, child: Child, epoch: int, answer: Answer) -> bool:
+        """``child`` was told this; whether it leads now."""
+        if answer.error:
+            return False
+        self.steps.append(f"leader {epoch} is told {answer.value or 'that nothing was committed'}")
+        self._judge(epoch, answer.value)
+        self.leader = child
+        return True
+
+    def _judge(self, epoch: int, token: Any) -> None:
+        if self.needs.at_least_once and not self._lenient:
+            self.steps.pop()  # such a sink can't tell
+            self.ledger.fence = epoch
+            return
+        if self._lenient:
+            self._lenient = False
+            said = token.txid if isinstance(token, CommitToken) else 0
+            self.ledger.fence = epoch
+            self.ledger.start_over(said or self.ledger.last, self.read())
+            return
+        rows = self.read() if self.ledger.in_doubt else None
+        broken = self.ledger.recovered(epoch, token, rows)
+        if broken is not None and rows is None:
+            broken = self.ledger.recovered(epoch, token, self.read())
+        self._raise(broken)
+        for txid in [each for each in self._fixed if each > self.ledger.last]:
+            del self._fixed[txid]
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def last_tx(self, leader: Child) -> SinkTransaction:
+        """The attempt that ``leader`` was last called for."""
+        return self._current[leader.pid].tx
+
+    def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
+        """The next attempt of ``txid``; None if it failed."""
+        attempt = TransactionAttempt(txid, self._attempts[txid])
+        self._attempts[txid] += 1
+        tx = transaction(attempt, self.epochs[leader.pid])
+        variant = 0 if self.needs.same_rows else self._fixed.get(txid, attempt.attempt_id)
+        size = {"count": self.sizes[txid]} if txid in self.sizes else {}
+        rows = sample_rows(self.schema, txid, variant, **size)
+        batch = batch_name(txid, variant) if rows else ""
+        compared = [comparable(row) for row in rows]
+        if txid > self.ledger.last:
+            self.ledger.given(tx.token, compared[:-1])
+        self._variants[tx.token] = variant
+        what = f"leader {tx.epoch} prepares attempt {attempt} of {_listed(compared)}"
+        self._current[leader.pid] = prepared = Prepared(tx, compared)
+        answer = self.call(leader, f"{what}, which can't be read" if fails else what, "prepare", tx, batch, rows, fails)
+        return None if answer.error else prepared
+
+    def commit(self, leader: Child, prepared: Prepared) -> bool:
+        """Commit it; whether that was answered."""
+        tx = prepared.tx
+        if self.ledger.fence <= tx.epoch:
+            self._fixed.setdefault(tx.txid, self._variants[tx.token])
+        self.ledger.begun(tx.token, prepared.rows)
+        self._current[leader.pid] = prepared
+        what, arguments = self._commit_call(prepared)
+        answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
+        if not answer.error:
+            self.ledger.answered(tx.token)
+            self._owed[tx.txid] = prepared.rows
+        return not answer.error
+
+    def _commit_call(self, prepared: Prepared) -> tuple[str, tuple[Any, ...]]:
+        return str(prepared.tx.attempt), (prepared.tx,)
+
+    def abort(self, leader: Child, tx: SinkTransaction) -> None:
+        """Give it up; what that raises is only logged, as in the product."""
+        self.ledger.given_up(tx.token)
+        self._current[leader.pid] = Prepared(tx, ())
+        self.call(leader, f"leader {tx.epoch} aborts {tx.attempt}", "abort", tx)
+
+    def committed(self, leader: Child, txid: int) -> Child:
+        """Have ``txid`` committed, in as many attempts and by as many leaders as it takes; returns the one that did."""
+        for number in range(1, TRIES * 2 + 1):
+            prepared = self.prepare(leader, txid)
+            if prepared is not None and self.commit(leader, prepared):
+                return leader
+            if prepared is not None:
+                self.abort(leader, prepared.tx)
+            if number % TRIES == 0:
+                leader = self.take_over()
+        raise Found(Rule.COMES_THROUGH, f"transaction {txid} was not committed in {TRIES * 2} attempts")
+
+    def prepared(self, leader: Child, txid: int) -> Prepared:
+        """Have ``txid`` prepared, in as many attempts as it takes."""
+        for _ in range(TRIES):
+            if (prepared := self.prepare(leader, txid)) is not None:
+                return prepared
+        raise Found(Rule.COMES_THROUGH, f"transaction {txid} was not prepared in {TRIES} attempts")
+
+    @property
+    def next(self) -> int:
+        """The transaction that comes next."""
+        return self.ledger.last + 1
+
+    # --- experiments ----------------------------------------------------------------------------------------------
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a transaction came again in this experiment, or somebody died."""
+        return any(count > 1 for txid, count in self._attempts.items() if txid >= self.began)
+
+    def start(self) -> str:
+        """Take note where an experiment begins; returns that for people."""
+        self.first = self.began = self.next
+        self.waiting = None
+        match self.ledger.last:
+            case 0:
+                done = "the store is empty"
+            case 1:
+                done = "transaction 1 is committed"
+            case last:
+                done = f"transactions 1 to {last} are committed"
+        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
+
+    def finish(self) -> None:
+        """A leader has died: a new one has everything committed that was begun."""
+        self.look_after_death()
+        self.take_over()
+        self.redo()
+
+    def look_after_death(self) -> None:
+        """A reader looks before anybody recovers; only what changes the store for readers is worth a look."""
+        if self.calls[-1].method in ("recover", "commit", "abort"):
+            self.look()
+
+    def redo(self) -> None:
+        """Have everything committed that was begun in this experiment."""
+        for txid in range(self.first, max(self._attempts, default=0) + 1):
+            self.committed(self.leading(), txid)
+
+    def crash(self, child: Child) -> None:
+        """End a leader between two calls."""
+        super().crash(child)
+        self.leader = None
+
+    def tidy(self) -> None:
+        """Only the leader stays."""
+        self.end_children(but=self.leader)
+        self._current.clear()
+
+    def lead_again(self, child: Child) -> None:
+        """The same process leads again."""
+        self.leader = None
+        self.epoch += 1
+        if not self.recover(child):
+            self.take_over()
+
+    def wake_zombie(self, *, commits: bool = False) -> None:
+        """It goes on to the end of its call; what it has prepared it commits, or gives up as what it can't commit."""
+        zombie, method = self.zombie, self.paused_call.method
+        assert zombie is not None  # noqa: S101
+        answer = self.wake()
+        if zombie.is_gone or method not in ("prepare", "commit"):
+            return
+        prepared = self._current[zombie.pid]
+        if method == "prepare":
+            done = commits and not answer.error and self.commit(zombie, prepared)
+        else:
+            done = not answer.error
+        if not done:
+            self.abort(zombie, prepared.tx)
+
+    def overtake(self) -> None:
+        """The leader that waits commits, while the newer one is paused in its recovery; then that goes on."""
+        recovering = self.zombie
+        assert self.waiting is not None  # noqa: S101
+        assert recovering is not None  # noqa: S101
+        self.commit(*self.waiting)
+        epoch = self.epoch
+        method = self.paused_call.method
+        answer = self.wake()
+        self.zombie = None
+        led = self.recover(recovering) if method == "make" else self.recovered(recovering, epoch, answer)
+        if not led:
+            self.take_over()
+
+    # --- readers --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """A reader looks, and must see what may be there."""
+        if not self.needs.at_least_once or not (self.lossy or self.ledger.in_doubt or self.zombie):
+            self._raise(self.ledger.read(self.read()))
+            return
+        rows = self.read()
+        if missing := sum(map(Counter, self._owed.values()), Counter()) - rows:
+            raise Found(Rule.COMMITTED_STAYS, f"a reader does not see {listed(missing)}")
+        if not self.ledger.in_doubt:
+            self.ledger.start_over(self.ledger.last, rows)
+
+    def ensure_empty(self) -> None:
+        """Refuse a store that has rows before anything was done, such as those of an earlier check.
+
+        Raises:
+            TopologyError: it has some.
+        """
+        if rows := self.read():
+            raise TopologyError(
+                f"the store of the {self.noun} has rows before the check begins: {listed(rows)}; empty it, or check "
+                "with another one, as where each test has its own"
+            )
+
+    def read(self) -> Counter[Row]:
+        """What a reader sees; a store that nothing was committed to need not be readable yet."""
+        try:
+            with self.released_if_waiting():
+                return Counter(comparable(row) for row in self.read_rows())
+        except Exception as error:
+            if self.ledger.last == 0:
+                return Counter()
+            if self.release("nobody can read meanwhile"):
+                return self.read()
+            raise Found(Rule.READABLE, f"read_rows() raises {described(error)}") from error
+
+    def recuperate(self) -> None:
+        """After a rule was broken: take what is there as given, and go on."""
+        self.end_children()
+        self.leader, self._lenient = None, True
+        self._owed.clear()
+        self.ledger.start_over(max(self._attempts, default=0), Counter())
+        try:
+            self.take_over()
+        except Found as error:
+            raise Unusable from error
+
+    def _raise(self, broken: Broken | None) -> None:
+        if broken is not None:
+            raise Found(broken.rule, broken.seen)
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return ", ".join(map(str, rows)) or "no rows"

@@ -1,0 +1,264 @@
+"""The leaders of a topology that aggregates into one state: what is called, and what the state promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, ClassVar, TypeAlias
+
+from attrs import define, evolve, field, frozen
+from pyspark.sql import types as t
+
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.conformance.child_process import On, Subject
+from trident_py.conformance.children import Child
+from trident_py.conformance.ledger import Row
+from trident_py.conformance.sample_rows import comparable, sample_rows
+from trident_py.conformance.sink_play import TOPOLOGY, Needs, Prepared, SinkPlay, transaction
+from trident_py.conformance.state_ledger import StateLedger, Values
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.removal import REMOVE
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.operations.builtin import NativeAggregator
+from trident_py.participants.states import AggregateParticipant
+from trident_py.rows.row import row_class
+from trident_py.rows.schema import arrow_table, select
+
+AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any]
+
+
+@frozen(kw_only=True)
+class Aggregated:
+    """What is aggregated, by what, into what.
+
+    Attributes:
+        rows: the fields of the rows.
+        keys: those that are the key.
+        inputs: those that the aggregator sees.
+        value: the field of the result.
+    """
+
+    rows: t.StructType
+    keys: t.StructType
+    inputs: t.StructType
+    value: t.StructField
+    aggregator: AnyAggregator
+
+    @classmethod
+    def of(cls, schema: t.StructType, aggregator: AnyAggregator) -> Aggregated:
+        """What the aggregator takes is the input, a field of its name (``count``) the result's, the rest is the key."""
+        name = type(aggregator).__name__.lower()
+        named = [each for each in schema.fields if each.name.lower() == name and each.name not in aggregator.in_fields]
+        rows = t.StructType([each for each in schema.fields if each not in named])
+        inputs = select(rows, aggregator.in_fields) if aggregator.in_fields else rows
+        keys = t.StructType([each for each in rows.fields if each.name not in aggregator.in_fields])
+        out = inputs.names[0] if len(aggregator.in_fields) == 1 else name
+        value = named[0] if named else t.StructField(out, t.LongType())
+        found = cls(rows=rows, keys=keys, inputs=inputs, value=value, aggregator=aggregator)
+        return evolve(found, value=t.StructField(value.name, found._kind(declared=bool(named))))
+
+    def _kind(self, *, declared: bool) -> t.DataType:
+        if isinstance(self.aggregator, NativeAggregator):
+            return self.aggregator.result_type(self.inputs)
+        if declared:
+            return self.value.dataType
+        value = next(iter(self.accumulator({}, sample_rows(self.rows, 1)).values()), 0)
+        return next(kind for python, kind in _KINDS if isinstance(value, python))
+
+    def accumulator(self, before: Values, rows: Sequence[Row]) -> Values:
+        """The values by key after ``rows``."""
+        values = dict(before)
+        for key, group in self._groups(rows).items():
+            partial = self._partial(group)
+            if isinstance(self.aggregator, ReducerAggregator):
+                partial = values.get(key, self.aggregator.init())
+                for row in group:
+                    partial = self.aggregator.reduce(self.aggregator.init() if partial is REMOVE else partial, row)
+            elif partial is REMOVE:
+                continue  # its rows cancel each other out
+            elif key in values:
+                partial = self.aggregator.combine(values[key], partial)
+            values[key] = partial
+            if partial is REMOVE:
+                del values[key]
+        return values
+
+    def change(self, rows: Sequence[Row]) -> Any:
+        """What Spark's job makes of the rows: keys and partial values, or keys and the rows that a reducer takes."""
+        if isinstance(self.aggregator, ReducerAggregator):
+            fields = [*self.keys.fields, *(evolve_name(each) for each in self.inputs.fields)]
+            order = [self.rows.names.index(each) for each in [*self.keys.names, *self.inputs.names]]
+            return arrow_table([tuple(row[place] for place in order) for row in rows], t.StructType(fields))
+        partials = [(*key, self._partial(group)) for key, group in self._groups(rows).items()]
+        partials = [row for row in partials if row[-1] is not REMOVE]
+        return arrow_table(partials, t.StructType([*self.keys.fields, t.StructField("_partial", self.value.dataType)]))
+
+    def _groups(self, rows: Sequence[Row]) -> dict[Row, list[Any]]:
+        make = row_class(tuple(self.inputs.names))._make
+        keys, inputs = ([self.rows.names.index(each) for each in fields.names] for fields in (self.keys, self.inputs))
+        groups: dict[Row, list[Any]] = {} if self.keys.fields else {(): []}
+        for row in rows:
+            groups.setdefault(tuple(row[place] for place in keys), []).append(make(row[place] for place in inputs))
+        return groups
+
+    def _partial(self, group: Sequence[Any]) -> Any:
+        if isinstance(self.aggregator, ReducerAggregator):
+            return None
+        partial = self.aggregator.zero() if not group else self.aggregator.init(group[0])
+        for row in group[1:]:
+            own = self.aggregator.init(row)
+            partial = own if partial is REMOVE else self.aggregator.combine(partial, own)
+        return self.aggregator.zero() if partial is REMOVE and not self.keys.fields else partial
+
+
+def evolve_name(each: t.StructField) -> t.StructField:
+    """A field of the same type that may stand beside a key of its name."""
+    return t.StructField(f"_{each.name}", each.dataType, each.nullable)
+
+
+_KINDS: Sequence[tuple[type, t.DataType]] = (
+    (bool, t.BooleanType()),
+    (int, t.LongType()),
+    (float, t.DoubleType()),
+    (Decimal, t.DecimalType(38, 9)),
+    (str, t.StringType()),
+    (bytes, t.BinaryType()),
+    (list, t.ArrayType(t.StringType())),
+    (object, t.StringType()),
+)
+
+
+class StateSubject(Subject):
+    """A user's state in a child process, called as the engine's participant does."""
+
+    threads: Mapping[str, On] = {"commit": On.COMMIT}
+
+    def __init__(
+        self,
+        make_factory: Callable[[], StateFactory],
+        read_rows: Callable[[], Sequence[Sequence[Any]]],
+        aggregated: Aggregated,
+    ) -> None:
+        self._make, self._read, self._aggregated = make_factory, read_rows, aggregated
+
+    def make(self) -> Needs:
+        """The state."""
+        given, aggregated = self._make(), self._aggregated
+        factory = given.for_fields(aggregated.keys, aggregated.value)
+        state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
+        self._participant = AggregateParticipant(
+            name=factory.name or "state",
+            state=state,
+            aggregator=aggregated.aggregator,
+            keys=len(aggregated.keys.fields),
+            inputs=aggregated.inputs.names,
+        )
+        self._participant.check()
+        backing = getattr(state, "backing", state)
+        self.things = [state, factory, backing, getattr(backing, "delegate", backing)]
+        return Needs()
+
+    def recover(self, epoch: int) -> Any:
+        """As a leader that takes over does."""
+        return self._participant.recover(TOPOLOGY, epoch)
+
+    def commit(self, tx: SinkTransaction, rows: Sequence[Row]) -> None:
+        """A group of one transaction."""
+        self._participant.commit_group([(tx, self._aggregated.change(rows))])
+
+    def read(self) -> list[Row]:
+        """What is in this process's memory."""
+        return [comparable(row) for row in self._read()]
+
+
+@define(eq=False)
+class StatePlay(SinkPlay):
+    """Experiments with a state."""
+
+    kind: StateKind = field(kw_only=True)
+    volatile: bool = field(kw_only=True)
+    aggregated: Aggregated = field(kw_only=True)
+    noun: ClassVar[str] = "state"
+
+    def _judge(self, epoch: int, token: Any) -> None:
+        if self.volatile:
+            self.ledger.fence = epoch
+            self.ledger.start_over(self.ledger.last, Counter())
+        elif self.kind is StateKind.FENCED:
+            super()._judge(epoch, token)
+        else:
+            self.steps.pop()  # such a state can't tell
+            self.ledger.fence = epoch
+            if self._lenient:
+                self._lenient = False
+                self.ledger.start_over(self.ledger.last, self.read())
+
+    def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
+        """The next attempt of ``txid``, which the state knows nothing of until it is committed."""
+        attempt = TransactionAttempt(txid, self._attempts[txid])
+        self._attempts[txid] += 1
+        variant = attempt.attempt_id if self.kind in (StateKind.FENCED, StateKind.OPAQUE) else 0
+        if self.kind is StateKind.FENCED:
+            variant = self._fixed.get(txid, variant)
+        tx = transaction(attempt, self.epochs[leader.pid])
+        self._variants[tx.token] = variant
+        return None if fails else Prepared(tx, [] if txid in self.sizes else self._rows(txid, variant))
+
+    def _rows(self, txid: int, variant: int) -> list[Row]:
+        """Some keys are in every transaction, one is in this one only; another variant has them oftener."""
+        own = variant if self.kind is StateKind.FENCED else 0
+        fields = self.aggregated.rows
+        keys = [sample_rows(fields, txid, own)[0], sample_rows(fields, 0)[0], sample_rows(fields, 0)[-1]]
+        inputs = [*sample_rows(fields, txid, variant)[:2], sample_rows(fields, txid, variant)[0]]
+        rows = [
+            tuple(
+                (key if name in self.aggregated.keys.names else its)[place] for place, name in enumerate(fields.names)
+            )
+            for key, its in zip(keys, inputs, strict=True)
+        ]
+        return rows + rows[:2] * (variant % 3)
+
+    def commit(self, leader: Child, prepared: Prepared) -> bool:
+        """Commit it; what came before it is recorded as committed, so it will not come again."""
+        self.first = max(self.first, prepared.tx.txid)
+        return super().commit(leader, prepared)
+
+    def _commit_call(self, prepared: Prepared) -> tuple[str, tuple[Any, ...]]:
+        rows = ", ".join(map(str, prepared.rows)) or "no rows"
+        return f"attempt {prepared.tx.attempt} of {rows}", (prepared.tx, prepared.rows)
+
+    def abort(self, leader: Child, tx: SinkTransaction) -> None:
+        """The state doesn't know of it."""
+
+    def look_after_death(self) -> None:
+        """A map over a key-value store may be read in mid-write, and what was in memory is gone."""
+        if self.kind is StateKind.FENCED and not self.volatile:
+            super().look_after_death()
+
+    def look(self) -> None:
+        """A reader looks; where nothing is promised about replays, at what is there once one came."""
+        if self.kind is StateKind.NON_TRANSACTIONAL and (self.lossy or self.ledger.in_doubt):
+            self.ledger.start_over(max(each.last for each in self.ledger.outcomes), self.read())
+            return
+        super().look()
+
+    def read(self) -> Counter[Row]:
+        """What a reader sees; of a state in memory, one in its process."""
+        if not self.volatile:
+            return super().read()
+        answer = self.call(self.leading(), "a reader looks", "read")
+        self.steps.pop()
+        return Counter(answer.value)
+
+
+def state_ledger(aggregated: Aggregated) -> StateLedger:
+    """A ledger for values as this aggregation makes them."""
+
+    def accumulator(before: Values, rows: Sequence[Row]) -> Values:
+        return {comparable(key): comparable([value])[0] for key, value in aggregated.accumulator(before, rows).items()}
+
+    return StateLedger(accumulator=accumulator)

@@ -1,0 +1,1 @@
+"""Notifies listeners, measures progress, and explains a standstill."""

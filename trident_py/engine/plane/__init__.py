@@ -1,0 +1,1 @@
+"""The machine of jobs and commits. Pure: it decides, others act."""

@@ -1,0 +1,143 @@
+"""`TridentBoltExecutor`: the bookkeeping of one attempt between emission and commit. No Spark, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.counts import Counts
+from trident_py.engine.plane.stimuli import Emitted
+from trident_py.engine.plane.work import BranchInput, Job, JobMember
+
+
+# large: one field for each thing that is still being done for an attempt; nothing is decided here
+@define(eq=False)
+class TridentBoltExecutor:
+    """Which inputs each branch of an attempt has, what each has prepared, and what is still being done for it.
+
+    Storm's bolt executor counts tuples to know when its input is complete; here a branch runs when every spout it reads
+    has emitted, and counting is the acker's.
+
+    Attributes:
+        attempt: whose bookkeeping it is.
+        number: by which spouts know its transaction; None: it is empty.
+        branches: for each branch, the spouts that it reads.
+        time: the transaction's, in milliseconds since 1970.
+        edges: what each spout reports when it has emitted.
+        emitting: the spouts that have not emitted yet.
+        checkpointing: those of them whose batch is being read once, by a job of its own.
+        waiting: the branches that wait for a job to share.
+        jobs: the jobs that run.
+        is_cancelled: it will never commit.
+    """
+
+    attempt: TransactionAttempt
+    number: int | None
+    branches: Sequence[frozenset[str]]
+    time: int
+    edges: Mapping[str, int]
+    emitting: set[str] = field(init=False)
+    checkpointing: set[str] = field(factory=set, init=False)
+    waiting: set[int] = field(factory=set, init=False)
+    jobs: set[Job] = field(factory=set, init=False)
+    is_cancelled: bool = field(default=False, init=False)
+    _emitted: dict[str, Emitted] = field(factory=dict, init=False)
+    _rows: dict[tuple[str, str], int] = field(factory=dict, init=False)
+    _receipts: dict[int, Any] = field(factory=dict, init=False)
+    _written: dict[str, int] = field(factory=dict, init=False)
+    _handed_over: dict[int, Any] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.emitting = set(self.edges)
+
+    def take(self, emitted: Emitted) -> Iterator[int]:
+        """Take what a spout has emitted; gives the branches that have everything they read now."""
+        self._emitted[emitted.spout] = emitted
+        self.count_rows(emitted.spout, "driver", emitted.rows)
+        for branch in emitted.edges:
+            if self.branches[branch] <= self._emitted.keys():
+                yield branch
+
+    def member(self, branch: int) -> JobMember:
+        """Return what ``branch`` reads."""
+        emitted = {spout: self._emitted[spout] for spout in sorted(self.branches[branch])}
+        inputs = {spout: BranchInput(each.edges[branch], each.batch) for spout, each in emitted.items()}
+        return JobMember(self.attempt, self.time, inputs)
+
+    def count_rows(self, spout: str, where: str, rows: int) -> None:
+        """Count the rows that ``spout`` gave on the driver or in tasks; several branches may say so, some see none."""
+        self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
+
+    def count_written(self, output: str, rows: int | None) -> None:
+        """Count the rows that the commit of ``output`` adds or changes, if it can tell."""
+        if rows is not None:
+            self._written[output] = rows
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read, where anybody counted: not those of emitted DataFrames."""
+        return sum(self._rows.values())
+
+    @property
+    def counted(self) -> Counts:
+        """How many rows were read, and how many will be written."""
+        return Counts(self.rows, written=dict(self._written))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all that was emitted is small."""
+        return all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
+
+    def reads_little(self, branch: int) -> bool:
+        """Tell whether all that ``branch`` reads is small."""
+        return all(self._emitted[spout].is_small for spout in self.branches[branch])
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether a spout has emitted."""
+        return bool(self._emitted)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a job of this attempt runs, or waits for its turn: it does not fall silent."""
+        return bool(self.jobs or self.waiting or self.checkpointing)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing more will come of what is done for it."""
+        return not (self.emitting or self.jobs)
+
+    def prepare(self, branch: int, receipt: Any) -> None:
+        """Keep ``receipt``, which ``branch`` has prepared; None: nobody knows what."""
+        self._receipts[branch] = receipt
+
+    @property
+    def prepared(self) -> Collection[int]:
+        """The branches that have prepared their commit."""
+        return self._receipts.keys()
+
+    def hand_over(self, branch: int) -> Any:
+        """Give the receipt to the commit of ``branch``: it is not given up while nobody knows how that ends."""
+        receipt = self._handed_over[branch] = self._receipts.pop(branch)
+        return receipt
+
+    def commit(self, branch: int) -> None:
+        """Drop the receipt of ``branch``, which has committed."""
+        self._handed_over.pop(branch, None)
+
+    def take_back(self, branch: int) -> Any:
+        """Return the receipt of ``branch``, whose commit has failed, to be given up like the others."""
+        receipt = self._handed_over.pop(branch)
+        if not self.is_cancelled:
+            self._receipts[branch] = receipt
+        return receipt
+
+    def cancel(self) -> dict[int, Any]:
+        """Give it up: it will never commit. Returns the receipts to give up, by branch."""
+        self.is_cancelled = True
+        receipts, self._receipts = self._receipts, {}
+        self.waiting.clear()
+        return receipts

@@ -1,0 +1,400 @@
+"""The data plane: the one machine that decides what is done with which attempt of a batch, and when.
+
+It is told what happened (`handle`) and answers with what to do: no thread, no clock, no Spark, no lock. Both machines,
+this one and `coordinators.protocol.master`, turn on the driver's thread; `engine.threads.streams` carries the
+instructions out on threads and tells what came of them.
+
+Theory of operation. An attempt is announced, and every spout emits its part. A branch is processed when all spouts that
+it reads have emitted: by a job of its own, or, where it can be and the batch is small, by one that it shares with other
+attempts (`JobBatcher`). What the job has prepared, the receipt, is kept until the attempt is committed or cancelled.
+Everything that uses states and sinks is done one after the other (`CommitLane`). What fails is told to the driver,
+which cancels the attempt and every later one; what a cancelled attempt has prepared, or prepares yet, is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+from attrs import Factory, define, evolve, field
+
+from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, SuccessDelivered
+from coordinators.protocol.protocol import StreamId
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.counts import Counts
+from coordinators.values.errors import our_bug
+from trident_py.engine.plane.batcher import JobBatcher, bisected
+from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
+from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, GroupMember, outputs_of
+from trident_py.engine.plane.counting import TransactionCounts
+from trident_py.engine.plane.instructions import (
+    Abandon,
+    Abort,
+    Answer,
+    CancelEmit,
+    CancelJob,
+    CloseSpouts,
+    CloseStates,
+    DeliverSuccess,
+    Emit,
+    Instruction,
+    KeepLeading,
+    Post,
+    RunJob,
+)
+from trident_py.engine.plane.shape import TopologyShape
+from trident_py.engine.plane.stimuli import (
+    Aborted,
+    AttemptCancelled,
+    BatchAnnounced,
+    Broke,
+    CheckpointBegun,
+    Closing,
+    CommitAnnounced,
+    EmitFailed,
+    Emitted,
+    EndForced,
+    JobDone,
+    JobFailed,
+    PatienceEnded,
+    ReadDone,
+    ReadWanted,
+    SpoutClosed,
+    SpoutSucceeded,
+    StatesClosed,
+    StepCommitted,
+    StepFailed,
+    Stimulus,
+    SuccessAnnounced,
+    TakenOver,
+)
+from trident_py.engine.plane.work import Half, Job, Processed
+
+
+# large: one machine behind one door; what it keeps of each attempt, job and commit is in files of their own
+@define(kw_only=True, eq=False)
+class DataPlane:
+    """Decides; never acts. One door: `handle`.
+
+    Attributes:
+        shape: what the topology consists of.
+        is_held: it waits for a commit without a fence.
+    """
+
+    shape: TopologyShape
+    is_held: bool = field(default=False, init=False)
+    _executors: dict[TransactionAttempt, TridentBoltExecutor] = field(factory=dict, init=False)
+    _batcher: JobBatcher = field(factory=JobBatcher, init=False)
+    _lane: CommitLane = field(default=Factory(lambda self: CommitLane(outputs_of(self.shape)), True), init=False)
+    _counts: TransactionCounts = field(factory=TransactionCounts, init=False)
+    _untold: dict[int, set[tuple[str, Half]]] = field(factory=dict, init=False)  # who has not taken a success yet
+    _open: set[tuple[str, Half]] = field(factory=set, init=False)  # what is to be closed
+    _is_closing: bool = field(default=False, init=False)
+    _is_forced: bool = field(default=False, init=False)
+    _are_states_closing: bool = field(default=False, init=False)
+    _are_states_closed: bool = field(default=False, init=False)
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take one stimulus and answer with the instructions that follow from it, to be carried out in this order."""
+        instructions = list(self._taken(stimulus))
+        if self._is_closing and not self._are_states_closing and self._is_quiet:
+            instructions += self._close_states()
+        self._check(stimulus)
+        return instructions
+
+    # --- what others may know -----------------------------------------------------------------------------------------
+
+    def consumers(self, stream: StreamId) -> int:
+        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
+        return len(self.shape.spouts) if stream is StreamId.BATCH else len(self._lane.outputs)
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Return the phases that something visibly works on.
+
+        Batches that have a job, and all commits where one goes on.
+        """
+        live = [executor for executor in self._executors.values() if not executor.is_cancelled]
+        working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
+        return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
+
+    def counted(self, attempt: TransactionAttempt) -> Counts:
+        """Return what a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
+        executor = self._executors.get(attempt)
+        counted = Counts(by_name=self._counts.of(attempt))
+        return executor.counted + counted if executor else counted
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all that was to end has ended."""
+        return self._are_states_closed and self._is_quiet and self._lane.is_idle
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self._open and all(executor.is_idle for executor in self._executors.values())
+
+    # --- stimuli ------------------------------------------------------------------------------------------------------
+
+    def _taken(self, stimulus: Stimulus) -> Iterator[Instruction]:
+        match stimulus:
+            case BatchAnnounced():
+                yield from self._announce(stimulus)
+            case CommitAnnounced(group):
+                yield from self._commit(group)
+            case SuccessAnnounced(attempt, number):
+                yield from self._succeed(attempt, number)
+            case AttemptCancelled(attempt):
+                yield from self._cancel(attempt)
+            case Emitted() | EmitFailed() | CheckpointBegun():
+                yield from self._take_emission(stimulus)
+            case JobDone() | JobFailed():
+                yield from self._end_job(stimulus)
+            case _:
+                yield from self._taken_otherwise(stimulus)
+
+    def _taken_otherwise(self, stimulus: Stimulus) -> Iterator[Instruction]:
+        match stimulus:
+            case SpoutSucceeded(txid, spout, half):
+                yield from self._hear_of_success(txid, spout, half)
+            case Broke(cause):
+                yield Post(Broken(cause))
+            case ReadWanted():
+                yield from self._lane.add(stimulus)
+            case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
+                yield from self._end_of_use(stimulus)
+            case TakenOver(torn, together):
+                outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
+                self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=torn, committed_txid=committed)
+            case Closing() | SpoutClosed() | PatienceEnded() | EndForced():
+                yield from self._come_to_the_end(stimulus)
+            case _:
+                raise TypeError(f"not a stimulus of the data plane: {stimulus!r}")
+
+    def _end_of_use(
+        self, stimulus: StepCommitted | StepFailed | Aborted | ReadDone | StatesClosed
+    ) -> Iterator[Instruction]:
+        match stimulus:
+            case StepCommitted(counts):
+                self._counts.commit(counts)
+                yield from self._lane.step_committed()
+            case StepFailed(why, counts):
+                self._counts.commit(counts)
+                yield from self._lane.step_failed(why)
+            case Aborted():
+                yield from self._lane.ended(Abort)
+            case ReadDone():
+                yield from self._lane.ended(Answer)
+            case StatesClosed():
+                self._are_states_closed = True
+                yield from self._lane.ended(CloseStates)
+        self.is_held = self.is_held and bool(self._lane.unfenced)
+
+    def _commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> Iterator[Instruction]:
+        members = [GroupMember(self._executors[attempt], edges) for attempt, edges in group.items()]
+        self._check_group([member.executor for member in members])
+        yield from self._lane.add(CommitGroup(members[0].executor.attempt.txid, members))
+
+    # --- emission -----------------------------------------------------------------------------------------------------
+
+    def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
+        edges = dict(zip([spout.name for spout in self.shape.spouts], batch.edges, strict=True))
+        branches = [branch.spouts for branch in self.shape.branches]
+        self._executors[batch.attempt] = TridentBoltExecutor(batch.attempt, batch.number, branches, batch.time, edges)
+        for spout in edges:
+            yield Emit(batch.attempt, batch.number, spout, batch.metadata.get(spout))
+
+    def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
+        executor, spout = self._executors[stimulus.attempt], stimulus.spout
+        if isinstance(stimulus, CheckpointBegun):
+            executor.checkpointing.add(spout)
+            return
+        executor.emitting.remove(spout)
+        executor.checkpointing.discard(spout)
+        if executor.is_cancelled:
+            self._forget_if_idle(executor)
+        elif isinstance(stimulus, EmitFailed):
+            yield Post(Failed(executor.attempt, stimulus.why.cause, stimulus.why.kind, (spout,)))
+        else:
+            self._counts.process(executor.attempt, stimulus.counts)
+            yield from (Post(message) for message in stimulus.resolved)
+            edges = tuple(stimulus.edges.values())
+            yield Post(Acked(executor.attempt, StreamId.BATCH, executor.edges[spout], edges))
+            for branch in executor.take(stimulus):
+                yield from self._start(executor, branch)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _start(self, executor: TridentBoltExecutor, branch: int) -> Iterator[Instruction]:
+        if self.shape.branches[branch].is_shareable and executor.reads_little(branch):
+            executor.waiting.add(branch)
+            yield from self._run(self._batcher.add(branch, executor.attempt, executor.rows))
+        else:
+            yield from self._run(Job(branch, (executor.attempt,)))
+
+    def _run(self, job: Job | None) -> Iterator[Instruction]:
+        if job is None:
+            return
+        for attempt in job.attempts:
+            self._executors[attempt].waiting.discard(job.branch)
+            self._executors[attempt].jobs.add(job)
+        yield RunJob(job, [self._executors[attempt].member(job.branch) for attempt in job.attempts])
+
+    def _end_job(self, ended: JobDone | JobFailed) -> Iterator[Instruction]:
+        job = ended.job
+        executors = [self._executors[attempt] for attempt in job.attempts]
+        for executor in executors:
+            executor.jobs.remove(job)
+        again: list[Sequence[TransactionAttempt]] = []
+        if isinstance(ended, JobDone):
+            for executor, processed in zip(executors, ended.made, strict=True):
+                yield from self._keep(executor, job.branch, processed)
+        else:
+            failed, again = self._divided(job, executors, ended.why)
+            yield from self._fail(job, executors, failed, ended.why)
+        if job.is_shared:
+            for attempt in chain.from_iterable(again):
+                self._executors[attempt].waiting.add(job.branch)
+            yield from self._run(self._batcher.end(job, again))
+        for executor in executors:
+            self._forget_if_idle(executor)
+
+    def _fail(
+        self,
+        job: Job,
+        executors: Sequence[TridentBoltExecutor],
+        failed: TridentBoltExecutor | None,
+        why: Diagnosis,
+    ) -> Iterator[Instruction]:
+        for executor in executors:
+            if executor.is_cancelled or executor is failed:
+                yield from self._keep(executor, job.branch, Processed(None))  # nobody knows what it has prepared
+        if failed is not None:
+            yield Post(Failed(failed.attempt, why.cause, why.kind, self.shape.branches[job.branch].spouts))
+
+    def _divided(
+        self, job: Job, executors: Sequence[TridentBoltExecutor], why: Diagnosis
+    ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
+        """Return whose rows made a job fail, if that is known, and who has to run again, in which jobs.
+
+        Where it is nobody's own, as a lost executor, the first has failed, and those behind it fail with it.
+        """
+        live = [executor for executor in executors if not executor.is_cancelled]
+        if not live:
+            return None, []
+        if len(job.attempts) == 1 or not why.kind.counts:
+            return live[0], []
+        if why.txid not in [attempt.txid for attempt in job.attempts]:
+            return None, bisected([executor.attempt for executor in live])
+        failed = next((executor for executor in live if executor.attempt.txid == why.txid), None)
+        others = [executor.attempt for executor in live if executor is not failed]
+        return failed, [others] if others else []
+
+    def _keep(self, executor: TridentBoltExecutor, branch: int, processed: Processed) -> Iterator[Instruction]:
+        if executor.is_cancelled:
+            if not self._are_states_closing:  # else the next takeover sweeps what it has prepared
+                yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
+            return
+        executor.prepare(branch, processed.receipt)
+        executor.count_written(self.shape.branches[branch].name, processed.written)
+        self._counts.process(executor.attempt, processed.counts)
+        for spout, rows in processed.rows.items():
+            executor.count_rows(spout, "tasks", rows)
+        yield from (Post(report) for report in processed.reports)
+
+    # --- the end of attempts ------------------------------------------------------------------------------------------
+
+    def _cancel(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
+        executor = self._executors.get(attempt)
+        if executor is None or executor.is_cancelled:
+            return
+        for branch, receipt in executor.cancel().items():
+            yield from self._lane.add(Abort(attempt, executor.time, branch, receipt))
+        self._batcher.drop(attempt)
+        self._counts.cancel(attempt)
+        for spout in sorted(executor.emitting):
+            yield CancelEmit(attempt, spout)
+        for job in sorted(executor.jobs, key=lambda job: job.branch):
+            if all(self._executors[each].is_cancelled for each in job.attempts):  # else the others' job goes on
+                yield CancelJob(job)
+        self._forget_if_idle(executor)
+
+    def _forget_if_idle(self, executor: TridentBoltExecutor) -> None:
+        if executor.is_cancelled and executor.is_idle:
+            self._executors.pop(executor.attempt, None)
+
+    def _succeed(self, attempt: TransactionAttempt, number: int | None) -> Iterator[Instruction]:
+        self._executors.pop(attempt, None)  # of an earlier leader's there is none
+        self._counts.close(attempt)
+        if number is None:
+            yield Post(SuccessDelivered(attempt.txid))
+            return
+        self._untold[attempt.txid] = {(spout.name, half) for spout in self.shape.spouts for half in Half}
+        for spout in self.shape.spouts:
+            yield DeliverSuccess(attempt, number, spout.name)
+
+    def _hear_of_success(self, txid: int, spout: str, half: Half) -> Iterator[Instruction]:
+        self._untold[txid].remove((spout, half))
+        if not self._untold[txid]:
+            del self._untold[txid]
+            yield Post(SuccessDelivered(txid))
+
+    # --- the end of the topology --------------------------------------------------------------------------------------
+
+    def _come_to_the_end(self, stimulus: Closing | SpoutClosed | PatienceEnded | EndForced) -> Iterator[Instruction]:
+        match stimulus:
+            case Closing():
+                yield from self._close()
+            case SpoutClosed(spout, half):
+                self._open.remove((spout, half))
+            case PatienceEnded():
+                yield from self._lose_patience()
+            case EndForced():
+                self._is_forced = True
+                yield from self._lose_patience() if self.is_held else ()
+
+    def _close(self) -> Iterator[Instruction]:
+        for attempt in list(self._executors):
+            yield from self._cancel(attempt)
+        self._is_closing = True
+        self._open = {(spout.name, half) for spout in self.shape.spouts for half in Half}
+        yield from self._lane.close()
+        yield CloseSpouts()
+
+    def _close_states(self) -> Iterator[Instruction]:
+        self._are_states_closing = True
+        yield from self._lane.add(CloseStates())
+
+    def _lose_patience(self) -> Iterator[Instruction]:
+        if (what := self._lane.unfenced) and not self._is_forced:
+            self.is_held = True
+            yield KeepLeading(what)
+            return
+        self.is_held = False
+        if not self._are_states_closing:
+            yield from self._close_states()
+        yield Abandon()
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def _check(self, stimulus: Stimulus) -> None:
+        """Assert, after a transition, what must hold of the attempts that it was about."""
+        match stimulus:
+            case JobDone(job) | JobFailed(job):
+                attempts: Sequence[TransactionAttempt] = job.attempts
+            case Emitted(attempt=attempt) | EmitFailed(attempt=attempt) | AttemptCancelled(attempt):
+                attempts = (attempt,)
+            case _:
+                return
+        for executor in (self._executors[attempt] for attempt in attempts if attempt in self._executors):
+            places = [*executor.waiting, *(job.branch for job in executor.jobs), *executor.prepared]
+            assert len(places) == len(set(places)), our_bug(f"{executor.attempt} is twice in one branch")
+            assert not (executor.is_cancelled and executor.waiting), our_bug(
+                f"{executor.attempt} is cancelled, and waits"
+            )
+
+    def _check_group(self, executors: Sequence[TridentBoltExecutor]) -> None:
+        first = executors[0].attempt.txid
+        for txid, executor in enumerate(executors, first):
+            assert executor.attempt.txid == txid, our_bug(f"{executor.attempt} commits in the place of {txid}")
+            assert not executor.is_cancelled, our_bug(f"{executor.attempt} commits, and was cancelled")
+            missing = {branch for each in self._lane.outputs for branch in each.branches} - set(executor.prepared)
+            assert not missing, our_bug(f"{executor.attempt} commits, and branches {missing} aren't prepared")

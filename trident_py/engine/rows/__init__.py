@@ -1,0 +1,1 @@
+"""Runs batches in this process, without Spark."""

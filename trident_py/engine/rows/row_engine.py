@@ -1,0 +1,142 @@
+"""`BatchEngine` by Python on the driver: for topologies in which nothing needs Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
+import pyarrow as pa
+from attrs import define, evolve, field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from coordinators.protocol.messages import Acked, Fingerprinted, Message
+from coordinators.protocol.protocol import StreamId
+from trident_py.engine.plane.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.reading import SplitRead, as_declared
+from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.ports.requests import ByJob
+from trident_py.graph.graph import Operation
+from trident_py.graph.queries import StateQuery
+from trident_py.graph.row_flow import RowFlow, travelled
+from trident_py.planner.on_rows import rows_of_branch
+from trident_py.planner.plan import Plan
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table
+from trident_py.spark.asking import Life
+from trident_py.spark.frames import rows_of_frame
+from trident_py.spark.session import topology_session
+from trident_py.worker.counters import CountScope, count_scope, counting_at
+from trident_py.worker.failures import by_spout, classified
+from trident_py.worker.steps import Values
+
+
+@define(kw_only=True, eq=False)
+class RowEngine(BatchEngine):
+    """Runs a topology without Spark, over plain rows in one partition; what has no tasks needs no tasks.
+
+    Attributes:
+        resources: closed when the topology ends.
+    """
+
+    plan: Plan
+    resources: ExitStack
+    _built: SparkSession | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def session(self) -> SparkSession:
+        """Make a session after all, for an emitter that asks for one: built now, and stopped with the topology."""
+        with self._lock:
+            if self._built is None:
+                self._built = self.resources.enter_context(topology_session(self.plan.graph.topology, None))
+            return self._built
+
+    def jobs(self, work: BatchWork) -> Jobs:
+        return RowJobs(work)
+
+    @property
+    def request_jobs(self) -> ByJob:
+        return request_on_rows
+
+    def life(self) -> Life:
+        return Life.ALIVE
+
+    def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@define
+class RowJobs(Jobs):
+    """What one leadership does with batches, on job threads. A cancelled job goes on, and nobody waits for it."""
+
+    work: BatchWork
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        return [self._processed(member, job.branch) for member in members]
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:
+            read, notes = in_memory(batch)
+        read = evolve(read, counts={**batch.counts, **scope.by_node})
+        if not batch.is_read_once:
+            return read
+        return evolve(read, reported=ReportedOffsets(notes, read.known_rows, read.fingerprint() if verify else None))
+
+    def _processed(self, member: JobMember, index: int) -> Processed:
+        with count_scope(CountScope()) as scope:
+            return evolve(self._made(member, index), counts=scope.by_node)
+
+    def _made(self, member: JobMember, index: int) -> Processed:
+        branch, attempt = self.work.branches[index], member.attempt
+        batches: dict[str, EmittedBatch] = {}
+        for spout, given in member.inputs.items():
+            counting_at(f"reading of {spout}")
+            batches[spout] = in_memory(given.batch)[0]
+        rows = {spout: batch.table.to_batches() for spout, batch in batches.items()}
+        made = rows_of_branch(branch, rows, attempt, self._ask).table()
+        told: list[Message] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
+        for spout in batches.keys() & self.work.exact:
+            fingerprint = batches[spout].fingerprint()
+            told += [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
+        read = {spout: batch.known_rows - member.inputs[spout].batch.known_rows for spout, batch in batches.items()}
+        if not branch.output:
+            return Processed(None, told, read)
+        return Processed(made, told, read, written=made.num_rows)
+
+    def _ask(self, query: StateQuery, flow: RowFlow) -> RowFlow:
+        target = query.output([flow.schema])
+        answered = self.work.query(query, rows_of(flow.table()), flow.schema)
+        return RowFlow.of(arrow_table(answered, target).to_batches(), target)
+
+
+def request_on_rows(operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
+    """Return the rows that ``operation`` of a request gives, where its inputs have these rows and fields."""
+    flows = [RowFlow.of(arrow_table(rows, schema).to_batches(), schema) for rows, schema in inputs]
+    return rows_of(operation.on_rows(flows, None).table())
+
+
+def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
+    """Return ``batch`` with all that tasks would read read here, and what its splits told when they were read.
+
+    Raises:
+        TaskFailed: a reader raised.
+    """
+    schema = arrow_schema(batch.schema)
+    chunks: list[pa.Table | ReadRows] = []
+    notes: list[str] = []
+    for chunk in batch.chunks:
+        if isinstance(chunk, Splits):
+            read = travelled(chunk)
+            readings = [SplitRead(read.read(split)) for split in read.splits]
+            rows = (as_declared(rows, schema) for reading in readings for rows in classified(iter(reading), by_spout))
+            table = pa.Table.from_batches(rows, schema)
+            notes.extend(str(reading.returned) for reading in readings)
+            told = (reading.hash for reading in readings)
+            chunks.append(ReadRows.of(table, told) if chunk.fingerprinting else table)
+        else:
+            chunks.append(rows_of_frame(chunk).cast(schema) if isinstance(chunk, DataFrame) else chunk)
+    batch.verify()
+    return evolve(batch, chunks=tuple(chunks)), tuple(notes)

@@ -1,0 +1,1 @@
+"""Runs batches as Spark jobs."""

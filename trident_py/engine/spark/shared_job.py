@@ -1,0 +1,100 @@
+"""One branch of several small attempts as one Spark job: their rows go in together, their changes come out apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from attrs import define, field
+from pyspark.sql import SparkSession
+
+from coordinators.protocol.messages import Acked, Fingerprinted, Message
+from coordinators.protocol.protocol import StreamId
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.plane.work import BranchInput, JobMember, Processed
+from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.planner.sharing import SharedBranch, shared
+from trident_py.spark import jobs
+from trident_py.spark.counting import CountingJob, CountingJobs
+from trident_py.spark.frames import frame_of_rows
+from trident_py.spark.rowwise import is_rowwise
+from trident_py.spark.session import beside
+from trident_py.worker.counters import NodeCounts
+from trident_py.worker.failures import task_failures_told
+
+SMALL_JOBS = {
+    "spark.sql.adaptive.enabled": "false",  # it makes a job of every stage, to see how much there is: it is little
+    "spark.sql.shuffle.partitions": "1",
+}
+"""What makes a job over little cheap; settings of a session, seen by all its threads, so these jobs have their own."""
+
+
+@contextmanager
+def small_session(session: SparkSession) -> Iterator[SparkSession]:
+    """Give a session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
+    with beside(session) as small:
+        for name, value in SMALL_JOBS.items():
+            small.conf.set(name, value)
+        yield small
+
+
+@define(kw_only=True, eq=False)
+class SharedJobs:
+    """Processes small attempts together.
+
+    Attributes:
+        session: for jobs over little.
+        work: what there is to do.
+        branches: by their number, those that can be shared.
+    """
+
+    session: SparkSession
+    work: BatchWork
+    branches: Mapping[int, SharedBranch]
+    _counting: CountingJobs = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._counting = CountingJobs(self.session)
+
+    @classmethod
+    def of(cls, session: SparkSession, work: BatchWork) -> SharedJobs:
+        """Make one for those branches that can be shared."""
+        alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(work.branches)}
+        return cls(session=session, work=work, branches={number: each for number, each in alike.items() if each})
+
+    def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
+        """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
+        return self._counting.run(index, lambda counting: self._process(members, index, counting))
+
+    def _process(self, members: Sequence[JobMember], index: int, counting: CountingJob) -> list[Processed]:
+        branch, names, output = self.branches[index], self.work.names, self.work.participants[index].name
+        given = {member.attempt: member.inputs[branch.spout] for member in members}
+        rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
+        tag, description = names.shared_tag(list(given)), names.description(list(given), f"→ {output}")
+        with jobs.tagged(self.session, tag, description), task_failures_told():
+            # In one partition: all of it is one task, without a shuffle.
+            frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
+            changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
+        counts: dict[int, dict[str, NodeCounts]] = {attempt.txid: {} for attempt in given}
+        for (txid, node), counted in counting.heard().items():
+            # What is called for no row is called for all of them: its counts go to the first.
+            counts[members[0].attempt.txid if txid is None else txid][node] = counted
+        return [
+            Processed(
+                changes[attempt.txid],
+                self._reports(attempt, branch.spout, each),
+                counts=counts[attempt.txid],
+                written=changes[attempt.txid].num_rows,
+            )
+            for attempt, each in given.items()
+        ]
+
+    def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Message]:
+        fingerprint = given.batch.fingerprint() if spout in self.work.exact else None
+        seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
+        return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]
+
+    def cancel(self, attempts: Sequence[TransactionAttempt]) -> None:
+        """Cancel the running job of these attempts."""
+        jobs.cancel(self.session, self.work.names.shared_tag(attempts))

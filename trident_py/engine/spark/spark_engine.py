@@ -1,0 +1,101 @@
+"""`BatchEngine` by Spark: large batches as jobs of their own, small ones as jobs that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from attrs import define, evolve, frozen
+from pyspark.sql import SparkSession
+
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.plane.emitted import EmittedBatch
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.ports.requests import ByJob
+from trident_py.engine.spark.commit_session import CommitSession
+from trident_py.engine.spark.request_job import RequestJobs
+from trident_py.engine.spark.shared_job import SharedJobs
+from trident_py.engine.spark.spark_job import MicroBatches
+from trident_py.participants.context import CommitSpark
+from trident_py.planner.plan import Plan
+from trident_py.spark.asking import Life, life_of
+from trident_py.spark.jobs import stages
+from trident_py.spark.session import watched
+
+
+@frozen(kw_only=True)
+class SparkEngine(BatchEngine):
+    """Runs a topology in a Spark session.
+
+    Attributes:
+        session: the topology's own.
+        small: one beside it, for jobs over little.
+    """
+
+    plan: Plan
+    session: SparkSession
+    small: SparkSession
+
+    @property
+    def parallelism(self) -> int:  # type: ignore[override]
+        """What the session was given as its parallelism: defaultParallelism is not in Spark Connect."""
+        return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
+
+    def jobs(self, work: BatchWork) -> Jobs:
+        return SparkJobs(
+            together=SharedJobs.of(self.small, work),
+            alone=MicroBatches(session=self.session, work=work),
+        )
+
+    @property
+    def request_jobs(self) -> ByJob:
+        name = self.plan.graph.topology
+        return RequestJobs(self.session, f"trident:{name}:requests", f"{name}: a request")
+
+    def commit_spark(self, epoch: int) -> CommitSpark:
+        """Return the session, on the commit thread."""
+        name = self.plan.graph.topology
+        return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
+
+    def stages(self) -> Mapping[str, str]:
+        return stages(self.session)
+
+    def life(self) -> Life:
+        return life_of(self.session)
+
+    def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
+        """Ask the session every few seconds."""
+        return watched(self.session, self.plan.graph.topology, lost)
+
+
+@define(kw_only=True, eq=False)
+class SparkJobs(Jobs):
+    """The Spark jobs of one leadership."""
+
+    together: SharedJobs
+    alone: MicroBatches
+
+    def __attrs_post_init__(self) -> None:
+        self.shareable = self.together.branches.keys()
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        if not job.is_shared:
+            return [self.alone.process(members[0], job.branch)]
+        work, participant = self.alone.work, self.alone.work.participants[job.branch]
+        made = self.together.process(members, job.branch)
+        return [
+            evolve(each, receipt=participant.keep(work.transaction(member.attempt, member.time), each.receipt))
+            for member, each in zip(members, made, strict=True)
+        ]
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """Keep the rows in the executors, as a DataFrame."""
+        return self.alone.checkpoint(emit, batch, verify)
+
+    def cancel_job(self, job: Job) -> None:
+        self.together.cancel(job.attempts)
+
+    def cancel_attempt(self, attempt: TransactionAttempt) -> None:
+        self.alone.cancel(attempt)

@@ -1,0 +1,145 @@
+"""One branch of one attempt as one Spark job: frames in, receipt out, and every edge on the way reported."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+from attrs import define, field
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinators.protocol.messages import Acked, Fingerprinted, Message
+from coordinators.protocol.protocol import StreamId
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.work import JobMember, Processed
+from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.engine.spark.input_frames import frame_of, input_of
+from trident_py.engine.spark.task_reports import Reports
+from trident_py.errors import TopologyError
+from trident_py.graph.flow import Flow
+from trident_py.graph.queries import StateQuery
+from trident_py.planner.plan import Branch
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table
+from trident_py.spark import jobs
+from trident_py.spark.counting import CountingJob, CountingJobs
+from trident_py.spark.frames import DeferredScan, frame_of_rows
+from trident_py.worker.counters import building, counting_at
+from trident_py.worker.failures import task_failures_told
+
+
+@define(kw_only=True, eq=False)
+class MicroBatches:
+    """Processes attempts in a Spark session.
+
+    Attributes:
+        session: the topology's own session.
+        work: what there is to do.
+    """
+
+    session: SparkSession
+    work: BatchWork
+    _counting: CountingJobs = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._counting = CountingJobs(self.session)
+
+    def process(self, member: JobMember, index: int) -> Processed:
+        """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
+        again = self.work.participants[index].prepares_again
+        return self._counting.run(index, lambda counting: self._process(member, index, counting), again=again)
+
+    def _process(self, member: JobMember, index: int, counting: CountingJob) -> Processed:
+        work, attempt = self.work, member.attempt
+        branch, participant = work.branches[index], work.participants[index]
+        heard: dict[str, Reports] = {}
+        done = work.draw_edge()
+        told: list[Message] = []
+        for spout, given in member.inputs.items():
+            tasks = given.batch.tasks if participant.reads_all else 0
+            edges = [work.draw_edge() for _ in range(tasks)]
+            heard[spout] = Reports(edges, spout in work.exact)
+            # The first input's edge leads to the job itself, each one's to the tasks that read it.
+            made = [*edges, *([] if told else [done])]
+            told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
+        with self._named(attempt, f"→ {participant.name}"), task_failures_told():
+            frames = {
+                spout: self._input(spout, given.batch, heard[spout] if participant.reads_all else None)
+                for spout, given in member.inputs.items()
+            }
+            frame = branch.build(frames, attempt, self._ask)
+            if counting.is_listening and not participant.reads_all:
+                frame = self._kept(frame, is_observed=True)  # whatever it is read for, and how often, counts once
+            counting_at(f"output of {participant.name}")
+            receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)
+            for given in member.inputs.values():
+                given.batch.verify()
+        for spout, reports in heard.items():
+            told += [Acked(attempt, StreamId.BATCH, edge) for edge in task_reports(reports, branch)]
+            fingerprint = member.inputs[spout].batch.fingerprint(reports.fingerprint()) if spout in work.exact else None
+            if fingerprint is not None:
+                told.append(Fingerprinted(attempt, spout, fingerprint))
+        rows = {spout: reports.rows for spout, reports in heard.items()}
+        counts = {node: counts for (_, node), counts in counting.heard().items()}
+        written = participant.receipt_rows(receipt)
+        return Processed(receipt, [*told, Acked(attempt, StreamId.BATCH, done)], rows, counts, written)
+
+    def _input(self, spout: str, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
+        with building(f"reading of {spout}"):
+            return input_of(self.session, batch, reports)
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        """Return the same rows, read once and kept.
+
+        A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
+        """
+        return self._counting.run(emit.spout, lambda counting: self._checkpoint(emit, batch, verify, counting))
+
+    def _checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool, counting: CountingJob) -> EmittedBatch:
+        reports = Reports(hashing=verify, counts_frames=batch.hashes_frames) if batch.is_read_once else None
+        read_by = building(f"reading of {emit.spout}")
+        with self._named(emit.attempt, f"of {emit.spout}"), task_failures_told(), read_by:
+            frame = self._kept(frame_of(self.session, batch, reports), is_observed=reports is not None)
+            batch.verify()
+        counts = {**batch.counts, **{node: counts for (_, node), counts in counting.heard().items()}}
+        if reports is None:
+            return EmittedBatch(batch.schema, (frame,), counts=counts)
+        fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
+        return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
+
+    def _kept(self, frame: DataFrame, *, is_observed: bool) -> DataFrame:
+        if is_observed and jobs.spark_context(self.session) is None:
+            raise TopologyError(
+                "over Spark Connect nobody hears what tasks report while their rows are kept (PySpark drops what a "
+                "checkpoint observes), so spouts whose tasks say what a batch is, DataFrames that are to be the same "
+                "again, and counters in front of some sinks can't run there; run this topology on a master"
+            )
+        return frame.localCheckpoint(eager=True)
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Cancel the running jobs of ``attempt``."""
+        jobs.cancel(self.session, self.work.names.tag(attempt))
+
+    def _ask(self, query: StateQuery, flow: Flow) -> Flow:
+        # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
+        rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
+        answered = arrow_table(self.work.query(query, rows, flow.schema), target)
+        return Flow.of(frame_of_rows(self.session, answered, target), target)
+
+    def _named(self, attempt: TransactionAttempt, what: str) -> AbstractContextManager[None]:
+        names = self.work.names
+        return jobs.tagged(self.session, names.tag(attempt), names.description([attempt], what))
+
+    def _collect(self, frame: DataFrame) -> pa.Table:
+        return frame.toArrow()
+
+
+def task_reports(reports: Reports, branch: Branch) -> list[int]:
+    """Return the edges of the tasks that reported.
+
+    Where a user's ``transform`` may stop reading early (``limit``), a job that succeeded has read all it needed.
+    """
+    heard = reports.heard()
+    return heard if branch.reads_all else list(reports.edges)

@@ -1,0 +1,1 @@
+"""The threads that call spouts, participants and engines."""

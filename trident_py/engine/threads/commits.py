@@ -1,0 +1,134 @@
+"""What is done on the commit thread: commit steps and aborts, one at a time, as the data plane asks for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from attrs import define, evolve, field
+
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import quoted
+from trident_py.engine.plane.counting import CommitCounts
+from trident_py.engine.plane.instructions import Abort, CommitStep
+from trident_py.engine.plane.stimuli import Aborted, StatesClosed, StepCommitted, StepFailed
+from trident_py.engine.ports.commit_thread import CommitThread
+from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
+from trident_py.errors import CoordinationLost, StoreBusyException
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.participants.participant import Participant
+from trident_py.participants.shared import SharedTransactions
+from trident_py.spark.failures import Diagnose, Place
+from trident_py.worker.counters import CountScope, count_scope, summed, working_for
+
+log = logging.getLogger(__name__)
+
+
+@define(kw_only=True, eq=False)
+class Commits:
+    """Commits, gives up and closes.
+
+    Attributes:
+        spouts: the emitters, by spout.
+        participants: the outputs, by branch.
+        transactions: those in which several of them commit.
+        transaction: an attempt and its transaction's time as states and sinks see them.
+        ensure_leading: raises if another leader may exist.
+        diagnose: what an exception means.
+        thread: tells who waits what is being done.
+    """
+
+    topology: str
+    spouts: Mapping[str, TridentSpoutExecutor]
+    participants: Sequence[Participant]
+    transactions: SharedTransactions = field(factory=SharedTransactions)
+    transaction: Callable[[TransactionAttempt, int], SinkTransaction]
+    ensure_leading: Callable[[], None]
+    diagnose: Diagnose
+    thread: CommitThread
+
+    def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
+        """Have an output commit a group, or a piece of one."""
+        outputs = " and ".join(self.participants[branch].name for branch in step.branches)
+        step_name, last = outputs or f"spout {step.spout!r}", step.members[-1].attempt
+        scope, name = CountScope(last.txid), step_name
+        try:
+            self.ensure_leading_now()
+            with self.thread.doing(f"the commit of transaction {last.txid} ({step_name})"), count_scope(scope):
+                for name in self._committing_spout(step) if step.spout else self._committing(step):
+                    log.debug("transaction %d: %s committing", last.txid, name)
+        except BaseException as error:
+            where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
+            log.debug("%s failed", where, exc_info=quoted(error))
+            why = self.diagnose(error, Place.COMMIT, where)
+            return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, step_name))
+        return StepCommitted(_counted(scope, step_name))
+
+    def _committing_spout(self, step: CommitStep) -> Iterator[str]:
+        yield f"spout {step.spout!r}"
+        for member in step.members:
+            if member.number is not None:
+                working_for(member.attempt)
+                self.spouts[step.spout].commit(member.attempt, member.number)
+
+    def _committing(self, step: CommitStep) -> Iterator[str]:
+        """Commit; gives the name of each output in its turn, and at last that of all, before COMMIT."""
+        group = [
+            (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipts)
+            for member in step.members
+        ]
+        with self.transactions.committing(step.branches, group[-1][0]):
+            for branch in step.branches:
+                yield self.participants[branch].name
+                self.participants[branch].commit_group([(tx, receipts[branch]) for tx, receipts in group])
+            yield " and ".join(self.participants[branch].name for branch in step.branches)
+
+    def ensure_leading_now(self) -> None:
+        """Look whether another leader may exist.
+
+        Raises:
+            StoreBusyException: nobody knows, perhaps for a moment only.
+            FencedError: another one leads.
+        """
+        try:
+            self.ensure_leading()
+        except CoordinationLost as error:
+            # This commit or read doesn't start, and the driver's own next turn is the judge.
+            raise StoreBusyException(str(error)) from error
+
+    def abort(self, abort: Abort) -> Aborted:
+        """Have one output give up what it prepared."""
+        participant = self.participants[abort.branch]
+        try:
+            participant.abort(self.transaction(abort.attempt, abort.time), abort.receipt)
+        except BaseException as error:
+            # It will never commit in any case; what it staged is swept at the next takeover.
+            log.error(
+                "topology %s: %s could not give up %s",
+                self.topology,
+                participant.name,
+                abort.attempt,
+                exc_info=quoted(error),
+            )
+        return Aborted()
+
+    def close(self, more: Callable[[], None]) -> StatesClosed:
+        """Close the outputs, and then ``more``."""
+        for close in (*(participant.close for participant in self.participants), more):
+            try:
+                close()
+            except Exception as error:
+                log.error(
+                    "topology %s: something could not be closed; what is committed is safe",
+                    self.topology,
+                    exc_info=quoted(error),
+                )
+        return StatesClosed()
+
+
+def _counted(scope: CountScope, output: str) -> CommitCounts:
+    counts: dict[tuple[int, str], Mapping[str, int]] = {}
+    for (txid, _), by_name in scope.counts.items():
+        if txid is not None:
+            counts[txid, output] = summed(counts.get((txid, output), {}), by_name)
+    return counts

@@ -1,0 +1,111 @@
+"""One emission, on the thread of its spout's emitter: the batch, read once where that is needed, and what it told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from coordinators.protocol.messages import Diagnosis, FailureKind, Message
+from trident_py.engine.plane.emitted import EmittedBatch
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted, Stimulus
+from trident_py.engine.threads.spout_threads import SpoutThreads
+
+
+class Unwanted(Exception):
+    """It was cancelled before it began."""
+
+
+@define(eq=False)
+class Running:
+    """Something that runs on a thread and may be cancelled: an emission, or a job.
+
+    Attributes:
+        is_in_spark: there may be a Spark job that has to be cancelled, too.
+    """
+
+    cancelled: threading.Event = field(factory=threading.Event, init=False)
+    is_in_spark: threading.Event = field(factory=threading.Event, init=False)
+    ended: threading.Event = field(factory=threading.Event, init=False)
+
+    def enter_spark(self) -> None:
+        """Take note that there may be a job from here on.
+
+        Raises:
+            Unwanted: it was cancelled before.
+        """
+        self.is_in_spark.set()  # before the question: `cancel` asks the other way round
+        if self.cancelled.is_set():
+            raise Unwanted
+
+    def cancel(self) -> bool:
+        """Tell whether there may be a job to cancel."""
+        self.cancelled.set()
+        return self.is_in_spark.is_set()
+
+
+@define(kw_only=True, eq=False)
+class SpoutEmission:
+    """Has one spout emit its part of one attempt.
+
+    Attributes:
+        readers: the branches that read it.
+        is_reread: one of them reads it more than once.
+        checkpoint: reads a batch once, by a Spark job, and keeps its rows; told is whether they are to be verified.
+        diagnose: what an exception means.
+        draw_edge: draws an acker edge.
+    """
+
+    emit: Emit
+    spout: SpoutThreads
+    readers: Sequence[int]
+    is_reread: bool
+    checkpoint: Callable[[Emit, EmittedBatch, bool], EmittedBatch]
+    diagnose: Callable[[BaseException], Diagnosis]
+    draw_edge: Callable[[], int]
+    running: Running = field(factory=Running, init=False)
+
+    def run(self, report: Callable[[Stimulus], object]) -> None:
+        """Emit, and tell ``report`` of it; or of an exception."""
+        attempt, tx_id = self.emit.attempt, self.spout.tx_id
+        try:
+            if self.running.cancelled.is_set():
+                raise Unwanted
+            outcome: Stimulus = self._emitted(report)
+        except Unwanted as error:
+            outcome = EmitFailed(attempt, tx_id, Diagnosis(error, FailureKind.INTERRUPTED))
+        except BaseException as error:  # noqa: BLE001 - user code
+            outcome = EmitFailed(attempt, tx_id, self.diagnose(error))
+        self.running.ended.set()
+        report(outcome)
+
+    def _emitted(self, report: Callable[[Stimulus], object]) -> Emitted:
+        attempt, executor = self.emit.attempt, self.spout.executor
+        number = self.emit.number
+        if number is None:  # it doesn't hear of an empty transaction
+            return self._as_emitted(EmittedBatch(executor.schema))
+        batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
+        return self._as_emitted(batch, tuple(executor.resolve_offsets(attempt, number, batch.reported)))
+
+    def _as_emitted(self, batch: EmittedBatch, resolved: Sequence[Message] = ()) -> Emitted:
+        return Emitted(
+            attempt=self.emit.attempt,
+            spout=self.spout.tx_id,
+            batch=batch,
+            rows=batch.known_rows,
+            is_small=batch.is_small,
+            edges={branch: self.draw_edge() for branch in self.readers},
+            resolved=resolved,
+            counts=batch.counts,
+        )
+
+    def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
+        """Return ``batch``, or what was read of it once: if it tells something, or might be another one again."""
+        is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
+        if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
+            return batch
+        report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))
+        self.running.enter_spark()
+        return self.checkpoint(self.emit, batch, exact)

@@ -1,0 +1,195 @@
+"""The three streams of a topology, as the driver sees them: turns `DataPlane` on the driver's thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from attrs import define, field
+
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.messages import Message, Reported
+from coordinators.protocol.protocol import StreamId
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from coordinators.values.counts import Counts
+from coordinators.values.shutdown import Shutdown
+from trident_py.engine.plane.instructions import Abandon, Instruction, KeepLeading, Post
+from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.plane.stimuli import (
+    AttemptCancelled,
+    BatchAnnounced,
+    Closing,
+    CommitAnnounced,
+    EndForced,
+    PatienceEnded,
+    Stimulus,
+    SuccessAnnounced,
+    TakenOver,
+)
+from trident_py.engine.threads.workers import Workers
+from trident_py.participants.participant import earliest
+
+log = logging.getLogger(__name__)
+
+
+@define(kw_only=True, eq=False)
+class TopologyStreams:
+    """`BatchStreams` over a `DataPlane` and the threads that carry out what it asks for.
+
+    Everything but `report` is called on one thread: the driver's, or before and after it whoever makes and closes it.
+
+    Attributes:
+        plane: what decides.
+        workers: the threads.
+        post: leaves a message for the driver, from any thread.
+        shutdown: how long `close` waits, and for what.
+    """
+
+    topology: str
+    plane: DataPlane
+    workers: Workers
+    post: Callable[[Message], object]
+    shutdown: Shutdown
+    _reports: SimpleQueue[Stimulus] = field(factory=SimpleQueue, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.workers.open(self.report)
+
+    def report(self, stimulus: Stimulus) -> None:
+        """Tell the data plane, from any thread."""
+        self._reports.put(stimulus)
+        self.post(Reported())
+
+    # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
+
+    def consumers(self, stream: StreamId) -> int:
+        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
+        return self.plane.consumers(stream)
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Have the coordinator of ``spout`` answer."""
+        self.workers.ask(spout, ask, self.post)
+
+    def emit_batch(
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
+    ) -> None:
+        """Have every spout emit its part of ``attempt``."""
+        self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
+
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Have everything that commits commit these attempts: the committer spouts, then states and sinks."""
+        self._announce(CommitAnnounced(group))
+
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
+        """Tell both halves of every spout, each on its thread."""
+        self._announce(SuccessAnnounced(attempt, number))
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Cancel the jobs of ``attempt``, and give up what it prepared."""
+        self._announce(AttemptCancelled(attempt))
+
+    def take(self) -> Sequence[Message]:
+        """Take what was reported; returns what the driver has to know of it, in order."""
+        messages: list[Message] = []
+        with suppress(Empty):
+            while True:
+                messages += self._turn(self._reports.get_nowait())
+        return messages
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Return what is visibly worked on: attempts with a running job, and those that a state of ours commits."""
+        if late := self.workers.commits.thread.warning():
+            log.warning("topology %s: %s", self.topology, late)
+        return self.plane.alive()
+
+    def next_window_at(self) -> int | None:
+        """Return when the next window by time ends that holds rows of what is committed."""
+        return earliest(participant.next_window_at for participant in self.workers.commits.participants)
+
+    def counted(self, attempt: TransactionAttempt) -> Counts:
+        """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
+        return self.plane.counted(attempt)
+
+    def lag(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many records wait in the sources that tell it, by spout and part of it."""
+        told = {threads.tx_id: threads.coordinator.lag for threads in self.workers.spouts}
+        return {spout: lag for spout, lag in told.items() if lag}
+
+    def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]], committed_txid: int) -> None:
+        """Begin; the arguments are those of `TakenOver`."""
+        self._turn(TakenOver(partial_commit_txid, together, committed_txid=committed_txid))
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def _announce(self, stimulus: Stimulus) -> None:
+        for message in self._turn(stimulus):
+            self.post(message)
+
+    def _turn(self, stimulus: Stimulus) -> list[Message]:
+        instructions = self.plane.handle(stimulus)
+        for instruction in instructions:
+            self._carry_out(instruction)
+        return [each.message for each in instructions if isinstance(each, Post)]
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Post():
+                pass  # returned, in order
+            case KeepLeading(what):
+                self._keep_leading(what)
+            case Abandon():
+                self.workers.abandon()
+            case _:
+                self.workers.do(instruction)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the threads and have what they served closed; leave behind those that don't return in time.
+
+        While something commits without a fence, it waits for that, unless the shutdown is forced.
+        """
+        self.shutdown.when_forced(lambda: self.report(EndForced()))
+        patience = self.shutdown.patience
+        until = time.monotonic() + patience
+        self._turn(Closing())
+        while not self.plane.is_closed:
+            was_held = self.plane.is_held
+            try:
+                stimulus = self._reports.get(timeout=None if was_held else max(0.0, until - time.monotonic()))
+            except Empty:
+                if self.workers.given_up.is_set():
+                    break
+                stimulus, until = PatienceEnded(), time.monotonic() + patience
+            self._turn(stimulus)
+            if was_held and not self.plane.is_held:
+                until = time.monotonic() + patience
+        self._leave(until)
+
+    def _keep_leading(self, what: str) -> None:
+        busy = ", ".join(self.workers.committing.busy())
+        why = (
+            f"topology {self.topology!r} goes on leading although it was to end: {what}, on thread {busy}, and nothing "
+            f"would refuse what it writes once another process leads; it ends when that returns; stop(force=True) "
+            f"gives up leadership all the same"
+        )
+        log.warning("%s", why)
+        self.shutdown.hold(why)
+
+    def _leave(self, until: float) -> None:
+        self.shutdown.left_behind = self.workers.leave(until)
+        if self.shutdown.left_behind:
+            log.error(
+                "topology %s gives up leadership and waits no longer for thread %s; what comes of it is refused",
+                self.topology,
+                ", thread ".join(self.shutdown.left_behind),
+            )

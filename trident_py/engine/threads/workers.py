@@ -1,0 +1,378 @@
+"""The threads of a topology: carry out what `DataPlane` asks for, and report what came of it.
+
+Each spout has one thread for its coordinator and one for its emitter, commits have one, and Spark jobs have as many as
+may run side by side. All calls of one kind are in txid order, and a commit never waits for an emission. Nothing here
+decides anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from attrs import define, field
+
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.messages import Diagnosis, FailureKind, Message
+from coordinators.status.listener import Tell, Work, WorkEvent
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import error_text, quoted
+from coordinators.values.log_fields import logging_about
+from trident_py.engine.plane.instructions import (
+    Abort,
+    Answer,
+    CancelEmit,
+    CancelJob,
+    CloseSpouts,
+    CloseStates,
+    CommitStep,
+    DeliverSuccess,
+    Emit,
+    Instruction,
+    Refuse,
+    RunJob,
+)
+from trident_py.engine.plane.stimuli import (
+    Broke,
+    EmitFailed,
+    Emitted,
+    JobDone,
+    JobFailed,
+    ReadDone,
+    SpoutClosed,
+    SpoutSucceeded,
+    StepFailed,
+    Stimulus,
+)
+from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember
+from trident_py.engine.ports.batch_engine import Jobs
+from trident_py.engine.ports.job_names import shown_attempts
+from trident_py.engine.ports.reads import Read, StateReads
+from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.emitting import Running, SpoutEmission, Unwanted
+from trident_py.engine.threads.spout_threads import SpoutThreads
+from trident_py.engine.threads.threads import Threads, ThreadWork
+from trident_py.errors import SinkError, SpoutError, StateError, TridentError
+from trident_py.spark.failures import Diagnose, Place
+
+log = logging.getLogger(__name__)
+
+CANCEL_AGAIN_SECONDS = 0.5
+
+
+# large: the only one who has threads, so it knows all that runs on them
+@define(kw_only=True, eq=False)
+class Workers:
+    """The threads, and whom they serve.
+
+    Attributes:
+        branches: for each branch, the spouts that it reads.
+        rereads: the spouts that one branch reads more than once.
+        commits: what is done on the commit thread.
+        reads: whoever reads states there.
+        jobs: what is done on job threads; on an emitter's to checkpoint a batch, where it might be another one when it
+            is read again, and where only reading it tells what it consists of.
+        diagnose: what an exception means.
+        tell: hears of each piece of work that has ended, on the thread that has done it.
+        job_threads: how many jobs may run side by side, those included that are being cancelled.
+        given_up: threads that are still busy are waited for no longer.
+    """
+
+    topology: str
+    spouts: Sequence[SpoutThreads]
+    branches: Sequence[frozenset[str]]
+    rereads: frozenset[str]
+    commits: Commits
+    reads: StateReads
+    jobs: Jobs
+    diagnose: Diagnose
+    draw_edge: Callable[[], int]
+    tell: Tell
+    job_threads: int
+    committing: Threads = field(init=False)
+    given_up: threading.Event = field(factory=threading.Event, init=False)
+    _threads: Threads = field(init=False)
+    _running: dict[Job | tuple[TransactionAttempt, str], Running] = field(factory=dict, init=False)
+    _report: Callable[[Stimulus], object] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.committing = Threads(f"trident-{self.topology}-commit")
+        self._threads = Threads(f"trident-{self.topology}-job", self.job_threads)
+
+    def open(self, report: Callable[[Stimulus], object]) -> None:
+        """Report what comes of the work to ``report`` from now on, from any thread."""
+        self._report = report
+        self.reads.open(report)
+
+    # --- on the driver's thread ---------------------------------------------------------------------------------------
+
+    def ask(self, spout: str, ask: Ask, post: Callable[[Message], object]) -> None:
+        """Have the coordinator of ``spout`` answer to ``post``."""
+
+        def answer() -> None:
+            for message in threads.coordinator.answers(ask):
+                post(message)
+
+        threads = self._spout(spout)
+        with logging_about(txid=ask.numbers.txid(ask.txid)):
+            self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
+
+    def do(self, instruction: Instruction) -> None:
+        """Have a thread carry out ``instruction``."""
+        with logging_about(attempt=_only_attempt(instruction)):
+            self._begin(instruction)
+
+    def _begin(self, instruction: Instruction) -> None:
+        match instruction:
+            case Emit():
+                self._emit(instruction)
+            case RunJob(job, members):
+                running = self._running[job] = Running()
+                doing = f"{self._output(job.branch)} is prepared for {shown_attempts(job.attempts)}"
+                self._submit(self._threads, doing, partial(self._run, job, members, running))
+            case CancelEmit() | CancelJob():
+                self._cancel(instruction)
+            case DeliverSuccess(attempt, number, spout):
+                self._deliver_success(attempt, number, self._spout(spout))
+            case Refuse(read):
+                self.reads.refuse(read)
+            case CloseSpouts():
+                self._close_spouts()
+            case _:
+                self._submit(self.committing, self._doing(instruction), partial(self._use_states, instruction))
+
+    def abandon(self) -> None:
+        """Have nothing more written by threads that don't return, and tell whoever waits for reads."""
+        self.given_up.set()
+        for participant in self.commits.participants:
+            participant.abandon()
+        self.reads.close()
+
+    def leave(self, until: float) -> list[str]:
+        """Take no more work; names the threads that are still busy at this monotonic moment, and where they are."""
+        for pool in self._pools:
+            pool.close()
+        for pool in self._pools:
+            pool.wait(until)
+        self.reads.close()
+        return [busy for pool in self._pools for busy in pool.busy()]
+
+    def works(self) -> list[ThreadWork]:
+        """Return what all threads are in the middle of. Any thread may ask."""
+        return [work for pool in self._pools for work in pool.works()]
+
+    def lock_holders(self) -> Mapping[str, str]:
+        """Return who holds the locks that a commit waits for now, as databases tell. Any thread may ask."""
+        if not self.committing.works():
+            return {}
+        found = {text: output.name for output in self.commits.participants for text in output.lock_holders()}
+        return {text: f"{name} waits for a lock: {text}" for text, name in found.items()}
+
+    def lost_lease(self) -> Mapping[str, str]:
+        """Return why nothing may be committed just now, where another process may lead. Any thread may ask."""
+        try:
+            self.commits.ensure_leading()
+        except TridentError as error:
+            return {"lease": f"leadership is not certain, so nothing commits: {error}"}
+        return {}
+
+    @property
+    def _pools(self) -> list[Threads]:
+        spouts = [pool for each in self.spouts for pool in (each.coordinating, each.emitting)]
+        return [*spouts, self._threads, self.committing]
+
+    def _emit(self, emit: Emit) -> None:
+        threads = self._spout(emit.spout)
+        emission = SpoutEmission(
+            emit=emit,
+            spout=threads,
+            readers=[number for number, reads in enumerate(self.branches) if emit.spout in reads],
+            is_reread=emit.spout in self.rereads,
+            checkpoint=self.jobs.checkpoint,
+            diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),
+            draw_edge=self.draw_edge,
+        )
+        if emit.number is None:
+            emission.run(self._report)
+            return
+        self._running[emit.attempt, emit.spout] = emission.running
+        doing = f"spout {emit.spout!r} emits {emit.attempt}"
+        self._submit(threads.emitting, doing, partial(self._run_emission, emission))
+
+    def _cancel(self, what: CancelEmit | CancelJob) -> None:
+        match what:
+            case CancelEmit(attempt, spout):
+                running, cancel = self._running.get((attempt, spout)), partial(self.jobs.cancel_attempt, attempt)
+            case CancelJob(Job(attempts=(attempt, *_), is_shared=False) as job):
+                running, cancel = self._running.get(job), partial(self.jobs.cancel_attempt, attempt)
+            case CancelJob(job):
+                running, cancel = self._running.get(job), partial(self.jobs.cancel_job, job)
+        if running is not None and running.cancel():  # else it has just ended, or will end without Spark
+            self._submit(self._threads, "a Spark job is cancelled", partial(self._cancel_until_ended, running, cancel))
+
+    def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
+        for half, pool, success in (
+            (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
+            (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
+        ):
+            doing = f"spout {threads.tx_id!r} hears of the success of {attempt}"
+            self._submit(
+                pool, doing, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success)
+            )
+
+    def _close_spouts(self) -> None:
+        for threads in self.spouts:
+            for half, pool, close in (
+                (Half.EMITTER, threads.emitting, threads.executor.emitter.close),
+                (Half.COORDINATOR, threads.coordinating, threads.coordinator.coordinator.close),
+            ):
+                doing = f"spout {threads.tx_id!r} is closed"
+                self._submit(pool, doing, partial(self._close_half, SpoutClosed(threads.tx_id, half), close))
+
+    def _output(self, branch: int) -> str:
+        return self.commits.participants[branch].name
+
+    def _doing(self, instruction: Instruction) -> str:
+        match instruction:
+            case CommitStep():
+                outputs = " and ".join(map(self._output, instruction.branches)) or f"spout {instruction.spout!r}"
+                return f"{outputs} commits {shown_attempts([member.attempt for member in instruction.members])}"
+            case Abort():
+                return f"{self._output(instruction.branch)} gives up {instruction.attempt}"
+            case Answer():
+                return "a request or a query asks the states, and commits wait for it"
+        return "states and sinks are closed"
+
+    def _spout(self, name: str) -> SpoutThreads:
+        return next(threads for threads in self.spouts if threads.tx_id == name)
+
+    def _submit(self, pool: Threads, doing: str, call: Callable[[], object]) -> None:
+        pool.submit(partial(self._guarded, call), doing)  # too late: then it has ended, and nobody wants it
+
+    # --- on the threads -----------------------------------------------------------------------------------------------
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - nothing may end in a thread that nobody looks at
+            self._report(Broke(error))
+
+    def _run_emission(self, emission: SpoutEmission) -> None:
+        begun = time.monotonic()
+
+        def report(stimulus: Stimulus) -> None:
+            if isinstance(stimulus, Emitted | EmitFailed):
+                self._tell_of(Work.EMIT, [emission.emit.spout], [emission.emit.attempt], begun, stimulus)
+            self._report(stimulus)
+
+        emission.run(report)
+        self._running.pop((emission.emit.attempt, emission.emit.spout), None)
+
+    def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
+        begun = time.monotonic()
+        try:
+            running.enter_spark()
+            report: Stimulus = JobDone(job, self.jobs.process(job, members))
+        except Unwanted as error:  # the session need not be asked why
+            report = JobFailed(job, Diagnosis(error, FailureKind.INTERRUPTED))
+        except BaseException as error:  # noqa: BLE001 - user code, or Spark
+            name = self.commits.participants[job.branch].name
+            why = self._diagnosed(job.attempts[0], Place.JOB, name, error)
+            if isinstance(why.cause, StateError | SinkError):  # by the output, which has a part in its branch's job
+                why.cause.locate(state=name)
+            report = JobFailed(job, why)
+        self._running.pop(job, None)
+        running.ended.set()
+        self._tell_of(Work.JOB, [self._output(job.branch)], job.attempts, begun, report)
+        self._report(report)
+
+    def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
+        # Again and again: a job that was on its way to Spark is not found by the first cancel.
+        has_failed = False
+        while not (running.ended.is_set() or self.given_up.is_set()):
+            try:
+                cancel()
+            except BaseException as error:  # nothing depends on it: the job ends by itself, and its result is dropped
+                if not has_failed:
+                    what = "topology %s: a Spark job can't be cancelled; trying again"
+                    log.warning(what, self.topology, exc_info=quoted(error))
+                has_failed = True
+            running.ended.wait(CANCEL_AGAIN_SECONDS)
+
+    def _use_states(self, instruction: Instruction) -> None:
+        match instruction:
+            case CommitStep():
+                self._commit(instruction)
+            case Abort():
+                self._report(self.commits.abort(instruction))
+            case Answer(Read() as read, txid):
+                self.reads.answer(read, txid, self.commits.ensure_leading_now)
+                self._report(ReadDone())
+            case CloseStates():
+                self._report(self.commits.close(self.reads.close_states))
+            case _:
+                raise TypeError(f"no instruction for threads: {instruction!r}")
+
+    def _commit(self, step: CommitStep) -> None:
+        begun = time.monotonic()
+        done = self.commits.commit(step)
+        parts = [step.spout] if step.spout else [*map(self._output, step.branches)]
+        self._tell_of(Work.COMMIT, parts, [member.attempt for member in step.members], begun, done)
+        self._report(done)
+
+    def _tell_of(
+        self, work: Work, parts: Sequence[str], attempts: Sequence[TransactionAttempt], begun: float, end: Stimulus
+    ) -> None:
+        """Tell listeners of a piece of work, before the driver hears of its end."""
+        self.tell(
+            WorkEvent(
+                topology=self.topology,
+                at=time.time(),
+                work=work,
+                parts=tuple(parts),
+                attempts=tuple(attempts),
+                seconds=time.monotonic() - begun,
+                has_failed=isinstance(end, EmitFailed | JobFailed | StepFailed),
+            )
+        )
+
+    def _succeed(self, succeeded: SpoutSucceeded, success: Callable[[], object]) -> None:
+        try:
+            success()
+        except BaseException as error:
+            raise SpoutError(
+                f"topology {self.topology!r}: success({succeeded.txid}) of spout {succeeded.spout!r} raised "
+                f"{error_text(error)}; the transaction is committed, and its success is delivered again "
+                f"when the topology is started again",
+                topology=self.topology,
+                txid=succeeded.txid,
+                spout=succeeded.spout,
+            ) from error
+        self._report(succeeded)
+
+    def _close_half(self, closed: SpoutClosed, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except BaseException as error:
+            log.error("topology %s: spout %r could not be closed", self.topology, closed.spout, exc_info=quoted(error))
+        self._report(closed)
+
+    def _diagnosed(self, attempt: TransactionAttempt, place: Place, doing: str, error: BaseException) -> Diagnosis:
+        where = f"topology {self.topology!r}, attempt {attempt}, {doing}"
+        log.debug("%s failed", where, exc_info=quoted(error))
+        return self.diagnose(error, place, where)
+
+
+def _only_attempt(instruction: Instruction) -> TransactionAttempt | None:
+    """Return the attempt that an instruction is about, if it is one only."""
+    match instruction:
+        case Emit(attempt=attempt) | Abort(attempt=attempt) | DeliverSuccess(attempt=attempt):
+            return attempt
+        case CancelEmit(attempt=attempt) | CommitStep(members=[CommitMember(attempt=attempt)]):
+            return attempt
+        case RunJob(job=Job(attempts=(attempt,))) | CancelJob(job=Job(attempts=(attempt,))):
+            return attempt
+    return None

@@ -1,0 +1,1 @@
+"""Builds the engine of a topology from its plan and its configuration."""

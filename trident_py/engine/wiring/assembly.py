@@ -1,0 +1,157 @@
+"""From what the planner says ends a branch to the participant that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pyspark.sql.types import StructType
+
+from coordinators.record.record import CoordinatorRecord
+from trident_py.engine.plane.commit_lane import partial_commit_txid
+from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
+from trident_py.errors import FailedException, StateError
+from trident_py.graph.graph import Graph
+from trident_py.graph.output import output_of
+from trident_py.graph.queries import StateQuery, state_queries, static_states
+from trident_py.interfaces.states import State
+from trident_py.participants.context import ParticipantContext
+from trident_py.participants.participant import Leaf, Participant, everything
+from trident_py.participants.states import (
+    StateParticipant,
+)
+from trident_py.planner.plan import Branch, Plan
+from trident_py.rows.schema import select, shown
+from trident_py.states.shards import made, shards_of
+from trident_py.states.sql.reading import TableReader
+
+
+def ensure_stores(graph: Graph) -> None:
+    """Look whether the stores of all states are there, before anything is made or started.
+
+    Raises:
+        StateError: one isn't.
+    """
+    for node in graph.nodes:
+        output = output_of(node)
+        if output and output.factory:
+            with graph.declaring(f"state {output.name!r}", output.name):
+                output.factory.ensure_usable()
+
+
+def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:
+    """Make the participant of each branch, and all states; queries in commits find these in ``context`` from now on."""
+    participants = [participant_of(branch, context) for branch in planned.branches]
+    context.states.update(states_of(participants, planned.graph, context))
+    return participants, context.states
+
+
+def participant_of(branch: Branch, context: ParticipantContext) -> Participant:
+    """Return the participant at the end of ``branch``, with its state made."""
+    return branch.output.participant(context) if branch.output else Leaf(branch.name)
+
+
+def shape_of(
+    spouts: Mapping[str, TridentSpoutExecutor],
+    branches: Sequence[frozenset[str]],
+    participants: Sequence[Participant],
+    shareable: Collection[int],
+) -> TopologyShape:
+    """Return what the data plane has to know of a topology.
+
+    Args:
+        spouts: the emitters, by spout.
+        branches: for each branch, the spouts that it reads.
+        participants: their outputs.
+        shareable: the branches that may share jobs.
+    """
+    return TopologyShape(
+        spouts=tuple(SpoutShape(name=name, is_committer=each.is_committer) for name, each in spouts.items()),
+        branches=tuple(
+            BranchShape(
+                name=participant.name,
+                spouts=reads,
+                is_shareable=number in shareable,
+                commits=participant.commits,
+                keeps_alive=participant.keeps_alive,
+                is_fenced=participant.is_fenced,
+            )
+            for number, (reads, participant) in enumerate(zip(branches, participants, strict=True))
+        ),
+    )
+
+
+def states_of(participants: list[Participant], graph: Graph, context: ParticipantContext) -> dict[str, State]:
+    """Return all states by name; those that nothing writes are made here.
+
+    Raises:
+        StateError: a factory has made something else than is needed, or a query can't ask such a state.
+        TopologyError: what is asked for are no keys of another topology's table.
+    """
+    written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
+    states = {each.name: each.state for each in written}
+    for static in static_states(graph):
+        with graph.declaring(static.title, static.name):
+            states[static.name] = made(static.factory, context.config, context.metrics)
+    for name, shard in [(name, shard) for name, state in states.items() for shard in shards_of(state)]:
+        with graph.declaring(f"state {name!r}", name):
+            if not isinstance(shard, State):
+                raise StateError(f"its factory must make a State, it made {shown(shard)}")
+    for each in written:
+        with graph.declaring(f"state {each.name!r}", each.name):
+            each.check()
+    for query, asking in state_queries(graph):
+        with graph.declaring(query.title):
+            _check_query(query, asking.schema, shards_of(states[query.state])[0])
+    return states
+
+
+def _check_query(query: StateQuery, source: StructType | None, state: State) -> None:
+    """Check that the query can ask such a state; only now is known what the keys of another topology's table are."""
+    if not isinstance(state, query.function.needs):
+        wanted = " or ".join(kind.__name__ for kind in query.function.needs)
+        raise StateError(
+            f"{type(query.function).__name__} asks a {wanted}, and state {query.state!r} is a {type(state).__name__}",
+            state=query.state,
+        )
+    if isinstance(state, TableReader):
+        query.function.check(select(source, query.in_fields) if source else None, state.keys, query.out)
+
+
+def partial_commit_of(participants: list[Participant], record: CoordinatorRecord) -> int:
+    """Return the last transaction that some states may have, and some not; 0: there is none."""
+    states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
+    last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
+    return partial_commit_txid(last, record, all_remember=len(last) == len(states))
+
+
+def check_fed(topology: str, participants: Sequence[Participant], record: CoordinatorRecord) -> CoordinatorRecord:
+    """Return ``record``, which a takeover is about to write, if nothing behind new values lacks what a state skips.
+
+    A state may have several transactions that ``record`` has not as committed. When they come again, it skips all but
+    the last, and a skipped one hands on no new values; so what they go into must have them, too.
+
+    Raises:
+        StateError: it has not: it joined while some outputs had the transactions, and others had not.
+    """
+    before = record.current_txid - 1
+    for state in everything(participants):
+        skipped = state.recovered.txid - 1 if state.recovered else before
+        for output in everything(state.downstream_outputs):
+            last = max(before, output.recovered.txid) if output.recovered else before
+            if output.commits and last < skipped:
+                raise StateError(
+                    f"topology {topology!r}: {output.name!r} can't join behind the new values of state {state.name!r} "
+                    f"now: transactions {last + 1} to {skipped} are in the state and not in all others, so they come "
+                    f"again, and the state hands on nothing of what it has; start once more without {output.name!r}, "
+                    f"until transaction {skipped + 1} is committed, and add it then",
+                    topology=topology,
+                    state=output.name,
+                )
+    return record
+
+
+def is_passing(error: BaseException) -> bool:
+    """Tell whether ``error`` says that a store is away or locked just now."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, FailedException) or is_passing(cause))
