@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 from attrs import define, field
 from pyspark.sql import SparkSession
@@ -107,12 +108,14 @@ class _Built:
     """The sessions that were built here.
 
     Attributes:
-        lock: held while one is built or stopped, so that nobody takes one that is about to end.
+        lock: held while one is built or stopped, so that no topology takes one that is about to end.
+    application: Spark's id of the application that was built last; empty before the first.
         users: how many topologies run in it, by Spark's id of the application; "" is for those not built here.
         remote: the session of Spark Connect that was built here.
     """
 
     lock: threading.Lock = field(factory=threading.Lock)
+    application: str = ""
     users: Counter[str] = field(factory=Counter)
     remote: SparkSession | None = None
 
@@ -127,11 +130,10 @@ _CONNECT_NEEDS = ("grpc", "grpc_status", "zstandard")
 
 
 def _built_application(session: SparkSession) -> str:
-    # Spark may have found a session of the user's where it was asked to build one, and active is by thread.
     context = spark_context(session)
     if context is None:
         return _CONNECTED if session is _BUILT.remote else ""
-    return context.applicationId if context.getConf().get(_BUILDER) == str(os.getpid()) else ""
+    return _BUILT.application if context.applicationId == _BUILT.application else ""
 
 
 def session_if_any() -> SparkSession | None:
@@ -164,6 +166,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     if cluster.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
+    build = uuid4().hex
     builder = (
         SparkSession.Builder()
         .master(cluster.master)
@@ -171,13 +174,17 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
         .config(map=dict(cluster.settings()))
         .config("spark.ui.showConsoleProgress", "false")
         .config(map=dict(QUICK))
-        .config(_BUILDER, str(os.getpid()))
+        .config(_BUILDER, build)
         .config("spark.task.reaper.enabled", "true")  # a cancelled task's Python worker goes on otherwise
     )
     with jvm_shielded():
         session = builder.getOrCreate()
     context = spark_context(session)
-    if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
+    # Spark may have found a session of the user's instead of building one: the active one is by thread. Only the value
+    # of the setting tells them apart: each later session of the process inherits the settings of the first.
+    if context and context.getConf().get(_BUILDER) == build:
+        _BUILT.application = context.applicationId
+    if cluster.is_local and _built_application(session) and context and not log.isEnabledFor(logging.INFO):
         context.setLogLevel("FATAL")  # the JVM's trace of a failed task says less than our one line
     return session
 

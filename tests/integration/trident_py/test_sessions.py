@@ -92,3 +92,34 @@ def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_
     )
     assert done.returncode == 0, done.stderr
     assert "gives up leadership and waits no longer for thread 'trident-numbers-emitter'" in done.stderr
+
+
+USERS = """
+import sys
+from pyspark.sql import SparkSession
+from trident_py import Count, FixedBatchSpout, MemoryMapState, TridentConfig, TridentTopology
+
+def run(name, spark=None):
+    topology = TridentTopology(name)
+    words = topology.new_stream("words", FixedBatchSpout("word string", 2, ("a",), ("b",)))
+    words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "n")
+    with topology.start(TridentConfig(state_dir=sys.argv[1]), spark=spark) as query:
+        query.process_all_available()
+
+run("first")  # in a session that is built, and stopped
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+run("second", spark)
+assert spark.range(3).count() == 3
+"""
+
+
+def test_a_users_session_outlives_a_topology_also_after_one_that_was_built(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(USERS)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py", tmp_path / "state"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
