@@ -109,7 +109,7 @@ class _Built:
 
     Attributes:
         lock: held while one is built or stopped, so that no topology takes one that is about to end.
-    application: Spark's id of the application that was built last; empty before the first.
+        application: Spark's id of the application that was built last; empty before the first.
         users: how many topologies run in it, by Spark's id of the application; "" is for those not built here.
         remote: the session of Spark Connect that was built here.
     """
@@ -184,7 +184,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     # of the setting tells them apart: each later session of the process inherits the settings of the first.
     if context and context.getConf().get(_BUILDER) == build:
         _BUILT.application = context.applicationId
-    if cluster.is_local and _built_application(session) and context and not log.isEnabledFor(logging.INFO):
+    if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
         context.setLogLevel("FATAL")  # the JVM's trace of a failed task says less than our one line
     return session
 

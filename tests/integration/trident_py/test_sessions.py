@@ -67,6 +67,20 @@ assert third.last_progress["txid"] == 2
 """
 
 
+def ran(program: str, directory: Path) -> str:
+    """Run a program in a process of its own; return what it wrote to standard error."""
+    (directory / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, directory / "program.py", directory / "state"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 @pytest.mark.master("over Connect, the server says which Python workers run")
 def test_a_session_whose_workers_run_another_python_is_refused_with_what_that_lacks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,16 +96,8 @@ def test_a_session_whose_workers_run_another_python_is_refused_with_what_that_la
 def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_user_code_holds_up_an_end(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, tmp_path / "program.py", tmp_path / "state"],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "gives up leadership and waits no longer for thread 'trident-numbers-emitter'" in done.stderr
+    errors = ran(PROGRAM, tmp_path)
+    assert "gives up leadership and waits no longer for thread 'trident-numbers-emitter'" in errors
 
 
 USERS = """
@@ -114,12 +120,4 @@ assert spark.range(3).count() == 3
 
 
 def test_a_users_session_outlives_a_topology_also_after_one_that_was_built(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(USERS)
-    done = subprocess.run(
-        [sys.executable, tmp_path / "program.py", tmp_path / "state"],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    ran(USERS, tmp_path)
