@@ -187,7 +187,8 @@ def check(words: Words, errors: Errors, odd: Odd) -> None:
     refused = status in (b"503", b"504") or (status == b"500" and odd.path.startswith(MAY_FAIL))
     assert not answer or refused or answer.startswith((b"HTTP/1.1 2", b"HTTP/1.1 3", b"HTTP/1.1 4")), answer[:500]
     assert b"Traceback" not in answer
-    assert errors.lines == []
+    logged, errors.lines = errors.lines, []  # a later request is not blamed for them
+    assert logged == [], logged
     if words.client.get("/status").json["hold"] != "nothing":
         words.client.post("/wishes", {"action": "resume"})
     assert words.query.is_active
