@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from attrs import define, field
+from h11 import LocalProtocolError
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -89,6 +90,13 @@ class Connection(H11Protocol):
         if self.cycle is not before and not self.cycle.response_complete:
             self.has_header = True
             self._all.start_timer(self, ANSWER_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request, and close the connection."""
+        try:
+            super().send_400_response(msg)
+        except LocalProtocolError:  # the request is a HEAD, whose answer has no body
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the header of the next request."""

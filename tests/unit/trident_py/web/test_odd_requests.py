@@ -65,6 +65,14 @@ def test_what_is_out_of_bounds_is_refused_with_its_status(
     assert words.client.get("/status").json["hold"] == "nothing"
 
 
+def test_a_head_that_is_followed_by_data_is_refused_without_a_traceback(world: tuple[Words, Errors]) -> None:
+    words, errors = world
+    more = b"x" * (1 << 20)  # is not read at once: the rest arrives while the page is read from its file
+    answer = answered(words, b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" + more)
+    assert answer[:10] in (b"", b"HTTP/1.1 4")  # empty if the connection is reset before it is read
+    assert errors.lines == []
+
+
 def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_error(world: tuple[Words, Errors]) -> None:
     words, errors = world
     head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx"
