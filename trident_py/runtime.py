@@ -274,7 +274,7 @@ class _Assembly:
         candidate: Candidate | None,
     ) -> CoordinatorRecord:
         """Find what to go on from. A standby has time: where a store is away or locked just now, it tries again."""
-        states = [state for state in everything(participants) if state.commits]
+        states = [state for state in everything(participants) if state.capabilities.commits]
         executors = {threads.tx_id: threads.executor for threads in spouts}
         coordinators = {threads.tx_id: threads.coordinator.coordinator for threads in spouts}
         while True:

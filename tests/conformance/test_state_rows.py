@@ -10,6 +10,7 @@ import pytest
 from attrs import define, field
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.transactions import begin
 from trident_py import (
     Count,
     IBackingMap,
@@ -56,12 +57,12 @@ def test_ST10_the_committed_values_of_a_state_can_be_gone_through(
     assert list(state.get_tuples()) == []
     for txid in (1, 2):
         tx = SinkTransaction(TransactionKey(TOPOLOGY.uuid, 1, txid), TransactionAttempt(txid, 0), 1)
-        state.begin_transaction(tx)
+        begin(state, tx)
         state.multi_put([("a", None), (None, None), ("it's ü", None)][:txid], [txid] * txid)
         if txid == 1:
-            state.end_transaction(tx)
+            state.commit_group()
     assert list(state.get_tuples()) == [("a", None, 1)]  # the second isn't committed
-    state.end_transaction(tx)
+    state.commit_group()
     assert sorted(state.get_tuples(), key=repr) == [("a", None, 2), (None, None, 2)]
     state.close()
 

@@ -69,6 +69,7 @@ from trident_py.engine.plane.stimuli import (
 from trident_py.engine.plane.work import Half, Job, JobMember, Processed
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.participants.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -109,8 +110,7 @@ class Plane:
                     name=name,
                     spouts=store.reads or frozenset(world.sources),
                     is_shareable=world.shares,
-                    keeps_alive=store.remembers,
-                    is_fenced=store.remembers,
+                    capabilities=Capabilities(keeps_alive=store.remembers, is_fenced=store.remembers),
                 )
                 for name, store in self.process.outputs.items()
             ),

@@ -17,6 +17,7 @@ from coordinators.values.fingerprint import Fingerprint
 from tests.golden import release_230fe66, topologies
 from tests.golden.loading import coordination, encoded, restore_databases, restored_files, scenarios
 from tests.golden.topologies import FILES, TOPOLOGIES, Transactions, file_lines
+from tests.transactions import begin
 from trident_py.engine.plane.emitted import Splits
 from trident_py.engine.threads.spout_executor import SpoutCollector
 from trident_py.engine.wiring.assembly import participant_of
@@ -101,7 +102,7 @@ def test_a_takeover_accepts_what_a_crash_left_and_closes_what_every_state_has(na
     branches = plan(TOPOLOGIES[name](tmp_path, 6)._graph).branches
     context = ParticipantContext(config=TridentConfig(state_dir=tmp_path), metrics=Metrics())
     participants = [participant_of(branch, context) for branch in branches]
-    record = recover(store, [each for each in everything(participants) if each.commits])
+    record = recover(store, [each for each in everything(participants) if each.capabilities.commits])
     for participant in participants:
         participant.close()
     assert record.epoch == recorded(name).epoch + 1
@@ -200,9 +201,9 @@ def test_rows_that_wait_in_windows_by_time_fire_when_their_time_has_come(
     factory = LocalWindows(identity.name, name).for_fields(KEYS, rows.value)
     state: Any = factory.make_state(TridentConfig(state_dir=tmp_path), Metrics(), 0, 1)
     token = state.recover(key(identity), 2)
-    assert state.begin_transaction(transaction(identity, token.txid + 1))
+    assert begin(state, transaction(identity, token.txid + 1))
     found = rows.feed(state, {UNGROUPED: []}, 1_600_020_000 * MICROS)[UNGROUPED]
-    state.end_transaction(transaction(identity, token.txid + 1))
+    state.commit_group()
     state.close()
     assert [len(each) for _, each in found] == fired
 

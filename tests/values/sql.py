@@ -16,6 +16,7 @@ from attrs import define, field
 from pyspark.sql import types as t
 
 from coordinators.values.secret import Secret
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from tests.values.odd import same
@@ -208,12 +209,12 @@ class StateStore(SQLStore):
         reports = []
         if self.by_tasks:
             reports = [staged_by(state.staging_task(tx), 7, [(*key, value) for key, value in rows], fields)]
-        assert state.begin_transaction(tx)
+        assert begin(state, tx)
         if self.by_tasks:
             state.merge_staged(reports, Newest())
         else:
             state.multi_put([key for key, _ in rows], [value for _, value in rows])
-        state.end_transaction(tx)
+        state.commit_group()
 
     def same(self, stored: Any, value: Any, ddl: str) -> bool:
         return same(stored, value) or (self.of_keys and value == 0.0 and stored == value)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from tests.values.odd import ODD, same
 from tests.values.sql import Newest
@@ -50,9 +51,9 @@ class MapStore(Store):
         ]
         arrow_table([(*key, value) for key, value in self.rows], schema_of(f"{keys}, {value}"))  # as a job gives them
         tx = transaction(1)
-        self.state.begin_transaction(tx)
+        begin(self.state, tx)
         self.state.multi_merge([key for key, _ in self.rows], [value for _, value in self.rows], Newest())
-        self.state.end_transaction(tx)
+        self.state.commit_group()
 
     def read(self) -> list[Any]:
         found = self.state.multi_get([key for key, _ in self.rows])

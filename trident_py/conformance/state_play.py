@@ -157,7 +157,7 @@ class StateSubject(Subject):
             keys=len(aggregated.keys.fields),
             inputs=aggregated.inputs.names,
         )
-        self._participant.check()
+        self._participant.check_state()
         backing = getattr(state, "backing", state)
         self.things = [state, factory, backing, getattr(backing, "delegate", backing)]
         return Needs()

@@ -20,7 +20,7 @@ from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import RowsSink, TransactionalSink
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import GroupState, StagingState, StateFactory, StateKind, StateUpdater
+from trident_py.interfaces.states import FencedState, StagingState, StateFactory, StateKind, StateUpdater
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant, SinkParticipant
@@ -106,7 +106,7 @@ class AggregateState(Output):
         downstream, following = place.downstream(context)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
         state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
-        if isinstance(state, GroupState):
+        if isinstance(state, FencedState):
             state.tells_rolled_back = place.new_values is not None and bool(place.new_values.replacing)
         if not isinstance(aggregator, CombinerAggregator):
             inputs = fields.seen.names

@@ -131,10 +131,9 @@ class WindowParticipant(StateParticipant):
     outputs: Sequence[str]
     _next_at: int | None = field(default=None, init=False)
 
-    @property
-    def next_window_at(self) -> int | None:  # type: ignore[override]
-        """As the last transaction has left it."""
-        return earliest([self._next_at, super().next_window_at])
+    def next_window_at(self) -> int | None:
+        """Return the next end, as the last transaction has left it."""
+        return earliest([self._next_at, super().next_window_at()])
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence; see what waits."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -243,15 +243,34 @@ class Snapshottable(ReadOnlySnapshottable[T]):
         """Set the value."""
 
 
-class FencedState(MapState[T]):
-    """A state that keeps a commit token beside its data, in the same atomic step: what exactly-once stands on.
+class GroupState(ABC, Generic[T]):
+    """A state as commits use it: the one commit protocol. It takes transactions that follow each other as a group.
 
-    One transaction is ``begin_transaction`` → updates → ``end_transaction``. What is not grouped has the empty key.
-    Inside a transaction its thread reads what it wrote; everybody else reads committed values, at any time.
+    One group is ``begin_group`` → for each transaction ``begin_member`` and updates → ``commit_group``, one atomic step
+    in a `FencedState`. Each member's change is made under its own txid, so that the last one can still be undone by
+    itself. A member that comes again, from ``group_first`` on, was committed before and is skipped: only batches that
+    are the same each time come in groups of several. The key of a value that is not grouped is empty.
+
+    Attributes:
+        volatile: it is empty at each start; then nothing is expected to be in it after a restart.
+        is_fenced: it keeps a commit token beside its data, in the same atomic step.
+        can_remove: an updater may return `REMOVE`.
+        tells_rolled_back: the engine asks for `rolled_back`; set before the first transaction.
     """
 
-    volatile: bool = False
-    """Whether it starts empty each time; then nothing is expected to be in it after a restart."""
+    volatile: ClassVar[bool] = False
+    is_fenced: ClassVar[bool] = True
+    tells_rolled_back: bool = False
+
+    @property
+    def can_remove(self) -> bool:
+        """Whether an updater may return `REMOVE`."""
+        return True
+
+    @property
+    def rolled_back(self) -> Sequence[Key]:
+        """The keys that older attempts of the open transaction had changed, and that were rolled back as it began."""
+        return ()
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
@@ -266,62 +285,10 @@ class FencedState(MapState[T]):
         """
 
     @abstractmethod
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """Open ``tx`` under lock and decide: True: apply it now; False: this very attempt is already applied.
-
-        Where the same txid was applied by an older token, its changes are rolled back first.
-
-        Raises:
-            FencedError: a newer epoch has been here.
-            StateError: ``tx`` is not the transaction that comes next.
-        """
-
-    @abstractmethod
-    def end_transaction(self, tx: SinkTransaction) -> None:
-        """Make the changes and the token of ``tx`` durable, in one atomic step."""
-
-    @abstractmethod
-    def rollback(self) -> None:
-        """Give up the open transaction, if there is one; nothing of it stays."""
-
-    def multi_merge(self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T]) -> None:
-        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself.
-
-        Overridden where the state's own engine can do what ``aggregator.merge`` says.
-        """
-        self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
-
-    def begin_commit(self, txid: int) -> None:
-        """Do nothing: `begin_transaction` stands in its place."""
-
-    def commit(self, txid: int) -> None:
-        """Do nothing: `end_transaction` stands in its place."""
-
-    def close(self) -> None:
-        """Close: the topology stops."""
-
-
-class GroupState(FencedState[T]):
-    """A fenced state that takes several transactions, which follow each other, in one atomic step.
-
-    They are a group of transactions that commit one behind the other, or a piece of such a group. Each member's change
-    is made under its own txid, so that the last one can still be undone by itself. A member that comes again, from
-    ``group_first`` on, was committed before, and is skipped: only batches that are the same each time come in groups.
-    """
-
-    tells_rolled_back: bool = False
-    """Whether somebody asks for `rolled_back`; set before the first transaction."""
-
-    @property
-    def rolled_back(self) -> Sequence[Key]:
-        """The keys that older attempts of the open transaction had changed, and that were rolled back as it began."""
-        return ()
-
-    @abstractmethod
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``members`` under lock and decide; returns those that are to be applied now, its rest.
+        """Open ``members`` under lock and decide; returns the members to apply now, which are the last ones.
 
-        Where the first of them was applied by an older token, its changes are rolled back first.
+        If the first of them was applied by an older token, its changes are rolled back first.
 
         Raises:
             FencedError: a newer epoch has been here.
@@ -336,16 +303,56 @@ class GroupState(FencedState[T]):
     def commit_group(self) -> None:
         """Make all changes and the token of the last member durable, in one atomic step."""
 
-    def begin_transaction(self, tx: SinkTransaction) -> bool:
-        """Begin a group of one."""
-        due = self.begin_group([tx])
-        if due:
-            self.begin_member(tx)
-        return bool(due)
+    @abstractmethod
+    def rollback(self) -> None:
+        """Abort the open group, if there is one; nothing of it stays."""
 
-    def end_transaction(self, tx: SinkTransaction) -> None:
-        """End a group of one."""
-        self.commit_group()
+    @abstractmethod
+    def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
+        """Return the value of each key, in the order of ``keys``; None for a key without a value."""
+
+    @abstractmethod
+    def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
+        """Replace the value of each key by what its updater returns; returns the new values."""
+
+    @abstractmethod
+    def multi_merge(
+        self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
+    ) -> Sequence[T | None]:
+        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself.
+
+        Args:
+            keys: the keys.
+            partials: a partial value for each.
+            aggregator: combines.
+            returns: whether the new values are returned; else an implementation may return nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close: the topology stops."""
+
+
+class FencedState(GroupState[T], RemovableMapState[T]):
+    """A state that keeps a commit token beside its data, in the same atomic step: what exactly-once stands on.
+
+    Inside a transaction its thread reads what it wrote; every other thread reads committed values, at any time.
+    """
+
+    def multi_merge(
+        self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
+    ) -> Sequence[T | None]:
+        """Combine by updaters; a state whose own engine can do what ``aggregator.merge`` says overrides this."""
+        return self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
+
+    def begin_commit(self, txid: int) -> None:
+        """Do nothing: the engine calls `begin_group` instead."""
+
+    def commit(self, txid: int) -> None:
+        """Do nothing: the engine calls `commit_group` instead."""
+
+    def close(self) -> None:
+        """Close: the topology stops."""
 
 
 class StagingState(FencedState[T]):

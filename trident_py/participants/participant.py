@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import define
+from attrs import define, field
 from pyspark.sql import DataFrame
 
 from coordinators.record.store import TopologyIdentity
@@ -20,6 +20,7 @@ from coordinators.values.attempt import CommitToken
 from coordinators.values.error_text import error_text, quoted
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
+from trident_py.participants.capabilities import COMMITTING, Capabilities
 from trident_py.states.sql.fenced_table import FencedTable, TableSink
 from trident_py.states.sql.shared import SharedTransaction
 from trident_py.worker.counters import working_for
@@ -57,42 +58,53 @@ class CommitRows(ABC):
         """Return them as a frame."""
 
 
-# large: one field for each thing that is asked of an output; those who take part answer, nothing is decided here
 class Participant(ABC):
     """One branch's end.
 
     Attributes:
         name: names it in the record, in errors and in ``explain()``.
-        commits: whether it has a part in the commit phase.
-        remembers: whether it knows its last commit after a restart.
-        is_volatile: whether it starts empty each time.
-        keeps_alive: whether its commit is code of ours that makes progress, so that a long one is no silence.
-        is_fenced: whether a commit that comes late, when another process leads, is refused.
-        takes_groups: whether it can commit several transactions in one atomic step.
-        next_window_at: when the next window by time ends that holds rows of what it has committed, in milliseconds
-            since 1970; None: there is none. Any thread may ask.
-        prepares_again: whether ``prepare`` may be called again for an attempt, after it has raised.
+        capabilities: what it can do.
         downstream_outputs: those that its new values go into.
-        reads_all: whether ``prepare`` runs one action of ours that reads the whole frame, so tasks can report.
         table: that of a database which it commits to; None: it has none.
         shared: the transaction in which it commits with others of the same database; None: it commits by itself.
         recovered: the token of the last commit that a takeover found in it.
     """
 
     name: str
-    commits: bool = True
-    remembers: bool = True
-    is_volatile: bool = False
-    keeps_alive: bool = False
-    is_fenced: bool = True
-    takes_groups: bool = False
-    next_window_at: int | None = None
-    prepares_again: bool = False
+    capabilities: Capabilities = COMMITTING
     downstream_outputs: tuple[Participant, ...] = ()
-    reads_all: bool = True
     table: FencedTable | None = None
     shared: SharedTransaction | None = None
     recovered: CommitToken | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it knows its last commit after a restart."""
+        return self.capabilities.remembers
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether it is empty at each start."""
+        return self.capabilities.is_volatile
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether several transactions may commit at once.
+
+        A skipped transaction produces no new values. So an output with new values takes groups only if every downstream
+        output skips the same transactions, which holds when they share one database transaction.
+        """
+        if self.shared is None:
+            return self.capabilities.takes_groups
+        within = all(output.shared is self.shared and output.takes_groups for output in self.downstream_outputs)
+        return self.capabilities.takes_groups_shared and within
+
+    def next_window_at(self) -> int | None:
+        """Return when the next window by time ends that holds rows of what it has committed.
+
+        Milliseconds since 1970; None: there is no such window. Any thread may ask.
+        """
+        return earliest(output.next_window_at() for output in self.downstream_outputs)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Refuse older epochs from now on; returns the token of the last commit."""
@@ -145,14 +157,15 @@ def everything(participants: Iterable[Participant]) -> list[Participant]:
     return found
 
 
+_LEAF = Capabilities(commits=False, remembers=False, prepares_again=True)
+
+
 @define
 class Leaf(Participant):
     """A stream with nothing attached: its batches are processed, for what its operations do on the way."""
 
     name: str
-    commits = False
-    remembers = False
-    prepares_again = True
+    capabilities: Capabilities = _LEAF
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> None:
         """Run the operations; the rows go nowhere."""
@@ -169,27 +182,13 @@ class SinkParticipant(Participant):
 
     name: str
     sink: TransactionalSink[Any]
-    reads_all = False
+    capabilities: Capabilities = field(init=False)
 
-    @property
-    def remembers(self) -> bool:  # type: ignore[override]
-        """By the token that it keeps."""
-        return self.sink.keeps_token
-
-    @property
-    def is_fenced(self) -> bool:  # type: ignore[override]
-        """By the token that it keeps."""
-        return self.sink.keeps_token
-
-    @property
-    def table(self) -> FencedTable | None:  # type: ignore[override]
-        """The sink's."""
-        return self.sink.table if isinstance(self.sink, TableSink) else None
-
-    @property
-    def takes_groups(self) -> bool:  # type: ignore[override]
-        """Whether several transactions may commit at once: a transaction around them makes it one step."""
-        return self.shared is not None
+    def __attrs_post_init__(self) -> None:
+        keeps_token = self.sink.keeps_token
+        self.capabilities = Capabilities(
+            remembers=keeps_token, is_fenced=keeps_token, takes_groups_shared=True, reads_all=False
+        )
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Have the sink recover; whatever it raises names it."""
@@ -206,6 +205,7 @@ class SinkParticipant(Participant):
                 topology=topology.name,
                 state=self.name,
             ) from error
+        self.table = self.sink.table if isinstance(self.sink, TableSink) else None
         return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:

@@ -19,10 +19,9 @@ from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import (
-    GroupState,
+    FencedState,
     ITupleCollection,
     Key,
-    RemovableMapState,
     StateFactory,
     StateKind,
     T,
@@ -69,7 +68,7 @@ class _Transaction(Generic[T]):
     thread: int = field(factory=threading.get_ident)
 
 
-class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
+class MemoryMapState(FencedState[T], ITupleCollection):
     """Values by key in memory, with the semantics of Storm's class of this name (opaque) and one thing more.
 
     A replay finds every key as it was before the attempt that it replaces, also a key that the replay doesn't contain.
@@ -201,7 +200,7 @@ class MemoryMapState(GroupState[T], RemovableMapState[T], ITupleCollection):
 
     def _in_transaction(self) -> _Transaction[T]:
         if self._open is None:
-            raise StateError(f"{_STATE} changes only between begin_transaction and end_transaction")
+            raise StateError(f"{_STATE} changes only between begin_group and commit_group")
         return self._open
 
     def _put(self, opened: _Transaction[T], key: Key, value: Any) -> None:

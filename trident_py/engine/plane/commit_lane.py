@@ -21,6 +21,9 @@ from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, Com
 from trident_py.engine.plane.shape import TopologyShape
 from trident_py.engine.plane.stimuli import ReadWanted
 from trident_py.engine.plane.work import CommitMember
+from trident_py.participants.capabilities import Capabilities
+
+_COMMITTER_SPOUT = Capabilities(is_fenced=False)
 
 
 @frozen(kw_only=True)
@@ -29,13 +32,13 @@ class CommitOutput:
 
     Attributes:
         branches: one, or those whose outputs commit in one transaction of a database.
+        capabilities: what these can do together.
     """
 
     name: str
     spout: str = ""
     branches: tuple[int, ...] = ()
-    keeps_alive: bool = False
-    is_fenced: bool = False
+    capabilities: Capabilities = _COMMITTER_SPOUT
 
 
 def outputs_of(shape: TopologyShape, together: Sequence[Collection[int]] = ()) -> tuple[CommitOutput, ...]:
@@ -47,7 +50,7 @@ def outputs_of(shape: TopologyShape, together: Sequence[Collection[int]] = ()) -
     """
     spouts = [CommitOutput(name=f"spout {each.name!r}", spout=each.name) for each in shape.spouts if each.is_committer]
     by_branch = {branch: tuple(sorted(branches)) for branches in together for branch in branches}
-    committing = [number for number, each in enumerate(shape.branches) if each.commits]
+    committing = [number for number, each in enumerate(shape.branches) if each.capabilities.commits]
     steps = dict.fromkeys(by_branch.get(number, (number,)) for number in committing)
     return (*spouts, *(_output_of(shape, branches) for branches in steps))
 
@@ -57,8 +60,7 @@ def _output_of(shape: TopologyShape, branches: tuple[int, ...]) -> CommitOutput:
     return CommitOutput(
         name=" and ".join(each.name for each in found),
         branches=branches,
-        keeps_alive=all(each.keeps_alive for each in found),
-        is_fenced=all(each.is_fenced for each in found),
+        capabilities=found[0].capabilities.committing_with(each.capabilities for each in found[1:]),
     )
 
 
@@ -195,7 +197,7 @@ class CommitLane:
     def unfenced(self) -> str:
         """What commits without a fence just now; empty: nothing does."""
         group = self._current
-        if not isinstance(group, CommitGroup) or self.outputs[group.output].is_fenced:
+        if not isinstance(group, CommitGroup) or self.outputs[group.output].capabilities.is_fenced:
             return ""
         return f"{self.outputs[group.output].name} committing"
 
@@ -204,7 +206,7 @@ class CommitLane:
         """Whether what is done visibly goes on: whoever commits is not silent, also while it waits for that."""
         match self._current:
             case CommitGroup() as group:
-                return self.outputs[group.output].keeps_alive
+                return self.outputs[group.output].capabilities.keeps_alive
             case Answer():
                 return True
         return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from trident_py.participants.capabilities import COMMITTING, Capabilities
+
 
 @frozen(kw_only=True)
 class SpoutShape:
@@ -25,17 +27,13 @@ class BranchShape:
         name: of the output, for messages.
         spouts: whose batches it reads.
         is_shareable: whether small batches of several attempts may go through it in one job.
-        commits: whether its output takes part in commits.
-        keeps_alive: whether its commit is code of ours that makes progress, so that a long one is no silence.
-        is_fenced: whether a commit that comes late, when another process leads, is refused.
+        capabilities: what its output can do.
     """
 
     name: str
     spouts: frozenset[str]
     is_shareable: bool = False
-    commits: bool = True
-    keeps_alive: bool = False
-    is_fenced: bool = True
+    capabilities: Capabilities = COMMITTING
 
 
 @frozen(kw_only=True)

@@ -48,7 +48,7 @@ class MicroBatches:
 
     def process(self, member: JobMember, index: int) -> Processed:
         """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
-        again = self.work.participants[index].prepares_again
+        again = self.work.participants[index].capabilities.prepares_again
         return self._counting.run(index, lambda counting: self._process(member, index, counting), again=again)
 
     def _process(self, member: JobMember, index: int, counting: CountingJob) -> Processed:
@@ -58,7 +58,7 @@ class MicroBatches:
         done = work.draw_edge()
         told: list[Message] = []
         for spout, given in member.inputs.items():
-            tasks = given.batch.tasks if participant.reads_all else 0
+            tasks = given.batch.tasks if participant.capabilities.reads_all else 0
             edges = [work.draw_edge() for _ in range(tasks)]
             heard[spout] = Reports(edges, spout in work.exact)
             # The first input's edge leads to the job itself, each one's to the tasks that read it.
@@ -66,11 +66,11 @@ class MicroBatches:
             told.append(Acked(attempt, StreamId.BATCH, given.edge, tuple(made)))
         with self._named(attempt, f"→ {participant.name}"), task_failures_told():
             frames = {
-                spout: self._input(spout, given.batch, heard[spout] if participant.reads_all else None)
+                spout: self._input(spout, given.batch, heard[spout] if participant.capabilities.reads_all else None)
                 for spout, given in member.inputs.items()
             }
             frame = branch.build(frames, attempt, self._ask)
-            if counting.is_listening and not participant.reads_all:
+            if counting.is_listening and not participant.capabilities.reads_all:
                 frame = self._kept(frame, is_observed=True)  # whatever it is read for, and how often, counts once
             counting_at(f"output of {participant.name}")
             receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)

@@ -113,7 +113,7 @@ class TopologyStreams:
 
     def next_window_at(self) -> int | None:
         """Return when the next window by time ends that holds rows of what is committed."""
-        return earliest(participant.next_window_at for participant in self.workers.commits.participants)
+        return earliest(participant.next_window_at() for participant in self.workers.commits.participants)
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
         """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""

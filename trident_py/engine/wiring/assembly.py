@@ -17,9 +17,7 @@ from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant, everything
-from trident_py.participants.states import (
-    StateParticipant,
-)
+from trident_py.participants.states import StateParticipant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.rows.schema import select, shown
 from trident_py.states.shards import made, shards_of
@@ -72,9 +70,7 @@ def shape_of(
                 name=participant.name,
                 spouts=reads,
                 is_shareable=number in shareable,
-                commits=participant.commits,
-                keeps_alive=participant.keeps_alive,
-                is_fenced=participant.is_fenced,
+                capabilities=participant.capabilities,
             )
             for number, (reads, participant) in enumerate(zip(branches, participants, strict=True))
         ),
@@ -99,7 +95,7 @@ def states_of(participants: list[Participant], graph: Graph, context: Participan
                 raise StateError(f"its factory must make a State, it made {shown(shard)}")
     for each in written:
         with graph.declaring(f"state {each.name!r}", each.name):
-            each.check()
+            each.check_state()
     for query, asking in state_queries(graph):
         with graph.declaring(query.title):
             _check_query(query, asking.schema, shards_of(states[query.state])[0])
@@ -139,7 +135,7 @@ def check_fed(topology: str, participants: Sequence[Participant], record: Coordi
         skipped = state.recovered.txid - 1 if state.recovered else before
         for output in everything(state.downstream_outputs):
             last = max(before, output.recovered.txid) if output.recovered else before
-            if output.commits and last < skipped:
+            if output.capabilities.commits and last < skipped:
                 raise StateError(
                     f"topology {topology!r}: {output.name!r} can't join behind the new values of state {state.name!r} "
                     f"now: transactions {last + 1} to {skipped} are in the state and not in all others, so they come "

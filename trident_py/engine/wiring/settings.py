@@ -36,7 +36,7 @@ def settings_of(
 
 def _take_groups(participants: Sequence[Participant]) -> bool:
     """Tell whether all that commit, if anything does, can commit several transactions in one step."""
-    committing = [participant for participant in participants if participant.commits]
+    committing = [participant for participant in participants if participant.capabilities.commits]
     return bool(committing) and all(participant.takes_groups for participant in committing)
 
 
@@ -45,5 +45,5 @@ def _needs_intents(plan: Plan, participants: Sequence[Participant]) -> bool:
     opaque = any(spout.spout.replay is not Replay.EXACT for spout in plan.spouts)
     resolving = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in plan.spouts)
     asking = bool(state_queries(plan.graph))  # and what they answer depends on when they are asked
-    unfenced = not all(participant.is_fenced for participant in participants)
+    unfenced = not all(participant.capabilities.is_fenced for participant in participants)
     return opaque or resolving or asking or unfenced

@@ -19,7 +19,7 @@ from trident_py.errors import StateError
 from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
+from trident_py.interfaces.states import FencedState, ITupleCollection, Key, ValueUpdater
 from trident_py.rows.json_rows import json_rows, rows_of_json
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, fields_text
@@ -98,7 +98,7 @@ class Stored:
 
 
 # large: one field for each thing that one state keeps between the calls of a transaction
-class RedisMapState(GroupState[Any], RemovableMapState[Any], ITupleCollection):
+class RedisMapState(FencedState[Any], ITupleCollection):
     """Values by key in one hash. A commit puts all that has changed, with a new header, in the place of the old header.
 
     The header that it has read is what a commit expects: a newer leader has written another one, and the commit
@@ -368,7 +368,7 @@ class RedisMapState(GroupState[Any], RemovableMapState[Any], ITupleCollection):
 
     def _in_transaction(self) -> None:
         if self._open is None:
-            raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
+            raise StateError(f"{self._name} changes only between begin_group and commit_group")
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained(self._name)

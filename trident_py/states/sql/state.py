@@ -17,7 +17,7 @@ from trident_py.errors import StateError
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import GroupState, ITupleCollection, Key, RemovableMapState, ValueUpdater
+from trident_py.interfaces.states import FencedState, ITupleCollection, Key, ValueUpdater
 from trident_py.states.fenced import Fence
 from trident_py.states.header import StateHeader, TableStep
 from trident_py.states.keys import encode_keys
@@ -33,7 +33,7 @@ MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
 
 
-class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCollection):
+class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
 
     around_refusals = staticmethod(ending_at_refusals)
@@ -217,12 +217,19 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
         """Remove each key; its row is kept aside until the next transaction commits."""
         self.multi_put(keys, [REMOVE] * len(keys))
 
-    def multi_merge(self, keys: Sequence[Key], partials: Sequence[Any], aggregator: CombinerAggregator[Any]) -> None:
+    def multi_merge(
+        self,
+        keys: Sequence[Key],
+        partials: Sequence[Any],
+        aggregator: CombinerAggregator[Any],
+        *,
+        returns: bool = False,
+    ) -> Sequence[Any]:
         """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
-        if aggregator.merge in self._table.value.merges:
-            self._write(encode_keys(keys), keys, partials, aggregator.merge)
-        else:
-            super().multi_merge(keys, partials, aggregator)
+        if aggregator.merge not in self._table.value.merges:
+            return super().multi_merge(keys, partials, aggregator)
+        self._write(encode_keys(keys), keys, partials, aggregator.merge)
+        return self.multi_get(keys) if returns else ()
 
     def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:
         loaded, listed = self._table.value.loaded, self._table.dialect.listed
@@ -280,5 +287,5 @@ class SQLMapState(FencedTable, GroupState[Any], RemovableMapState[Any], ITupleCo
 
     def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
         if self._open is None:
-            raise StateError(f"{self._name} changes only between begin_transaction and end_transaction")
+            raise StateError(f"{self._name} changes only between begin_group and commit_group")
         return self._open[0], self._open[1]

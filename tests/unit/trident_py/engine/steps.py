@@ -10,10 +10,14 @@ from attrs import define, field
 from coordinators.protocol.protocol import StreamId
 from tests.unit.trident_py.engine.driving import Driven
 from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.participants.capabilities import Capabilities
 from trident_py.participants.participant import Participant
 
 SECS, PATIENCE_SECONDS = 7, 5
 """What each commit takes, and what is taken for granted."""
+
+
+_OURS = Capabilities(keeps_alive=True, takes_groups=True)
 
 
 @define
@@ -21,8 +25,7 @@ class Steps(Participant):
     """Notes what commits in one step, of which group, and who is said to be alive meanwhile."""
 
     name: str = "steps"
-    keeps_alive: bool = True
-    takes_groups: bool = True
+    capabilities: Capabilities = _OURS
     taken: list[list[int]] = field(factory=list)
     groups: set[int | None] = field(factory=set)
     alive: list[set[int]] = field(factory=list)

@@ -47,18 +47,18 @@ class Emitted:
 def test_a_window_by_time_tells_when_it_ends_while_rows_wait_also_after_a_takeover(tmp_path: Path) -> None:
     first = Emitted(tmp_path, TumblingDuration(1))
     first.participant.recover(TOPOLOGY, 1)
-    assert first.participant.next_window_at is None
+    assert first.participant.next_window_at() is None
     first.commit(1, 3, time=5_200)
-    assert first.participant.next_window_at == 6_000
+    assert first.participant.next_window_at() == 6_000
     first.participant.close()
 
     second = Emitted(tmp_path, TumblingDuration(1), epoch=2)
     second.participant.recover(TOPOLOGY, 2)
-    assert second.participant.next_window_at == 6_000
+    assert second.participant.next_window_at() == 6_000
     second.commit(2, 0, time=6_000)
     start, end = (datetime.fromtimestamp(each, UTC) for each in (5, 6))
     assert second.rows == [(3, start, end)]
-    assert not second.participant.next_window_at
+    assert not second.participant.next_window_at()
     second.participant.close()
 
 
@@ -67,5 +67,5 @@ def test_a_window_by_count_never_waits_for_time(tmp_path: Path, rows: int) -> No
     window = Emitted(tmp_path, TumblingCount(5))
     window.participant.recover(TOPOLOGY, 1)
     window.commit(1, rows, time=5_000)
-    assert window.participant.next_window_at is None
+    assert window.participant.next_window_at() is None
     window.participant.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.transactions import begin
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -27,9 +28,9 @@ def filled(values: dict[tuple[Any, ...], int]) -> MemoryMapState[Any]:
     state = MemoryMapState.factory().make_state(TridentConfig(), Metrics(), 0, 1)
     state.recover(TopologyKey("wordcount", "8d1f", 1), 1)
     tx = SinkTransaction(TransactionKey("8d1f", 1, 1), TransactionAttempt(1, 0), 1)
-    state.begin_transaction(tx)
+    begin(state, tx)
     state.multi_put(list(values), list(values.values()))
-    state.end_transaction(tx)
+    state.commit_group()
     return state
 
 

@@ -75,7 +75,7 @@ def test_what_a_sink_raises_at_a_takeover_names_it_and_our_own_errors_stay_as_th
 
 def test_a_loose_end_commits_nothing() -> None:
     leaf = Leaf("lines")
-    assert not leaf.commits
+    assert not leaf.capabilities.commits
     assert leaf.recover(TOPOLOGY, 1) is None
 
 

@@ -20,7 +20,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
-from trident_py.interfaces.states import GroupState, MapState, StateFactory
+from trident_py.interfaces.states import FencedState, MapState, StateFactory
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.states.sql.sqlite import SQLiteState
@@ -143,7 +143,7 @@ def test_keys_that_only_an_older_attempt_had_changed_are_handed_on_by_themselves
     )
     seen: list[Any] = []
     state = made.make_state(TridentConfig(), Metrics(), 0, 1)
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     state.tells_rolled_back = True
     participant = AggregateParticipant(
         name="counts",

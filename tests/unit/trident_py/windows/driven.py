@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
@@ -76,15 +77,15 @@ class Driver:
         """One transaction; ``again``: the last one once more."""
         self.txid += not again
         tx = self.transaction(attempt)
-        assert self.state.begin_transaction(tx)
+        assert begin(self.state, tx)
         emitted = self.change(rows)
-        self.state.end_transaction(tx)
+        self.state.commit_group()
         return emitted
 
     def fail(self, rows: Sequence[Any], *, attempt: int = 0) -> None:
         """An attempt that is given up in mid-commit."""
         self.txid += 1
-        assert self.state.begin_transaction(self.transaction(attempt))
+        assert begin(self.state, self.transaction(attempt))
         self.change(rows)
         self.state.rollback()
         self.txid -= 1

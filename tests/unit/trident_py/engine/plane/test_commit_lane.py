@@ -23,9 +23,10 @@ from trident_py.engine.plane.commit_lane import (
 from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Post, Refuse
 from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.plane.stimuli import Emitted, ReadWanted
+from trident_py.participants.capabilities import Capabilities
 
 WHY = Diagnosis(ValueError("busy"), FailureKind.INTERRUPTED)
-TWO = (CommitOutput(name="a", branches=(0,), is_fenced=True), CommitOutput(name="b", branches=(1,)))
+TWO = (CommitOutput(name="a", branches=(0,), capabilities=Capabilities()), CommitOutput(name="b", branches=(1,)))
 
 
 def member(txid: int, *, is_small: bool = True, branches: int = 2) -> GroupMember:
@@ -134,7 +135,7 @@ def test_committer_spouts_come_before_states_and_loose_ends_do_not_commit() -> N
     shape = TopologyShape(
         spouts=(SpoutShape(name="plain"), SpoutShape(name="committer", is_committer=True)),
         branches=(
-            BranchShape(name="loose", spouts=frozenset(), commits=False),
+            BranchShape(name="loose", spouts=frozenset(), capabilities=Capabilities(commits=False)),
             BranchShape(name="counts", spouts=frozenset()),
         ),
     )
@@ -145,9 +146,11 @@ def test_committer_spouts_come_before_states_and_loose_ends_do_not_commit() -> N
 
 
 def test_branches_of_one_database_are_one_output_in_the_place_of_their_first() -> None:
-    branches = tuple(BranchShape(name=name, spouts=frozenset(), keeps_alive=name != "c") for name in "abc")
+    branches = tuple(
+        BranchShape(name=name, spouts=frozenset(), capabilities=Capabilities(keeps_alive=name != "c")) for name in "abc"
+    )
     outputs = outputs_of(TopologyShape(spouts=(), branches=branches), [{2, 0}])
-    assert [(each.name, each.branches, each.keeps_alive) for each in outputs] == [
+    assert [(each.name, each.branches, each.capabilities.keeps_alive) for each in outputs] == [
         ("a and c", (0, 2), False),
         ("b", (1,), True),
     ]

@@ -60,6 +60,7 @@ from trident_py.engine.plane.stimuli import (
     TakenOver,
 )
 from trident_py.engine.plane.work import Half, Job, Processed
+from trident_py.participants.capabilities import Capabilities
 
 NOBODY = 999
 RULES_PAGE = Path(__file__).parents[5] / "docs/rules.md"
@@ -117,8 +118,7 @@ def shape(
                 name=f"state{number}",
                 spouts=frozenset(spouts),
                 is_shareable=shares,
-                keeps_alive=ours,
-                is_fenced=ours,
+                capabilities=Capabilities(keeps_alive=ours, is_fenced=ours),
             )
             for number in range(branches)
         ),
@@ -270,11 +270,12 @@ class Small:
     def check_alive(self) -> None:
         """Who has a job, or waits for its turn, is not silent; nor who commits while a state of ours is used."""
         branches = self.scope.shape.branches
+        keeps_alive = [branch.capabilities.keeps_alive for branch in branches]
         emitting = {each.attempt for each in self.due if isinstance(each, Emit)}
         working = {each for each in self.live.values() if each not in emitting and self.processed[each] < len(branches)}
         goes_on = any(
             isinstance(each, Answer)
-            or (isinstance(each, CommitStep) and all(branches[branch].keeps_alive for branch in each.branches))
+            or (isinstance(each, CommitStep) and all(keeps_alive[branch] for branch in each.branches))
             for each in self.due
             if not getattr(each, "spout", "")
         )
@@ -292,7 +293,9 @@ class Small:
         assert unfenced or not self.plane.is_held, "leadership is kept, and nobody knows what for"
 
     def is_fenced(self, step: CommitStep) -> bool:
-        return not step.spout and all(self.scope.shape.branches[branch].is_fenced for branch in step.branches)
+        return not step.spout and all(
+            self.scope.shape.branches[branch].capabilities.is_fenced for branch in step.branches
+        )
 
     def check_job(self, run: RunJob) -> None:
         """Nothing is done for who will never commit; a large batch is alone; and all that the branch reads is there.

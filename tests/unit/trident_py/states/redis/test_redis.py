@@ -15,6 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from redis import ConnectionError, Redis
 
 from tests.servers.redis_server import RedisServer
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.test_fenced_state import (
     TOPOLOGY,
     MemoryAgainstModel,
@@ -69,16 +70,16 @@ def test_a_value_comes_back_as_it_was(redis: str, kind: str, value: Any) -> None
     state = made_by(RedisState(redis, prefix="v"), "k string", f"value {kind}")
     state.recover(TOPOLOGY, 1)
     tx = transaction(1)
-    state.begin_transaction(tx)
+    begin(state, tx)
     state.multi_put([("a",)], [value])
     assert state.multi_get([("a",)]) == [value]
-    state.end_transaction(tx)
+    state.commit_group()
     assert state.multi_get([("a",)]) == [value]
 
 
 def test_a_value_of_another_type_is_refused(redis: str) -> None:
     state = opened(redis)
-    state.begin_transaction(transaction(1))
+    begin(state, transaction(1))
     with pytest.raises(StateError, match="field 'value' is declared bigint, got 'many'"):
         state.multi_put([("a",)], ["many"])
 
@@ -89,9 +90,9 @@ def test_all_values_are_read_with_their_keys(redis: str) -> None:
     state.recover(TOPOLOGY, 1)
     assert isinstance(state, RedisMapState)
     key = ("a", date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), Decimal("1.5"), float("inf"), b"\x01", ["x", None])
-    state.begin_transaction(transaction(1))
+    begin(state, transaction(1))
     state.multi_put([key, (None,) * 7], [1, 2])
-    state.end_transaction(transaction(1))
+    state.commit_group()
     assert sorted(state.get_tuples(), key=lambda row: row[-1]) == [(*key, 1), (*(None,) * 7, 2)]
 
 
@@ -134,13 +135,13 @@ def test_what_an_older_incarnation_has_counted_is_set_aside(redis: str, redis_se
 def test_a_leader_that_was_taken_over_in_mid_commit_changes_nothing(redis: str) -> None:
     old = opened(redis)
     commit(old, transaction(1), {"a": 1})
-    old.begin_transaction(transaction(2))
+    begin(old, transaction(2))
     old.multi_put([("a",)], [100])
     new = opened(redis, epoch=2)
     with pytest.raises(StateError, match="somebody else has changed it meanwhile"):
-        old.end_transaction(transaction(2))
+        old.commit_group()
     with pytest.raises(FencedError, match="belongs to epoch 2"):
-        old.begin_transaction(transaction(2))
+        begin(old, transaction(2))
     assert commit(new, transaction(2, 1, epoch=2), {"a": 1})
     assert values(new, "a") == [2]
 
@@ -182,7 +183,7 @@ def test_what_is_committed_survives_the_death_of_a_server_that_syncs(fresh_redis
     commit(state, transaction(1), {"a": 1})
     fresh_redis.kill()
     with pytest.raises(StoreBusyException, match="the server doesn't answer"):
-        state.begin_transaction(transaction(2))
+        begin(state, transaction(2))
     fresh_redis.start()
     assert commit(state, transaction(2), {"a": 1})
     assert values(opened(fresh_redis.url, epoch=2), "a") == [2]
@@ -201,7 +202,7 @@ def test_a_server_that_has_lost_commits_stops_the_topology_by_name(fresh_redis: 
     fresh_redis.kill()
     fresh_redis.start()
     with pytest.raises(StateError, match="its server has lost commits that it had confirmed"):
-        state.begin_transaction(transaction(3))
+        begin(state, transaction(3))
 
 
 def test_a_server_without_memory_refuses_a_commit_as_a_whole(fresh_redis: RedisServer) -> None:

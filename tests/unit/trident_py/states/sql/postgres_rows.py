@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from pyspark.sql.types import StructType
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -38,9 +39,9 @@ def opened(
 
 def commit(state: StagingSQLMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
     """A change that comes from the driver."""
-    assert state.begin_transaction(tx)
+    assert begin(state, tx)
     state.multi_merge([key if isinstance(key, tuple) else (key,) for key in changes], list(changes.values()), Adding())
-    state.end_transaction(tx)
+    state.commit_group()
 
 
 def staged_by(task: StagingTask, number: int, rows: list[tuple[Any, ...]], fields: str) -> Report:
@@ -64,10 +65,10 @@ def merge(
     aggregator: CombinerAggregator[Any] | None = None,
 ) -> None:
     """Commit what was staged, as `StagedParticipant` does."""
-    assert state.begin_transaction(tx)
+    assert begin(state, tx)
     try:
         state.merge_staged(reports, aggregator or Adding())
-        state.end_transaction(tx)
+        state.commit_group()
     except BaseException:
         state.rollback()
         raise

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, opened, transaction
 from trident_py.errors import StateError
 from trident_py.rows.schema import schema_of
@@ -78,7 +79,7 @@ def test_a_value_that_means_one_of_the_type_is_taken(column_of: AnyColumnOf, ddl
 def test_what_an_aggregator_makes_of_another_type_is_never_written(tmp_path: Path) -> None:
     with opened(tmp_path / "counts.db") as state:
         state.recover(TOPOLOGY, 1)
-        state.begin_transaction(transaction(1))
+        begin(state, transaction(1))
         with pytest.raises(StateError, match="field 'count' is bigint and cannot hold '7'"):
             state.multi_update([("a",), ("b",)], [lambda _: 1, lambda _: "7"])
         assert state.multi_get([("a",), ("b",)]) == [None, None]

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding, Extreme
 from tests.unit.trident_py.states.sql.everywhere import STORES, factory_over
 from trident_py.errors import FencedError, StateError
@@ -32,7 +33,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionKey
-from trident_py.interfaces.states import FencedState, GroupState, StateFactory
+from trident_py.interfaces.states import FencedState, StateFactory
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.postgres import PostgresState
@@ -65,10 +66,10 @@ def commit(
     changes: dict[str, Any],
     aggregator: CombinerAggregator[Any] | None = None,
 ) -> bool:
-    due = state.begin_transaction(tx)
+    due = begin(state, tx)
     if due:
         state.multi_merge([(word,) for word in changes], list(changes.values()), aggregator or Adding())
-        state.end_transaction(tx)
+        state.commit_group()
     return due
 
 
@@ -118,18 +119,18 @@ def test_a_state_that_joins_later_starts_at_any_transaction(state: FencedState[A
 def test_a_transaction_reads_what_it_wrote_and_nobody_else_does(state: FencedState[Any]) -> None:
     commit(state, transaction(1), {"a": 1})
     tx = transaction(2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     state.multi_merge([("a",), ("b",)], [1, 1], Adding())
     assert values(state, "a", "b") == [2, 1]
     with ThreadPoolExecutor(1) as other:
         assert other.submit(values, state, "a", "b").result() == [1, None]
-        state.end_transaction(tx)
+        state.commit_group()
         assert other.submit(values, state, "a", "b").result() == [2, 1]
 
 
 def test_nothing_stays_of_a_transaction_that_was_given_up(state: FencedState[Any]) -> None:
     commit(state, transaction(1), {"a": 1})
-    state.begin_transaction(transaction(2))
+    begin(state, transaction(2))
     state.multi_merge([("a",), ("b",)], [1, 1], Adding())
     state.rollback()
     state.rollback()
@@ -139,7 +140,7 @@ def test_nothing_stays_of_a_transaction_that_was_given_up(state: FencedState[Any
 
 
 def test_beginning_anew_gives_up_what_was_left_open(state: FencedState[Any]) -> None:
-    state.begin_transaction(transaction(1))
+    begin(state, transaction(1))
     state.multi_merge([("a",)], [1], Adding())
     commit(state, transaction(1, 1), {"b": 1})
     assert values(state, "a", "b") == [None, 1]
@@ -150,7 +151,7 @@ def test_nothing_changes_outside_a_transaction(state: FencedState[Any]) -> None:
         lambda: state.multi_merge([("a",)], [1], Adding()),
         lambda: state.multi_put([("a",)], [1]),
         lambda: state.multi_update([("a",)], [lambda old: 1]),
-        lambda: state.end_transaction(transaction(1)),
+        lambda: state.commit_group(),
     ):
         with pytest.raises(StateError, match="only between begin_transaction and end_transaction"):
             change()
@@ -158,13 +159,13 @@ def test_nothing_changes_outside_a_transaction(state: FencedState[Any]) -> None:
 
 def test_nothing_begins_before_recovery(fresh: FencedState[Any]) -> None:
     with pytest.raises(StateError, match="not recovered"):
-        fresh.begin_transaction(transaction(1))
+        begin(fresh, transaction(1))
 
 
 def test_updaters_see_the_old_value_and_give_the_new_one(state: FencedState[Any]) -> None:
     commit(state, transaction(1), {"a": 10})
     tx = transaction(2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     seen: list[Any] = []
 
     def doubled(old: Any) -> Any:
@@ -174,7 +175,7 @@ def test_updaters_see_the_old_value_and_give_the_new_one(state: FencedState[Any]
     assert state.multi_update([["a"], ["b"], ["b"]], [doubled, doubled, doubled]) == [20, 1, 2]
     assert seen == [10, None, 1]
     state.multi_put([("c",), ("a",)], [7, 8])
-    state.end_transaction(tx)
+    state.commit_group()
     assert values(state, "a", "b", "c") == [8, 2, 7]
 
 
@@ -188,10 +189,10 @@ def test_a_value_of_none_is_no_value(state: FencedState[Any]) -> None:
 def test_least_and_greatest_values(state: FencedState[Any], hint: bool) -> None:
     for txid, partial in enumerate([None, 5, 3, 9, None], 1):
         tx = transaction(txid)
-        state.begin_transaction(tx)
+        begin(state, tx)
         state.multi_merge([("least",)], [partial], Extreme("min", hint=hint))
         state.multi_merge([("most",)], [partial], Extreme("max", hint=hint))
-        state.end_transaction(tx)
+        state.commit_group()
     assert values(state, "least", "most") == [3, 9]
 
 
@@ -224,7 +225,7 @@ def test_a_replay_can_itself_be_replaced(state: FencedState[Any]) -> None:
 
 def test_a_replay_that_is_given_up_leaves_what_it_would_have_replaced(state: FencedState[Any]) -> None:
     commit(state, transaction(1), {"a": 1})
-    state.begin_transaction(transaction(1, 1))
+    begin(state, transaction(1, 1))
     assert values(state, "a") == [None]
     state.rollback()
     assert values(state, "a") == [1]
@@ -236,11 +237,11 @@ def test_a_key_touched_several_times_in_a_transaction_is_restored_to_what_it_was
 ) -> None:
     commit(state, transaction(1), {"a": 1})
     tx = transaction(2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     for aggregator in (Adding(), Adding(None), Extreme("max"), Adding()):
         state.multi_merge([("a",), ("a",)], [5, 7], aggregator)
     state.multi_put([("a",)], [99])
-    state.end_transaction(tx)
+    state.commit_group()
     commit(state, transaction(2, 1), {"a": 1})
     assert values(state, "a") == [2]
 
@@ -298,7 +299,7 @@ def test_a_newer_incarnation_starts_empty_handed(state: FencedState[Any]) -> Non
 
 def commit_run(state: FencedState[Any], *changes: tuple[SinkTransaction, dict[str, Any]]) -> list[int]:
     """Commit these in one step; returns the txids that were applied."""
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     due = state.begin_group([tx for tx, _ in changes])
     for tx, words in changes:
         if tx in due:
@@ -310,7 +311,7 @@ def commit_run(state: FencedState[Any], *changes: tuple[SinkTransaction, dict[st
 
 
 def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state: FencedState[Any]) -> None:
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     commit(state, transaction(1), {"a": 1})
     seen: list[Any] = []
     tx = [transaction(2), transaction(3), transaction(4)]
@@ -327,7 +328,7 @@ def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state
 
 
 def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     commit(state, transaction(1), {"a": 1})
     state.begin_group([transaction(2), transaction(3)])
     for txid in (2, 3):
@@ -459,15 +460,15 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         return expected
 
     def run(self, tx: SinkTransaction, base: dict[str | None, int], changes: Steps) -> None:
-        assert self.state.begin_transaction(tx)
+        assert begin(self.state, tx)
         result = self.apply(base, changes)
-        self.state.end_transaction(tx)
+        self.state.commit_group()
         self.committed, self.before, self.token, self.group_first = result, dict(base), tx.token, tx.txid
 
     @rule(changes=st.lists(steps, min_size=2, max_size=3), again=st.booleans())
     def commit_together(self, changes: list[Steps], again: bool) -> None:
         """Several transactions in one step; perhaps behind the last one, again."""
-        assert isinstance(self.state, GroupState)
+        assert isinstance(self.state, FencedState)
         first = self.token.txid + (0 if again and self.token.txid else 1)
         run = [self.tx(first + number) for number in range(len(changes))]
         base = self.before if first == self.token.txid else self.committed
@@ -483,7 +484,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
     def repeat_a_member(self) -> None:
         """It was committed with its run."""
         for txid in range(self.group_first, self.token.txid):
-            assert not self.state.begin_transaction(self.tx(txid))
+            assert not begin(self.state, self.tx(txid))
 
     @rule(changes=steps)
     def commit(self, changes: Steps) -> None:
@@ -491,7 +492,7 @@ class MemoryAgainstModel(RuleBasedStateMachine):
 
     @rule(changes=steps)
     def fail(self, changes: Steps) -> None:
-        assert self.state.begin_transaction(self.tx(self.token.txid + 1))
+        assert begin(self.state, self.tx(self.token.txid + 1))
         self.apply(self.committed, changes)
         self.state.rollback()
 
@@ -503,14 +504,14 @@ class MemoryAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.token.txid > 0)
     @rule(changes=steps)
     def fail_a_replay(self, changes: Steps) -> None:
-        assert self.state.begin_transaction(self.tx(self.token.txid))
+        assert begin(self.state, self.tx(self.token.txid))
         self.apply(self.before, changes)
         self.state.rollback()
 
     @precondition(lambda self: self.token.txid > 0 and self.token.epoch == self.epoch)
     @rule()
     def repeat(self) -> None:
-        assert not self.state.begin_transaction(transaction(self.token.txid, self.token.attempt_id, self.epoch))
+        assert not begin(self.state, transaction(self.token.txid, self.token.attempt_id, self.epoch))
 
     @precondition(lambda self: self.token.txid > 0)
     @rule(txid=st.integers(-2, 2), attempt=st.integers(0, 3), back=st.integers(0, 2))
@@ -521,15 +522,15 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         if back == 0 and (follows or is_member):
             return
         with pytest.raises((StateError, FencedError)):
-            self.state.begin_transaction(tx)
+            begin(self.state, tx)
 
     @rule(changes=steps, cut=st.sampled_from(["no transaction", "next", "replay"]))
     def take_over(self, changes: Steps, cut: str) -> None:
         if cut == "next":
-            self.state.begin_transaction(self.tx(self.token.txid + 1))
+            begin(self.state, self.tx(self.token.txid + 1))
             self.apply(self.committed, changes)
         elif cut == "replay" and self.token.txid > 0:
-            self.state.begin_transaction(self.tx(self.token.txid))
+            begin(self.state, self.tx(self.token.txid))
             self.apply(self.before, changes)
         self.state = self.reopened()
         self.epoch += 1

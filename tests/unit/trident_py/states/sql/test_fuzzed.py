@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import TridentError
@@ -43,9 +44,9 @@ def _filled(path: Path) -> None:
     told = factory.for_fields(StructType(schema_of("word string").fields), schema_of("n bigint").fields[0])
     state = told.make_state(TridentConfig(), Metrics(), 0, 1)
     state.recover(TOPOLOGY, 1)
-    state.begin_transaction(transaction(1))
+    begin(state, transaction(1))
     state.multi_merge([("a",)], [1], Adding())
-    state.end_transaction(transaction(1))
+    state.commit_group()
     state.close()
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.secret import Secret
 from tests.servers.mariadb import PASSWORD, MariaDBServer
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
@@ -86,9 +87,9 @@ def test_a_value_and_a_key_come_back(mysql: str, ddl: str, value: Any) -> None:
     key = value if "map" not in ddl else "k"
     with opened(mysql, keys, ddl) as state:
         state.recover(TOPOLOGY, 1)
-        state.begin_transaction(transaction(1))
+        begin(state, transaction(1))
         state.multi_put([(key,)], [value])
-        state.end_transaction(transaction(1))
+        state.commit_group()
         assert state.multi_get([(key,)]) == [value]
         assert state.get_tuples() == [(key, value)]
 
@@ -100,9 +101,9 @@ def test_values_are_merged_in_sql_as_spark_would(mysql: str, ddl: str, merge_in_
     with opened(mysql, value=ddl) as state:
         state.recover(TOPOLOGY, 1)
         for txid, values in ((1, [3, 3, None]), (2, [2, None, 2])):
-            state.begin_transaction(transaction(txid))
+            begin(state, transaction(txid))
             state.multi_merge([("a",), ("b",), ("c",)], values, Adding(merge_in_sql))
-            state.end_transaction(transaction(txid))
+            state.commit_group()
         assert state.multi_get([("a",), ("b",), ("c",)]) == expected
 
 
@@ -142,15 +143,15 @@ def test_a_takeover_ends_a_transaction_that_an_older_leader_left_open_and_sweeps
     with opened(mysql) as old, opened(mysql) as new:
         old.recover(TOPOLOGY, 1)
         stage(old, transaction(1), {"a": 1})
-        old.begin_transaction(transaction(1))
+        begin(old, transaction(1))
         old.multi_put([("a",)], [1])
         new.recover(TOPOLOGY, 2)
         assert tables(select) == ["_counts_removed", "_trident", "counts"]
         with pytest.raises(StoreBusyException, match="attempt 1:0"):
-            old.end_transaction(transaction(1))
+            old.commit_group()
         old.rollback()
         with pytest.raises(FencedError, match="epoch 2"):
-            old.begin_transaction(transaction(1, 1))
+            begin(old, transaction(1, 1))
         commit(new, transaction(1, 1, 2), {"b": 1})
     assert select("SELECT word, count FROM counts") == [("b", 1)]
 
@@ -205,7 +206,7 @@ def test_a_value_beyond_the_largest_packet_is_told_and_not_tried_for_ever(mysql:
     ((packet,),) = select("SELECT @@max_allowed_packet")
     with opened(mysql, value="x string") as state:
         state.recover(TOPOLOGY, 1)
-        state.begin_transaction(transaction(1))
+        begin(state, transaction(1))
         with pytest.raises(StateError, match="raise max_allowed_packet"):
             state.multi_put([("a",)], ["x" * (packet + 1)])
 
@@ -214,14 +215,14 @@ def test_a_session_that_the_server_ended_fails_the_attempt_and_comes_back(mysql:
     with opened(mysql) as state:
         state.recover(TOPOLOGY, 1)
         commit(state, transaction(1), {"a": 1})
-        state.begin_transaction(transaction(2))
+        begin(state, transaction(2))
         state.multi_put([("a",)], [5])
         for (session,) in select(
             "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
         ):
             select(f"KILL {session}")
         with pytest.raises(StoreBusyException, match="attempt 2:0"):
-            state.end_transaction(transaction(2))
+            state.commit_group()
         state.rollback()
         commit(state, transaction(2, 1), {"a": 1})
         assert state.get_tuples() == [("a", 2)]

@@ -13,6 +13,7 @@ from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.secret import Secret
+from tests.transactions import begin
 from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.sinks.sql.test_writer import _no_links_left as _no_links_left
 from tests.unit.trident_py.sinks.sql.test_writer import by_tasks as by_tasks
@@ -48,10 +49,10 @@ def state(url: str) -> Iterator[Any]:
 
 def added(state: Any, txid: int, epoch: int = 1) -> None:
     tx = transaction(txid, epoch=epoch)
-    state.begin_transaction(tx)
+    begin(state, tx)
     try:
         state.multi_merge([("a",)], [1], Adding())
-        state.end_transaction(tx)
+        state.commit_group()
     except BaseException:
         state.rollback()
         raise
@@ -272,9 +273,9 @@ def test_rows_that_replace_each_other_need_their_key(url: str, by_tasks: bool, k
 def test_a_reset_is_no_change_by_another_program(url: str, state: Any) -> None:
     assert state.recover(evolve(TOPOLOGY, incarnation=2), 2) is None
     tx = evolve(transaction(1, epoch=2), key=evolve(transaction(1).key, incarnation=2))
-    state.begin_transaction(tx)
+    begin(state, tx)
     state.multi_merge([("a",)], [1], Adding())
-    state.end_transaction(tx)
+    state.commit_group()
     assert state.multi_get([("a",)]) == [1]
 
 

@@ -23,6 +23,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql.types import NullType, StringType, StructField
 
 from tests.servers.postgresql import PASSWORD
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import (
     commit,
@@ -71,7 +72,7 @@ from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 with opened(sys.argv[1]) as state:
     state.recover(TOPOLOGY, 1)
     commit(state, transaction(1), {"a": 1})
-    state.begin_transaction(transaction(2))
+    begin(state, transaction(2))
     state.multi_update([("a",)], [lambda stored: os.kill(os.getpid(), signal.SIGSTOP)])
 """
 
@@ -96,10 +97,10 @@ def test_any_client_reads_the_committed_values(postgres: str) -> None:
     with opened(postgres) as state:
         state.recover(TOPOLOGY, 1)
         commit(state, transaction(1), {"a": 1, None: 2})
-        state.begin_transaction(transaction(2))
+        begin(state, transaction(2))
         state.multi_merge([("a",)], [5], Adding())
         assert select(postgres, "SELECT word, count FROM counts ORDER BY word") == [("a", 1), (None, 2)]
-        state.end_transaction(transaction(2))
+        state.commit_group()
         assert select(postgres, "SELECT count FROM counts WHERE word = 'a'") == [(6,)]
 
 
@@ -167,10 +168,10 @@ def test_a_value_of_any_type_comes_back_from_the_driver_and_from_tasks(
         state.recover(TOPOLOGY, 1)
         tx = transaction(1)
         report = staged_by(state.staging_task(tx), 7, [("task", value), ("null", None)], f"word string, {ddl}")
-        state.begin_transaction(tx)
+        begin(state, tx)
         state.merge_staged([report], Adding(None))
         state.multi_put([("driver",)], [value])
-        state.end_transaction(tx)
+        state.commit_group()
         found = state.multi_get([("task",), ("driver",), ("null",)])
         assert list(map(repr, found)) == list(map(repr, [value, value, None]))
         assert select(postgres, "SELECT DISTINCT pg_typeof(x)::text FROM counts") == [(stored_as,)]
@@ -222,13 +223,13 @@ def test_a_takeover_ends_a_transaction_that_an_older_leader_left_open(postgres: 
     with opened(postgres) as zombie, opened(postgres) as leader:
         zombie.recover(TOPOLOGY, 1)
         commit(zombie, transaction(1), {"a": 1})
-        zombie.begin_transaction(transaction(2))
+        begin(zombie, transaction(2))
         zombie.multi_merge([("a",)], [1], Adding())
         assert leader.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
         with pytest.raises(StoreBusyException):
-            zombie.end_transaction(transaction(2))
+            zombie.commit_group()
         with pytest.raises(FencedError, match="epoch 2"):
-            zombie.begin_transaction(transaction(2))
+            begin(zombie, transaction(2))
         assert select(postgres, "SELECT word, count FROM counts") == [("a", 1)]
 
 
@@ -243,9 +244,9 @@ def test_user_code_may_work_in_a_transaction_for_longer_than_the_server_lets_one
         state.recover(TOPOLOGY, 1)
         monkeypatch.setitem(postgres_client._SESSION, "idle_in_transaction_session_timeout", "10ms")
         select(postgres, f"SELECT pg_terminate_backend(pid, {WITHIN_MS}) {OTHERS}")  # it connects again
-        assert state.begin_transaction(transaction(1))
+        assert begin(state, transaction(1))
         state.multi_update([("a",)], [slow])
-        state.end_transaction(transaction(1))
+        state.commit_group()
         assert select(postgres, "SELECT count FROM counts") == [(1,)]
 
 
@@ -261,11 +262,11 @@ def test_a_takeover_leaves_other_tables_and_topologies_alone(postgres: str) -> N
     with opened(postgres) as first, opened(postgres, table="more") as second, opened(postgres, table="others") as third:
         second.recover(TOPOLOGY, 1)
         third.recover(other, 1)
-        second.begin_transaction(transaction(1))
-        third.begin_transaction(transaction(1, topology=other))
+        begin(second, transaction(1))
+        begin(third, transaction(1, topology=other))
         first.recover(TOPOLOGY, 2)
-        second.end_transaction(transaction(1))
-        third.end_transaction(transaction(1, topology=other))
+        second.commit_group()
+        third.commit_group()
 
 
 def test_a_zombie_that_waits_behind_the_takeover_is_refused(postgres: str) -> None:
@@ -284,7 +285,7 @@ def test_a_zombie_that_waits_behind_the_takeover_is_refused(postgres: str) -> No
 def test_attempts_are_staged_while_another_one_commits_but_not_past_a_takeover(postgres: str) -> None:
     with opened(postgres) as zombie, psycopg.connect(postgres) as raising, ThreadPoolExecutor(1) as other:
         zombie.recover(TOPOLOGY, 1)
-        zombie.begin_transaction(transaction(1))
+        begin(zombie, transaction(1))
         stage(zombie, transaction(2), {"a": 1})
         zombie.rollback()
         raising.execute("SELECT 1 FROM _trident WHERE state = 'counts' FOR UPDATE")
@@ -420,7 +421,7 @@ def test_a_row_of_the_books_that_is_gone_is_missed(postgres: str) -> None:
         state.recover(TOPOLOGY, 1)
         select(postgres, "DELETE FROM _trident")
         with pytest.raises(StateError, match="has lost its row in _trident"):
-            state.begin_transaction(transaction(1))
+            begin(state, transaction(1))
 
 
 # --- bad values, bad names, bad servers -------------------------------------------------------------------------------
@@ -505,7 +506,7 @@ def test_a_lock_that_somebody_else_holds_fails_the_attempt_and_not_the_state(
         state.recover(TOPOLOGY, 1)
         other.execute("LOCK TABLE _trident")
         with pytest.raises(StoreBusyException, match=r"'wordcount', attempt 1:0: table 'counts'.* lock timeout"):
-            state.begin_transaction(transaction(1))
+            begin(state, transaction(1))
         other.rollback()
         commit(state, transaction(1, 1), {"a": 1})
 
@@ -544,7 +545,7 @@ def test_no_password_is_ever_shown(
             state.recover(TOPOLOGY, 1)
             task = state.staging_task(transaction(1))
             seen += [repr(task), repr(state.commit_link.session)]
-            state.begin_transaction(transaction(1))
+            begin(state, transaction(1))
             state.multi_put([(1,)], [2**40])
         except StateError as error:
             seen.append(shown(error))

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from tests.servers.postgresql import PostgresServer
 from tests.servers.proxy import CommitProxy, commit_proxy, hang_up
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import (
     WORDS,
@@ -238,11 +239,11 @@ def test_a_connection_that_is_terminated_in_mid_transaction_fails_the_attempt(
 ) -> None:
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_b"
     reports = stage(state, transaction(1), {"a": 1})
-    state.begin_transaction(transaction(1))
+    begin(state, transaction(1))
     state.merge_staged(reports, Adding())
     select(postgres, f"{others}ackend_pid()")
     with pytest.raises(StoreBusyException, match="attempt 1:0"):
-        state.end_transaction(transaction(1))
+        state.commit_group()
     state.rollback()
     state.discard(transaction(1))
     assert counts(postgres) == {}
@@ -305,7 +306,7 @@ LOST = {
 @pytest.mark.parametrize(
     "act",
     [
-        lambda state: state.begin_transaction(transaction(3)),
+        lambda state: begin(state, transaction(3)),
         lambda state: state.staging_task(transaction(3)),
         lambda state: state.multi_get([("a",)]),
         lambda state: state.get_tuples(),
@@ -331,4 +332,4 @@ def test_who_was_taken_over_is_told_so_and_not_that_something_is_lost(postgres: 
     with opened(postgres) as leader:
         leader.recover(evolve(TOPOLOGY, incarnation=TOPOLOGY.incarnation + 1), 2)
         with pytest.raises(FencedError, match="epoch 2"):
-            state.begin_transaction(transaction(2))
+            begin(state, transaction(2))

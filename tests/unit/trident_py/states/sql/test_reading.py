@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql import postgres_rows, test_sqlite
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.engine.ports.reads import StateReads
@@ -66,10 +67,10 @@ def test_t9_a_table_is_asked_while_its_topology_goes_on_filling_it(factory: Stat
     reader = reader_of(factory)
     other = ("b", 2, None, None)
     assert reader.multi_get([other, KEY]) == [None, 1]
-    filled.begin_transaction(transaction(2))
+    begin(filled, transaction(2))
     filled.multi_put([other], [5])
     assert reader.get_tuples() == [(*KEY, 1)]
-    filled.end_transaction(transaction(2))
+    filled.commit_group()
     assert reader.multi_get([other, KEY, KEY]) == [5, 1, 1]
     assert sorted(reader.get_tuples()) == [(*KEY, 1), (*other, 5)]
     reader.close()

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.everywhere import STORES, factory_over
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, made_by, transaction
@@ -24,7 +25,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey
-from trident_py.interfaces.states import FencedState, GroupState, ITupleCollection, RemovableMapState, StateFactory
+from trident_py.interfaces.states import FencedState, ITupleCollection, RemovableMapState, StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -64,10 +65,10 @@ def at(
 
 
 def commit(state: FencedState[Any], tx: SinkTransaction, changes: dict[str, Any]) -> bool:
-    due = state.begin_transaction(tx)
+    due = begin(state, tx)
     if due:
         write(state, changes)
-        state.end_transaction(tx)
+        state.commit_group()
     return due
 
 
@@ -118,10 +119,10 @@ def test_an_updater_that_returns_remove_deletes_its_key(make: Make) -> None:
     state = make()
     commit(state, at(0, 1), {"a": 1, "b": 2})
     tx = at(1, 2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     assert state.multi_update([["a"], ["c"]], [lambda old: REMOVE, lambda old: REMOVE]) == [None, None]
     assert state.multi_get([["a"], ["b"]]) == [None, 2]
-    state.end_transaction(tx)
+    state.commit_group()
     assert contents(state) == {"b": 2}
 
 
@@ -144,14 +145,14 @@ def test_what_comes_last_for_a_key_in_one_transaction_counts(make: Make) -> None
     state = make()
     commit(state, at(0, 1), {"a": 5, "b": 6})
     tx = at(1, 2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     updaters = [lambda old: REMOVE, lambda old: 1 if old is None else 0, lambda old: 9, lambda old: REMOVE]
     assert state.multi_update([["a"], ["a"], ["b"], ["b"]], updaters) == [None, 1, 9, None]
     assert state.multi_get([["a"], ["b"]]) == [1, None]
     state.multi_put([["b"]], [3])
     assert isinstance(state, RemovableMapState)
     state.multi_remove([["a"]])
-    state.end_transaction(tx)
+    state.commit_group()
     assert contents(state) == {"b": 3}
 
 
@@ -171,10 +172,10 @@ def test_a_redo_finds_a_key_that_was_changed_and_removed_in_one_transaction_as_i
     state = make()
     commit(state, at(0, 1), {"a": 5})
     tx = at(1, 2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     for changes in ({"a": 1, "b": 1}, {"a": REMOVE, "b": REMOVE}, {"a": 2}, {"a": REMOVE}):
         write(state, changes)
-    state.end_transaction(tx)
+    state.commit_group()
     assert contents(state) == {}
     assert commit(state, at(1, 2, 1), {"c": 1})
     assert contents(state) == {"a": 5, "c": 1}
@@ -194,7 +195,7 @@ def test_a_redo_under_another_leader_finds_it_too(make: Make) -> None:
 
 def test_only_what_the_last_of_a_group_removed_comes_back(make: Make) -> None:
     state = make()
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     commit(state, at(0, 1), {"a": 5, "b": 6})
     members = [at(each, each, group_first=2) for each in (2, 3)]
     for tx, changes in zip(state.begin_group(members), ({"a": REMOVE}, {"b": REMOVE}), strict=True):
@@ -209,7 +210,7 @@ def test_only_what_the_last_of_a_group_removed_comes_back(make: Make) -> None:
 def test_nothing_is_removed_by_a_transaction_that_was_given_up(make: Make) -> None:
     state = make()
     commit(state, at(0, 1), {"a": 5})
-    state.begin_transaction(at(1, 2))
+    begin(state, at(1, 2))
     write(state, {"a": REMOVE})
     state.rollback()
     assert contents(state) == {"a": 5}
@@ -225,11 +226,11 @@ def test_a_key_that_was_not_written_for_so_long_counts_as_absent(make: Make) -> 
     assert contents(state) == {"a": 1, "b": 2}
     plus_one: Callable[[Any], Any] = lambda old: old + 1  # noqa: E731
     tx = at(10, 3)
-    state.begin_transaction(tx)
+    begin(state, tx)
     assert state.multi_get([["a"], ["b"]]) == [None, 2]
     state.multi_merge([["a"], ["b"]], [5, 5], Adding())
     assert state.multi_update([["a"]], [plus_one]) == [6]
-    state.end_transaction(tx)
+    state.commit_group()
     assert contents(state) == {"a": 6, "b": 7}
     commit(state, at(30, 4), {})
     assert contents(state) == {}
@@ -281,9 +282,9 @@ def test_what_tasks_have_staged_begins_anew_for_keys_that_have_expired(make: Mak
     for tx, count in ((at(0, 1), 1), (at(5, 2), 2), (at(15, 3), 4), (at(15, 3, 1), 8)):
         rows = arrow_table([("a", count), ("b", count)], schema_of("word string, count bigint"))
         report = state.staging_task(tx).staged(7, iter(rows.to_batches()))
-        assert state.begin_transaction(tx)
+        assert begin(state, tx)
         state.merge_staged([(7, report)], aggregator)
-        state.end_transaction(tx)
+        state.commit_group()
     assert contents(state) == {"a": 8, "b": 8}
     commit(state, at(16, 4), {"b": 1})
     assert contents(state) == {"a": 8, "b": 9}
@@ -308,7 +309,7 @@ def test_a_reader_of_the_table_sees_no_key_that_has_expired(
 
 def test_a_state_stays_as_large_as_what_is_alive(make: Make) -> None:
     state = make(TTL)
-    assert isinstance(state, GroupState)
+    assert isinstance(state, FencedState)
     per = 50
     for txid in range(1, 41):
         commit(state, at(txid, txid), {f"k{txid * per + number}": 1 for number in range(per)})
@@ -403,9 +404,7 @@ class RemovingModel(RuleBasedStateMachine):
 
     @rule(changes=CHANGES)
     def give_up(self, changes: dict[str, Any]) -> None:
-        if self.state.begin_transaction(
-            at(self.now, self.txid + 1, 0, self.topology.incarnation, topology=self.topology)
-        ):
+        if begin(self.state, at(self.now, self.txid + 1, 0, self.topology.incarnation, topology=self.topology)):
             write(self.state, changes)
             self.state.rollback()
 

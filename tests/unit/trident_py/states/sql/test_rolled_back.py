@@ -8,23 +8,24 @@ from typing import Any
 
 import pytest
 
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.everywhere import DATABASES, factory_over
 from tests.unit.trident_py.states.sql.test_fenced_state import TOPOLOGY, commit, made_by, transaction, values
 from trident_py.interfaces.removal import REMOVE
-from trident_py.interfaces.states import GroupState
+from trident_py.interfaces.states import FencedState
 
-Lead = Callable[[int], GroupState[Any]]
+Lead = Callable[[int], FencedState[Any]]
 
 
 @pytest.fixture(params=DATABASES)
 def lead(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lead]:
     """A leader's state over one table, which tells what it rolled back."""
-    opened: list[GroupState[Any]] = []
+    opened: list[FencedState[Any]] = []
 
-    def led(epoch: int) -> GroupState[Any]:
+    def led(epoch: int) -> FencedState[Any]:
         state = made_by(factory_over(request, tmp_path))
-        assert isinstance(state, GroupState)
+        assert isinstance(state, FencedState)
         state.tells_rolled_back = True
         opened.append(state)
         state.recover(TOPOLOGY, epoch)
@@ -35,13 +36,13 @@ def lead(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lead]:
         state.close()
 
 
-def redone(state: GroupState[Any], txid: int, epoch: int, changes: dict[str, Any]) -> dict[str, Any]:
+def redone(state: FencedState[Any], txid: int, epoch: int, changes: dict[str, Any]) -> dict[str, Any]:
     """Redo a transaction; return the keys that it rolled back, with their values behind the change."""
     tx = transaction(txid, 0, epoch)
-    assert state.begin_transaction(tx)
+    assert begin(state, tx)
     state.multi_merge([(word,) for word in changes], list(changes.values()), Adding())
     told = dict(zip([key for (key,) in state.rolled_back], state.multi_get(state.rolled_back), strict=True))
-    state.end_transaction(tx)
+    state.commit_group()
     return told
 
 
@@ -61,9 +62,9 @@ def test_keys_that_were_removed_are_among_them(lead: Lead) -> None:
     state = lead(1)
     commit(state, transaction(1), {"old": 5})
     tx = transaction(2)
-    state.begin_transaction(tx)
+    begin(state, tx)
     state.multi_update([["old"]], [lambda value: REMOVE])
-    state.end_transaction(tx)
+    state.commit_group()
     assert redone(lead(2), 2, 2, {"new": 1}) == {"old": 5}
     state = lead(3)
     assert redone(state, 2, 3, {}) == {"old": 5, "new": None}

@@ -11,6 +11,7 @@ import pytest
 from attrs import define
 
 from coordinators.values.secret import Secret
+from tests.transactions import begin
 from tests.unit.trident_py.sinks.sql.test_writer import Written
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.everywhere import select
@@ -58,9 +59,9 @@ class Leader:
 
     def write(self, tx: SinkTransaction) -> None:
         for each in (self.counts, self.totals):
-            if each.begin_transaction(tx):
+            if begin(each, tx):
                 each.multi_merge([("a",)], [1], Adding())
-                each.end_transaction(tx)
+                each.commit_group()
 
     def close(self) -> None:
         for each in (self.counts, self.totals, self.words.writer):
@@ -107,9 +108,9 @@ def test_each_decides_by_its_own_token(url: str) -> None:
         leader.commit(1)
         tx = transaction(2)
         with leader.shared.committing(tx):
-            assert leader.totals.begin_transaction(tx)
+            assert begin(leader.totals, tx)
             leader.totals.multi_merge([("a",)], [7], Adding())
-            leader.totals.end_transaction(tx)
+            leader.totals.commit_group()
     with leading(url, 2) as leader:
         leader.commit(2, 1)
         assert seen(url) == (2, 2, 2)

@@ -20,6 +20,7 @@ from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from trident_py.errors import FailedException, FencedError, StateError
 from trident_py.interfaces.config import TridentConfig
@@ -53,9 +54,9 @@ def opened(
 
 
 def commit(state: SQLMapState, tx: SinkTransaction, changes: dict[Any, Any]) -> None:
-    assert state.begin_transaction(tx)
+    assert begin(state, tx)
     state.multi_merge([key if isinstance(key, tuple) else (key,) for key in changes], list(changes.values()), Adding())
-    state.end_transaction(tx)
+    state.commit_group()
 
 
 def select(path: Path, query: str) -> list[Any]:
@@ -86,10 +87,10 @@ def test_any_client_reads_the_committed_values(path: Path) -> None:
     with opened(path) as state:
         state.recover(TOPOLOGY, 1)
         commit(state, transaction(1), {"a": 1, None: 2})
-        state.begin_transaction(transaction(2))
+        begin(state, transaction(2))
         state.multi_merge([("a",)], [5], Adding())
         assert select(path, "SELECT word, count FROM counts ORDER BY word") == [(None, 2), ("a", 1)]
-        state.end_transaction(transaction(2))
+        state.commit_group()
         assert select(path, "SELECT count FROM counts WHERE word = 'a'") == [(6,)]
 
 
@@ -170,7 +171,7 @@ def test_a_leader_that_was_taken_over_is_refused(path: Path) -> None:
         commit(zombie, transaction(1), {"a": 1})
         leader.recover(TOPOLOGY, 2)
         with pytest.raises(FencedError, match="epoch 2"):
-            zombie.begin_transaction(transaction(2))
+            begin(zombie, transaction(2))
         with pytest.raises(FencedError, match="epoch 2, ours is 1"):
             zombie.recover(TOPOLOGY, 1)
         commit(leader, transaction(2, epoch=2), {"a": 1})
@@ -347,7 +348,7 @@ def test_another_process_that_keeps_the_lock_fails_the_attempt_and_not_the_state
         state.recover(TOPOLOGY, 1)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(FailedException, match="another process keeps it locked"):
-            state.begin_transaction(transaction(1))
+            begin(state, transaction(1))
         state.rollback()
         with opened(path) as late, pytest.raises(StateError, match=r"'wordcount'.* keeps it locked.*; end it, or take"):
             late.recover(TOPOLOGY, 2)
@@ -364,7 +365,7 @@ def test_a_sum_beyond_64_bits_is_an_error_and_changes_nothing(path: Path, hint: 
         state.recover(TOPOLOGY, 1)
         commit(state, transaction(1), {"a": 2**63 - 1, "b": -(2**63)})
         for word, more in (("a", 1), ("b", -1), ("a", 2**63)):
-            state.begin_transaction(transaction(2))
+            begin(state, transaction(2))
             with pytest.raises(
                 StateError, match=r"beyond 64 bits|CHECK constraint failed.*; to fix this: correct the value"
             ):
@@ -407,10 +408,10 @@ epoch = int(sys.argv[2])
 with opened(Path(sys.argv[1])) as state:
     token = state.recover(TOPOLOGY, epoch)
     for txid in itertools.count(token.txid if token else 1):
-        state.begin_transaction(transaction(txid, epoch=epoch))
+        begin(state, transaction(txid, epoch=epoch))
         state.multi_merge([(f"w{number}",) for number in range(1000)], [1] * 1000, Adding())
         print("merged", txid, flush=True)
-        state.end_transaction(transaction(txid, epoch=epoch))
+        state.commit_group()
         print("committed", txid, flush=True)
 """
 
