@@ -2,19 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import IntEnum
 
 from attrs import define, field
 
-from coordinators.batches.definition import Definition, SpoutPart, Stage
-from coordinators.batches.inquiry import Inquiries
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Defined, DefinitionFailed, Fingerprinted, NotReady, OffsetsResolved
 from coordinators.record.record import CoordinatorRecord
-from coordinators.values.canonical import Json
+from coordinators.values.canonical import Fingerprint, Json
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import SpoutError
-from coordinators.values.fingerprint import Fingerprint
+
+
+class Stage(IntEnum):
+    """How far a transaction has come. No transaction is further than the one before it."""
+
+    OPEN = 0
+    """A spout has to be asked for it, or the one before it is open."""
+
+    DEFINED = 1
+    """The parts of all spouts stand: an attempt may start."""
+
+    ATTEMPTED = 2
+    """An attempt is live."""
+
+    CLOSED = 3
+    """It is committed."""
+
+
+@define(kw_only=True)
+class SpoutPart:
+    """What one spout has said about a transaction.
+
+    Attributes:
+        metadata: what it consists of.
+        bytes: how long ``metadata`` was as JSON when the spout returned it; 0: a record has it.
+        moves: the cursors that move when its first attempt starts; None: that has been, so the part is durable.
+        stands: the next attempt goes by it. Otherwise the spout is asked again, and is told ``metadata``.
+        resolved: the cursors that move when the live attempt is closed.
+        fingerprint: what the rows of an attempt were, where the spout has promised the same.
+    """
+
+    metadata: Json
+    bytes: int = 0
+    moves: Mapping[str, Json] | None = None
+    stands: bool = False
+    resolved: Mapping[str, Json] = field(factory=dict)
+    fingerprint: Fingerprint | None = None
+
+    @property
+    def was_attempted(self) -> bool:
+        """Whether an attempt was ever made with it, by whatever leader."""
+        return self.moves is None
+
+
+@define
+class Definition:
+    """All that is known about what a transaction consists of; ``parts`` are by spout."""
+
+    parts: dict[str, SpoutPart] = field(factory=dict)
+    stage: Stage = Stage.OPEN
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no attempt was ever made of it, by whatever leader."""
+        return self.stage < Stage.ATTEMPTED and not any(part.was_attempted for part in self.parts.values())
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """What each spout's part consists of."""
+        return {spout: part.metadata for spout, part in self.parts.items()}
+
+    @property
+    def attempted_metadata(self) -> dict[str, Json]:
+        """What the parts consist of with which an attempt was made."""
+        return {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
+
+    @property
+    def fingerprints(self) -> dict[str, Fingerprint]:
+        """What the rows of an attempt were, of the parts where that is known."""
+        return {spout: part.fingerprint for spout, part in self.parts.items() if part.fingerprint is not None}
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to store of it."""
+        return sum(part.bytes for part in self.parts.values())
+
+    def stands_for(self, spouts: Collection[str]) -> bool:
+        """Tell whether none of ``spouts`` has to be asked."""
+        return all(spout in self.parts and self.parts[spout].stands for spout in spouts)
+
+    def reopen(self, exact: Collection[str]) -> None:
+        """Ask for it again, but for what one of the ``exact`` spouts has said and no attempt was made of."""
+        self.stage = Stage.OPEN
+        for spout, part in self.parts.items():
+            part.resolved = {}
+            part.stands = spout in exact and not part.was_attempted
+
+    def check(self, spouts: Collection[str], exact: Collection[str]) -> None:
+        """Assert what holds between any two transitions."""
+        parts = self.parts.items()
+        if self.stage in (Stage.DEFINED, Stage.ATTEMPTED):
+            assert self.stands_for(spouts), f"a spout has to be asked, and it is {self.stage.name}: {self}"
+        if self.stage >= Stage.ATTEMPTED:
+            assert all(part.was_attempted for _, part in parts), (
+                f"an attempt was made, and cursors haven't moved: {self}"
+            )
+        if self.stage is not Stage.ATTEMPTED:
+            assert not any(part.resolved for _, part in parts), f"no attempt is live, and one has moved cursors: {self}"
+        for spout, part in parts:
+            if spout in exact and not part.was_attempted:
+                assert part.stands, f"spout {spout!r} says a thing once, and would be asked again: {self}"
+
+    def check_behind(self, before: Definition, number: int) -> None:
+        """Assert what holds between this transaction, ``number``, and the one before it."""
+        assert before.stage >= self.stage, f"{number} is ahead of the one before it: {before}, {self}"
+        is_next = before.stage is Stage.CLOSED or not before.is_new or self.is_new
+        assert is_next, f"{number} was attempted, and the one before it never: {before}, {self}"
+
+
+POLL_MIN_SECONDS, POLL_MAX_SECONDS = 0.002, 0.05
+"""Until a spout that was not ready is asked again: doubles from the first to the second."""
+
+
+@define
+class SpoutInquiry:
+    """Where the asking of one spout for the frontier stands; it has at most one open ask.
+
+    Attributes:
+        asked: the open ask; None: there is none.
+        refused: the number of the last ask that was answered by `NotReady`; 0: none was, at this frontier.
+        ask_again_at: not before this moment.
+        wait: seconds until a spout that is not ready now is asked again.
+        backing_off: its coordinator raised, and nobody may ask before ``ask_again_at``.
+        is_stale: the open ask was put before an earlier transaction had to be defined again.
+    """
+
+    asked: Ask | None = None
+    refused: int = 0
+    ask_again_at: float = 0.0
+    wait: float = POLL_MIN_SECONDS
+    backing_off: bool = False
+    is_stale: bool = False
+
+    def is_due(self, now: float, *, definite: bool) -> bool:
+        """Tell whether to ask now; where another spout has something, only an error makes this one wait."""
+        is_held = self.ask_again_at > now and (self.backing_off or not definite)
+        return self.asked is None and not is_held
+
+    def is_awaited(self, ask: int) -> bool:
+        """Tell whether the answer to ``ask`` is the one that is waited for."""
+        return self.asked is not None and self.asked.number == ask and not self.is_stale
+
+    def close(self, ask: int) -> bool:
+        """End the open ask, if it is ``ask``, and return whether it was."""
+        if self.asked is None or self.asked.number != ask:
+            return False
+        self.asked, self.backing_off, self.is_stale = None, False, False
+        return True
+
+    def poll_later(self, answer: NotReady, now: float) -> None:
+        """Ask again a little later; each time in a row the wait doubles, up to `POLL_MAX_SECONDS`."""
+        if not answer.is_pending:
+            self.refused = answer.ask
+        self.ask_again_at = now + self.wait
+        self.wait = min(POLL_MAX_SECONDS, self.wait * 2)
+
+    def back_off(self, until: float) -> None:
+        """Ask again at ``until``, whatever happens meanwhile."""
+        self.ask_again_at, self.backing_off = until, True
+
+    def begin(self) -> None:
+        """Begin with another frontier. An open ask keeps its number, so that its answer is known when it comes."""
+        self.refused, self.wait, self.ask_again_at, self.backing_off = 0, POLL_MIN_SECONDS, 0.0, False
+
+
+@define
+class Inquiries:
+    """The inquiries of all spouts.
+
+    Attributes:
+        by_spout: one for each spout.
+        asked: how many asks there have been.
+    """
+
+    by_spout: dict[str, SpoutInquiry]
+    asked: int = 0
+
+    @classmethod
+    def of(cls, spouts: Iterable[str]) -> Inquiries:
+        """Make one for each of ``spouts``; nobody has been asked."""
+        return cls({spout: SpoutInquiry() for spout in spouts})
+
+    def next_number(self) -> int:
+        """Count one more ask, and return its number."""
+        self.asked += 1
+        return self.asked
+
+    def due(self, now: float, *, definite: bool) -> Iterator[str]:
+        """Give the spouts that may be asked at this moment."""
+        for spout, inquiry in self.by_spout.items():
+            if inquiry.is_due(now, definite=definite):
+                yield spout
+
+    def next_at(self, unanswered: Iterable[str]) -> float | None:
+        """Return when the first of ``unanswered`` is due; None if each of them has an open ask."""
+        inquiries = [self.by_spout[spout] for spout in unanswered]
+        return min((each.ask_again_at for each in inquiries if each.asked is None), default=None)
+
+    @property
+    def unready(self) -> tuple[str, ...]:
+        """The spouts that have answered at this frontier that they have nothing."""
+        return tuple(spout for spout, inquiry in self.by_spout.items() if inquiry.refused)
+
+    def refused_since(self, ask: int) -> bool:
+        """Tell whether every spout, asked after ``ask``, was not ready."""
+        return all(inquiry.refused > ask for inquiry in self.by_spout.values())
+
+    def ask_now(self) -> None:
+        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
+        for inquiry in self.by_spout.values():
+            if not inquiry.backing_off:
+                inquiry.ask_again_at = 0.0
+
+    def begin(self) -> None:
+        """Begin with another frontier."""
+        for inquiry in self.by_spout.values():
+            inquiry.begin()
+
+    def outdate(self, spouts: Iterable[str]) -> None:
+        """Have the open asks of ``spouts`` count no more: what they were told is no longer so."""
+        for spout in spouts:
+            inquiry = self.by_spout[spout]
+            inquiry.is_stale = inquiry.asked is not None
+
 
 ADMITTED_BYTES_MAX = 512 * 1024
 """New definitions admitted in one turn: with the positions that move, about what fits into one write."""

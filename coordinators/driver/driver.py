@@ -11,20 +11,20 @@ by the monotonic clock, ``wall`` by that of the machine, in seconds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from attrs import define, evolve, field
 
 from coordinators.batches.admission import Admission
 from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
-from coordinators.driver.idleness import IdleWaiters
+from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.publisher import Publisher
-from coordinators.driver.record_writer import RecordWriter
-from coordinators.driver.streams import BatchStreams
-from coordinators.driver.wish_desk import Request, WishDesk
+from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
+from coordinators.driver.wish_desk import IdleWaiters, Request, WishDesk
+from coordinators.protocol.acker import Phases
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import (
     Acked,
@@ -42,7 +42,6 @@ from coordinators.protocol.messages import (
     StopRequested,
     SuccessDelivered,
 )
-from coordinators.protocol.phases import Phases
 from coordinators.protocol.protocol import (
     AttemptFailed,
     CancelAttempt,
@@ -56,10 +55,10 @@ from coordinators.protocol.protocol import (
     StreamId,
     Ticked,
 )
-from coordinators.record.owed import OwedSuccesses
 from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import RecordStore
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from coordinators.values.errors import TridentError
 from coordinators.values.log_fields import logging_about
 from coordinators.values.numbers import SpoutNumbers
@@ -67,6 +66,65 @@ from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock, TransactionTimes
 
 log = logging.getLogger(__name__)
+
+
+class BatchStreams(Protocol):
+    """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
+
+    def consumers(self, stream: StreamId) -> int:
+        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
+        ...
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
+        ...
+
+    def emit_batch(
+        self,
+        attempt: TransactionAttempt,
+        number: int | None,
+        metadata: Mapping[str, Json],
+        time: int,
+        edges: Sequence[int],
+    ) -> None:
+        """Process ``attempt``.
+
+        Args:
+            attempt: states and sinks know it by this.
+            number: spouts know its transaction by this; None: it is empty, and none of them hears of it.
+            metadata: what it consists of, by spout.
+            time: the transaction's, in milliseconds since 1970.
+            edges: one for each consumer.
+        """
+        ...
+
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Commit these attempts, which follow each other, in this order; given are the edges of each."""
+        ...
+
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
+        """Tell everybody that ``attempt`` is committed for good; ``number`` is as in `emit_batch`."""
+        ...
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Stop working on ``attempt``, and give up what it prepared."""
+        ...
+
+    def take(self) -> Sequence[Message]:
+        """Return what has come of it since; `Reported` was posted when there was something."""
+        ...
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Return the phases that something is visibly working on; they don't time out."""
+        ...
+
+    def next_window_at(self) -> int | None:
+        """Return when the next window by time ends that holds rows of what is committed; None: no window waits.
+
+        By the times of transactions, in milliseconds since 1970: the first at that time or after it lets it fire.
+        Until then, time must not go back.
+        """
+        ...
 
 
 # large: where all parts of a leadership meet: one turn in one order; what each part decides is in a file of its own

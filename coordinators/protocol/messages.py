@@ -10,8 +10,7 @@ from attrs import field, frozen
 
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint, Json
 
 
 @frozen

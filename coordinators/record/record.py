@@ -16,10 +16,9 @@ from attrs import asdict, field, frozen
 
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
-from coordinators.values.canonical import Json, canonical_json, content_digest, content_hash
+from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash
 from coordinators.values.cursors import Cursors, CursorShard
 from coordinators.values.errors import MetadataError
-from coordinators.values.fingerprint import Fingerprint
 from coordinators.values.numbers import SpoutNumbers
 
 RECORD_VERSION = 3

@@ -12,20 +12,347 @@ Pure: from a record and declarations to the record to go on from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
-from coordinators.record.declarations import Declaration, Declarations, Declared, StoredDeclaration
+from coordinators.record.declarations import Declaration, Declarations, Declared, StoredDeclaration, is_same, shown
 from coordinators.record.record import CoordinatorRecord
 from coordinators.takeover.corrections import SpoutCorrection, with_corrections
-from coordinators.takeover.findings import Findings, span
-from coordinators.takeover.output_changes import OutputChanges
-from coordinators.takeover.spout_changes import SpoutChanges
 from coordinators.takeover.takeover import Torn
+from coordinators.values.canonical import Json, canonical_json, content_hash
 from coordinators.values.errors import TopologyError
 
 log = logging.getLogger(__name__)
+
+
+@define
+class Findings:
+    """What was found so far.
+
+    Attributes:
+        record: as it was found.
+        accept: what a user has accepted in this program.
+        lines: to be told.
+        refusals: why the topology can't go on.
+        used: those of ``accept`` that fit a change.
+    """
+
+    record: CoordinatorRecord
+    accept: Sequence[str]
+    lines: list[str] = field(factory=list, init=False)
+    refusals: list[str] = field(factory=list, init=False)
+    used: list[str] = field(factory=list, init=False)
+
+    @property
+    def at(self) -> int:
+        """The transaction that comes next."""
+        return self.record.current_txid
+
+    def tell(self, before: Mapping[str, Json], now: Declaration, words: Iterable[str]) -> None:
+        """Tell that these facts of ``now`` were others."""
+        facts = {**now.identity, **now.details}
+        for word in sorted(words):
+            self.lines.append(
+                f"{now.kind} {now.name!r}: its {word} changed from {shown(before[word])!r} to {shown(facts[word])!r}, "
+                f"with transaction {self.at}"
+            )
+
+    def accepted(self, kind: str, name: str, before: Json, now: Json, refusal: str) -> bool:
+        """Tell whether the user accepts this change; if not, it is refused."""
+        text = accept_text(self.record, kind, name, before, now)
+        if text in self.accept:
+            self.used.append(text)
+            self.lines.append(f"{kind} {name!r}: goes on as accepted by {text}, from transaction {self.at} on")
+            return True
+        self.refusals.append(f"{refusal}, accept it: TridentConfig(accept=[{text!r}])")
+        return False
+
+    def unused(self) -> None:
+        """Tell of what was accepted and fits nothing."""
+        for text in self.accept:
+            if text not in (*self.used, *self.record.accepted):
+                self.lines.append(f"accept={text!r} fits no change of this start, and is ignored")
+
+
+def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, now: Json) -> str:
+    """Return what a user writes to accept that this part of a topology changes so.
+
+    It is another text each time, so that one that was used fits nothing later.
+    """
+    start = f"{kind}:{name}:"
+    times = sum(each.startswith(start) for each in record.accepted)
+    return start + content_hash(canonical_json([before, now, times]))
+
+
+def changed_words(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
+    """Return the words whose facts differ; of a word that only one side has nothing is known."""
+    return sorted(word for word in before.keys() & now.keys() if not is_same(before[word], now[word]))
+
+
+def were(before: Mapping[str, Json], now: Mapping[str, Json], words: Iterable[str]) -> str:
+    """Show what these words were and are, as messages do."""
+    return " and ".join(f"its {word} changed from {shown(before[word])!r} to {shown(now[word])!r}" for word in words)
+
+
+def span(txids: Iterable[int]) -> str:
+    """Show transactions that follow each other, as messages do."""
+    first, *rest = txids
+    return f"transactions {first} to {rest[-1]}" if rest else f"transaction {first}"
+
+
+_TOLD_OF_SPOUTS = ("fields", "replay")
+"""What a spout may change although it is part of its identity: no position rests on it."""
+
+
+@define
+class SpoutChanges:
+    """The comparison of all spouts.
+
+    Attributes:
+        known: what the record says was declared.
+        left: the last transaction before a spout was left out, by the names of those that are from now on.
+    """
+
+    findings: Findings
+    known: Declared
+    declarations: Declarations
+    left: dict[str, int] = field(factory=dict, init=False)
+
+    @property
+    def record(self) -> CoordinatorRecord:
+        """As it was found."""
+        return self.findings.record
+
+    @property
+    def at(self) -> int:
+        """The transaction that comes next."""
+        return self.findings.at
+
+    def compare(self) -> CoordinatorRecord:
+        """Compare the spouts; returns the record with the positions of those that are left out put aside."""
+        now, before = self.declarations.spouts, self.known.spouts
+        gone = [name for name in before if name not in now and self._has_read(name)]
+        new = [each for name, each in now.items() if name not in before or not self._has_read(name)]
+        refused = [each for each in new if not self._begins(each, gone)]
+        for name in gone:
+            if before[name].until is None:
+                self._leaves(name, is_renamed=bool(refused))
+        unlike: set[str] = set()
+        for name, each in now.items():
+            if each not in new and self._changed_spout(before[name], each):
+                unlike.add(name)
+        back = [name for name in now if name in self.record.resting]
+        for name in back:
+            until = before[name].until if name in before else None
+            self.findings.lines.append(
+                f"spout {name!r} is declared again: it goes on with transaction {self.at} where it was after "
+                f"transaction {self.at - 1 if until is None else until}"
+            )
+        return self._moved(gone, back, self._incomparable(unlike))
+
+    def _has_read(self, spout: str) -> bool:
+        record = self.record
+        defined = any(spout in definitions for definitions in record.metadata.values())
+        return defined or spout in record.cursors or spout in record.resting
+
+    def _begins(self, new: Declaration, gone: list[str]) -> bool:
+        if not gone:
+            if self.at > 1:
+                self.findings.lines.append(f"spout {new.name!r} is new: it begins with transaction {self.at}")
+            return True
+        lost = " and ".join(map(repr, gone))
+        into = [name for name, each in self.declarations.outputs.items() if new.name in _spouts_of(each.details)]
+        filled = ", ".join(name for name in into if self.record.states.get(name, self.at) < self.at)
+        return self.findings.accepted(
+            "spout",
+            new.name,
+            {name: dict(self.known.spouts[name].identity) for name in gone},
+            dict(new.identity),
+            f"spout {new.name!r} is new and would begin from its beginning, while {lost}, which was read before "
+            f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count again"
+            f"{f' in {filled}' if filled else ''}: call it {gone[-1]!r} as before. If it is another source",
+        )
+
+    def _leaves(self, spout: str, *, is_renamed: bool) -> None:
+        numbers, metadata = self.record.numbers, self.record.metadata
+        begun = sorted(
+            txid for txid in map(numbers.txid, metadata) if txid >= self.at and spout in self.record.definition(txid)
+        )
+        self.left[spout] = self.at - 1
+        if not begun:
+            self.findings.lines.append(
+                f"spout {spout!r} was read until transaction {self.at - 1} and is not declared any more; its position "
+                f"is kept, and it goes on from there when it is declared again"
+            )
+        elif not is_renamed:
+            self.findings.accepted(
+                "spout",
+                spout,
+                [begun[0], begun[-1]],
+                None,
+                f"spout {spout!r} is not declared any more, and {span(begun)}, which it has a part in, "
+                f"{'is' if len(begun) == 1 else 'are'} not committed: what it gave to them would be nowhere. Start the "
+                f"topology with it once more and stop() it, which commits them. If they are to go on without it",
+            )
+
+    def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:
+        """Compare a spout with itself; returns whether rows of it that were read before can't be compared any more."""
+        changed = changed_words(before.identity, now.identity)
+        told = {word for word in changed if word in _TOLD_OF_SPOUTS}
+        if "replay" in changed and self.record.committing:
+            told.discard("replay")
+        self.findings.tell(before.identity, now, told)
+        self.findings.tell(before.details, now, changed_words(before.details, now.details))
+        if refused := [word for word in changed if word not in told]:
+            self.findings.accepted(
+                "spout",
+                now.name,
+                dict(before.identity),
+                dict(now.identity),
+                f"spout {now.name!r}: {were(before.identity, now.identity, refused)}, and it would go on from a "
+                f"position, and with transactions, that the other has defined. Declare it as it was, or give it a name "
+                f"of its own. If it goes on where the other was",
+            )
+        return "fields" in changed
+
+    def _incomparable(self, spouts: set[str]) -> CoordinatorRecord:
+        """Drop the fingerprints of these spouts from the record, or all if it isn't known what they were made of."""
+        seen = self.record.fingerprints
+        drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
+        affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
+        if affected:
+            self.findings.lines.append(
+                f"{span(affected)} {'was' if len(affected) == 1 else 'were'} read before and not committed; whether "
+                f"the rows are the same now is not compared: they have other fields, or an older release read them"
+            )
+        kept = {number: {name: one for name, one in each.items() if name not in drop} for number, each in seen.items()}
+        return evolve(self.record, fingerprints={number: each for number, each in kept.items() if each})
+
+    def _moved(self, gone: list[str], back: list[str], record: CoordinatorRecord) -> CoordinatorRecord:
+        """Put the last metadata of spouts that are left out aside, and that of those that are back in place.
+
+        The last is that of the last transaction they had a part in, committed or not, as their cursors are.
+        """
+        resting = dict(record.resting)
+        for _, definitions in sorted(record.metadata.items()):
+            resting |= {spout: definitions[spout] for spout in gone if spout in definitions}
+        metadata = {
+            number: {spout: definition for spout, definition in definitions.items() if spout not in gone}
+            for number, definitions in record.metadata.items()
+        }
+        if back:
+            last = metadata.setdefault(self.record.numbers.upto(self.at - 1), {})
+            last |= {spout: resting.pop(spout) for spout in back}
+        return evolve(record, metadata=metadata, resting=resting)
+
+
+def _spouts_of(details: Mapping[str, Json]) -> list[str]:
+    return str(details.get("spouts", "")).split(", ")
+
+
+@define
+class OutputChanges:
+    """The comparison of all outputs.
+
+    Attributes:
+        known: what the record says was declared.
+        left: the last transaction that an output had part in, by the names of those that are left out from now on.
+    """
+
+    findings: Findings
+    known: Declared
+    declarations: Declarations
+    left: dict[str, int] = field(factory=dict, init=False)
+
+    @property
+    def at(self) -> int:
+        """The transaction that comes next."""
+        return self.findings.at
+
+    def compare(self, record: CoordinatorRecord) -> CoordinatorRecord:
+        """Compare states, windows and sinks; returns ``record`` with where those begin that join, and who has gaps.
+
+        One that leaves before anything was committed to it was never there; but an attempt that died may have.
+        """
+        now, before = self.declarations.outputs, self.known.outputs
+        joined = {**record.states, **{name: self._joined(each) for name, each in now.items()}}
+        gaps = dict(record.gaps)
+        for name, each in before.items():
+            if name not in now and each.until is None:
+                self._leaves(each, joined)
+            elif name in now:
+                if each.until is not None and each.until + 1 < self.at:
+                    gaps[name] = self._gap(each.until, now[name])
+                if joined[name] < self.at:
+                    self._changed_output(each, now[name])
+        return evolve(record, states=joined, gaps=gaps)
+
+    def _joined(self, now: Declaration) -> int:
+        """Return the first transaction of an output."""
+        joined = self.findings.record.states.get(now.name)
+        if joined is None and self.at > 1:
+            earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
+            self.findings.lines.append(
+                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, what {earlier} did is not in it"
+            )
+        return self.at if joined is None else joined
+
+    def _leaves(self, before: StoredDeclaration, joined: dict[str, int]) -> None:
+        self.left[before.name] = self.at - 1
+        if joined.get(before.name, self.at) == self.at:
+            joined.pop(before.name, None)
+            return
+        self.findings.lines.append(
+            f"{before.kind or 'state'} {before.name!r} was fed until transaction {self.at - 1} and is not declared "
+            f"any more; it stays as it is"
+        )
+
+    def _gap(self, until: int, now: Declaration) -> range:
+        """Return what an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
+        earlier = self.findings.record.gaps.get(now.name)
+        first = earlier.start if earlier and earlier.stop == until + 1 else until + 1
+        if now.name in self.findings.record.states:
+            self._returns(until, now)
+        return range(first, self.at)
+
+    def _returns(self, until: int, now: Declaration) -> None:
+        """Refuse an output that was left out and lacks something, unless a user accepts that."""
+        missing = span(range(until + 1, self.at))
+        self.findings.accepted(
+            now.kind,
+            now.name,
+            until,
+            self.at,
+            f"{now.kind} {now.name!r} was left out after transaction {until}, and {missing} are not in it. Give the "
+            f"new one a name or table of its own, which begins with transaction {self.at}. If it is to go on without",
+        )
+
+    def _changed_output(self, before: StoredDeclaration, now: Declaration) -> None:
+        self.findings.tell(before.details, now, changed_words(before.details, now.details))
+        changed = changed_words(before.identity, now.identity)
+        what = were(before.identity, now.identity, changed)
+        if before.kind not in ("", now.kind):
+            changed, what = [*changed, "kind of part"], f"it was a {before.kind} and is a {now.kind} now"
+        elif not now.is_named and before.way not in ("", now.way):
+            changed = [*changed, "way"]
+            what = (
+                f"it has no name of its own, and what leads to it changed from {before.way!r} to {now.way!r}, so it "
+                f"may be another one. If it is the same, say so by name({now.name!r})"
+            )
+        if not changed:
+            return
+        refusal = (
+            f"{now.kind} {now.name!r}: {what}; what is stored under this name was made by the other. Declare it as it "
+            f"was, or give the new one a name or table of its own, which begins with transaction {self.at}"
+        )
+        if now.fixed.intersection(changed) or "kind of part" in changed:
+            self.findings.refusals.append(refusal)
+        else:
+            identities: list[Json] = [[dict(each.identity), "" if now.is_named else each.way] for each in (before, now)]
+            self.findings.accepted(
+                now.kind, now.name, identities[0], identities[1], f"{refusal}. If both belong together"
+            )
 
 
 @frozen

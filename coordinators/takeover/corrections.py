@@ -13,7 +13,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from coordinators.record.record import CoordinatorRecord
-from coordinators.takeover.findings import Findings, span
+from coordinators.takeover.changes import Findings, span
 from coordinators.takeover.takeover import Torn
 from coordinators.values.batch_coordinator import BatchCoordinator, Correction
 from coordinators.values.cursors import Cursors

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import asdict
 
 from coordinators.backends.zookeeper.znodes import Create, Put, Step
-from coordinators.batches.definition import SpoutPart
+from coordinators.batches.definitions import SpoutPart
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady

@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 from attrs import define, evolve
 
-from coordinators.backends.zookeeper.record_requests import RecordRequests, requests_for
-from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.backends.zookeeper.record_store import RecordRequests, ZooKeeperRecordStore, requests_for
 from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from coordinators.batches.admission import Admission
 from coordinators.batches.definitions import Definitions

@@ -25,9 +25,8 @@ from coordinators.protocol.messages import (
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
+from coordinators.values.canonical import Fingerprint, Json
 from coordinators.values.errors import CoordinationLost, TridentError
-from coordinators.values.fingerprint import Fingerprint
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
@@ -83,7 +82,7 @@ NOBODY = 999
 
 @define(eq=False)
 class Plane:
-    """`coordinators.driver.streams.BatchStreams` of one process.
+    """`coordinators.driver.driver.BatchStreams` of one process.
 
     Attributes:
         machine: the product's; made when the process leads, since versions of a topology differ.

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from coordinators.record.declarations import Declaration, Declarations
 from coordinators.record.record import CoordinatorRecord
-from coordinators.takeover.changes import compared
+from coordinators.takeover.changes import Findings, compared
 from coordinators.takeover.corrections import SpoutCorrection, with_corrections
-from coordinators.takeover.findings import Findings
 from coordinators.takeover.takeover import Torn
 
 

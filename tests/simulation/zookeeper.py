@@ -9,8 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from coordinators.backends.zookeeper.access import ZooKeeperAccess
 from coordinators.backends.zookeeper.connecting import ROUNDS_PER_SESSION
-from coordinators.backends.zookeeper.lease import LEASE_OF_SESSION
-from coordinators.backends.zookeeper.session import Conflict, Unanswered
+from coordinators.backends.zookeeper.session import LEASE_OF_SESSION, Conflict, Unanswered
 from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Create, Put, Remove, Step, Znode
 from coordinators.values.errors import CoordinationLost
 

@@ -12,8 +12,8 @@ from coordinators.record.record import CoordinatorRecord, decode, encode
 from coordinators.record.store import TopologyIdentity
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import About
-from coordinators.values.fingerprint import Fingerprint
 from tests.golden import release_230fe66, topologies
 from tests.golden.loading import coordination, encoded, restore_databases, restored_files, scenarios
 from tests.golden.topologies import FILES, TOPOLOGIES, Transactions, file_lines

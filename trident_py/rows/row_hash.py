@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 
 KIND = "rows"
 """What `hash_rows` is known by, where hashes are compared. It has to change with the hash."""

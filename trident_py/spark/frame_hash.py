@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as t
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py.spark.frames import column
 
 KIND = "frame"

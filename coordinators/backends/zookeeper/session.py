@@ -45,12 +45,51 @@ from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, Permissions
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from coordinators.backends.zookeeper.access import ANONYMOUS, ZooKeeperAccess, ZooKeeperTLS
-from coordinators.backends.zookeeper.connecting import Tries, ensure_resolvable, quiet_kazoo, servers_of
-from coordinators.backends.zookeeper.lease import Lease
+from coordinators.backends.zookeeper.connecting import (
+    ROUNDS_PER_SESSION,
+    Tries,
+    ensure_resolvable,
+    quiet_kazoo,
+    servers_of,
+)
 from coordinators.backends.zookeeper.znodes import Step, Znode, ensure_fits
 from coordinators.values.errors import ConfigError, CoordinationLost
 
 log = logging.getLogger(__name__)
+
+
+LEASE_OF_SESSION = 2 / 3
+
+
+@define
+class Lease:
+    """Runs from when the last request that was answered was sent; all moments are of one monotonic clock, in seconds.
+
+    Attributes:
+        seconds: how long the session lives on the servers without a word from us.
+        answered: when the last request that was answered was sent.
+    """
+
+    seconds: float
+    answered: float
+
+    @property
+    def ends_at(self) -> float:
+        """The moment from which another leader may exist."""
+        return self.answered + self.seconds * LEASE_OF_SESSION
+
+    def silence(self, now: float) -> float:
+        """Return for how long nothing was answered."""
+        return now - self.answered
+
+    def patience(self, now: float) -> float:
+        """Return for how long to wait for an answer: until the lease ends, but at least for one round."""
+        return max(self.ends_at - now, self.seconds / ROUNDS_PER_SESSION)
+
+    def is_round_due(self, now: float) -> bool:
+        """Tell whether a round should be sent, so that the lease doesn't end while nothing is written."""
+        return self.silence(now) >= self.seconds / ROUNDS_PER_SESSION
+
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from coordinators.protocol.messages import Fingerprinted, Message
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import About
-from coordinators.values.fingerprint import Fingerprint
 from tests.servers.spark import NEEDS_REPORTS
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit

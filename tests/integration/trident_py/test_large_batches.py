@@ -16,7 +16,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py.engine.plane.emitted import EmittedBatch, Splits
 from trident_py.engine.spark.input_frames import TABLE_BYTES_MAX, frame_of, input_of
 from trident_py.engine.spark.task_reports import Reports

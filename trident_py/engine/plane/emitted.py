@@ -12,7 +12,7 @@ from attrs import field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.engine.plane.counting import CountsByNode
 from trident_py.rows.row_hash import hash_rows
 from trident_py.rows.schema import arrow_schema

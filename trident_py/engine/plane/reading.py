@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator
 import pyarrow as pa
 from attrs import define
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.errors import SpoutError
 from trident_py.rows.schema import shown
 

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py.engine.plane.emitted import EmittedBatch, Splits
 from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.engine.spark.task_reports import REPORT, Reports, TaskReport

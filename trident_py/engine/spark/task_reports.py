@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.engine.plane.emitted import HASHED_BY_READER, Splits
 from trident_py.rows.row_hash import KIND
 from trident_py.spark.asking import answer_within

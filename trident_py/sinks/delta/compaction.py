@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define, field
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.delta.statistics import statistics

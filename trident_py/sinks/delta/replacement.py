@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import evolve
 from deltalake import DeltaTable
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py.sinks.delta.staging import Storage, partition_text
 from trident_py.sinks.delta.token import app_id
 from trident_py.sinks.delta.undo import Entry, History, NotUndoneError, undone

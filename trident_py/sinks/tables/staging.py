@@ -26,8 +26,7 @@ from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from coordinators.values.canonical import Json
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint, Json
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.row_hash import hash_rows

@@ -7,7 +7,7 @@ from typing import Self
 
 from attrs import evolve, frozen
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.sinks.leader_token import LeaderToken
 
 _SIGNED = 2**63 - 1

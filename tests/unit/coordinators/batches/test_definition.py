@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from coordinators.batches.definition import Definition, SpoutPart, Stage
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.batches.definitions import Definition, SpoutPart, Stage
+from coordinators.values.canonical import Fingerprint
 
 ATTEMPTED = SpoutPart(metadata=1, moves=None, stands=True)
 NEW = SpoutPart(metadata=2, moves={"at": 2}, stands=True, bytes=1)

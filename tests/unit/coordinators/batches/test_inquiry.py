@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from coordinators.batches.inquiry import POLL_MAX_SECONDS, POLL_MIN_SECONDS, Inquiries, SpoutInquiry
+from coordinators.batches.definitions import POLL_MAX_SECONDS, POLL_MIN_SECONDS, Inquiries, SpoutInquiry
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import NotReady
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.batches.patience import WAIT_SECONDS_MAX, SourcePatience
+from coordinators.batches.failures import WAIT_SECONDS_MAX, SourcePatience
 
 AWAY = ConnectionError("no route")
 

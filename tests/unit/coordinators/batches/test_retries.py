@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.batches.retries import Retries
+from coordinators.batches.failures import Retries
 from coordinators.record.record import Failure
 from coordinators.values.attempt import TransactionAttempt
 

@@ -24,9 +24,8 @@ from coordinators.protocol.messages import (
 )
 from coordinators.protocol.protocol import Command, StreamId
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
+from coordinators.values.canonical import Fingerprint, Json
 from coordinators.values.errors import FencedError, PoisonBatchError, SpoutError, TridentError
-from coordinators.values.fingerprint import Fingerprint
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 

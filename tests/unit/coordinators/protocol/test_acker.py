@@ -11,7 +11,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.protocol.acker import BUCKETS, EDGE_MAX, Acker, Completed, Expired, Failed
+from coordinators.protocol.acker import BUCKETS, EDGE_MAX, Acker, Completed, Expired, RootFailed
 
 ROOT = ("epoch", 1, "$batch")
 
@@ -67,7 +67,7 @@ def test_a_tuple_under_two_roots_has_an_edge_for_each_and_is_acked_and_failed_un
     for root, edge in ((ROOT, 0b0001), (other, 0b0010)):
         acker.init(root, [edge])
         acker.ack(root, edge, made=[joined[root]])
-    assert [acker.fail(root) for root in joined] == [Failed(ROOT), Failed(other)]
+    assert [acker.fail(root) for root in joined] == [RootFailed(ROOT), RootFailed(other)]
 
 
 def test_the_worked_example_of_the_ack_notes() -> None:
@@ -93,7 +93,7 @@ def test_reports_before_the_init_are_kept() -> None:
 def test_a_failure_before_the_init_waits_for_it() -> None:
     acker = Acker()
     assert acker.fail(ROOT) is None
-    assert acker.init(ROOT, [5]) == Failed(ROOT)
+    assert acker.init(ROOT, [5]) == RootFailed(ROOT)
 
 
 def test_zero_wins_over_failed() -> None:
@@ -107,7 +107,7 @@ def test_zero_wins_over_failed() -> None:
 def test_a_failure_ends_the_ledger_at_once() -> None:
     acker = Acker()
     acker.init(ROOT, [5, 6])
-    assert acker.fail(ROOT) == Failed(ROOT)
+    assert acker.fail(ROOT) == RootFailed(ROOT)
     assert not acker.is_pending(ROOT)
     assert rotate_until_silence_expires(acker) == []
 
@@ -322,7 +322,7 @@ def test_a_failure_anywhere_in_a_tree_fails_it_once(tree: Tree, at: int) -> None
         if index == min(at, len(tree.reports) - 1):
             outcomes.append(acker.fail(ROOT))
         outcomes.append(acker.ack(ROOT, report.took, report.made, reporter=report.reporter))
-    assert [outcome for outcome in outcomes if outcome] == [Failed(ROOT)]
+    assert [outcome for outcome in outcomes if outcome] == [RootFailed(ROOT)]
     assert rotate_until_silence_expires(acker) == []
 
 

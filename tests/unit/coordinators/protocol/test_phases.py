@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
+from coordinators.protocol.acker import Phases
 from coordinators.protocol.messages import Acked, FailureKind
-from coordinators.protocol.phases import Phases
 from coordinators.protocol.protocol import PhaseAcked, StreamId
 from tests.unit.coordinators.world import attempt
 

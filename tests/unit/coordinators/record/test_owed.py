@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from coordinators.record.owed import OwedSuccesses
+from coordinators.driver.record_writer import OwedSuccesses
 from coordinators.values.attempt import TransactionAttempt
 
 

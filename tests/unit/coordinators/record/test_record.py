@@ -20,10 +20,9 @@ from coordinators.record.record import (
 )
 from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import canonical_json, content_hash
+from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import MetadataError
-from coordinators.values.fingerprint import Fingerprint
 from coordinators.values.numbers import SpoutNumbers
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

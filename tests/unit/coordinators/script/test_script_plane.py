@@ -7,7 +7,7 @@ from attrs import evolve
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Acked, Defined, NotReady, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
-from coordinators.script.script_plane import SPOUT, ScriptOutside, ScriptPlane
+from coordinators.script.script import SPOUT, ScriptOutside, ScriptPlane
 from tests.unit.coordinators.world import attempt
 
 ONE = attempt("1:0")

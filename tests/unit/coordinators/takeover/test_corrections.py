@@ -14,8 +14,8 @@ from coordinators.takeover.changes import compared
 from coordinators.takeover.corrections import SpoutCorrection, corrections_of
 from coordinators.takeover.takeover import Torn
 from coordinators.values.batch_coordinator import BatchCoordinator, Correction
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.cursors import Cursors
-from coordinators.values.fingerprint import Fingerprint
 from tests.unit.coordinators.comparing import NEW, USUAL, offered, ran
 
 FAILED = Failure(count=5, attempt_id=4, cause="ValueError: bad", since=0.0, last=1.0, tries=5)

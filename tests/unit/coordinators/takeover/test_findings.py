@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from coordinators.takeover.findings import accept_text, changed_words, span
+from coordinators.takeover.changes import accept_text, changed_words, span
 from coordinators.values.errors import TopologyError
 from tests.unit.coordinators.comparing import (
     NEW,

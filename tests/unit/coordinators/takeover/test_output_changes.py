@@ -1,6 +1,6 @@
 """States, windows and sinks that changed: which go on, which are refused, and what can be accepted.
 
-See `coordinators.takeover.output_changes`; a comparison is begun by `coordinators.takeover.changes`.
+See `coordinators.takeover.changes`; a comparison is begun by `coordinators.takeover.changes`.
 """
 
 from __future__ import annotations

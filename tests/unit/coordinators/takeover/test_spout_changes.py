@@ -7,8 +7,7 @@ from attrs import evolve
 
 from coordinators.record.record import CommitIntent
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint, Json
 from coordinators.values.numbers import SpoutNumbers
 from tests.unit.coordinators.comparing import (
     NEW,

@@ -12,10 +12,9 @@ from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure
 from coordinators.record.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover.takeover import Torn, recover
 from coordinators.values.attempt import CommitToken, TransactionAttempt
-from coordinators.values.canonical import canonical_json, content_hash
+from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import FencedError, StateError
-from coordinators.values.fingerprint import Fingerprint
 from coordinators.values.numbers import SpoutNumbers
 
 

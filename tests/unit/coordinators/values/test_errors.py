@@ -14,6 +14,7 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover.changes import adopted
 from coordinators.takeover.takeover import recover
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import (
     About,
     CoordinationLost,
@@ -25,7 +26,6 @@ from coordinators.values.errors import (
     TopologyError,
     TridentError,
 )
-from coordinators.values.fingerprint import Fingerprint
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 BATCH_1 = About(topology="test", txid=1)

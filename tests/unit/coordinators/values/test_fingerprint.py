@@ -8,7 +8,7 @@ from operator import add
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 
 hashes = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 

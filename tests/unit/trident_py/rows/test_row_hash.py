@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py.rows.row_hash import CHUNK_ROWS, hash_rows
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 

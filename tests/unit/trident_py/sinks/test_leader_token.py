@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.values.fingerprint import Fingerprint
+from coordinators.values.canonical import Fingerprint
 from trident_py import CommitToken
 from trident_py.sinks.leader_token import LeaderToken
 from trident_py.sinks.tables.token import TableToken

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.backends.zookeeper.connecting import ROUNDS_PER_SESSION
-from coordinators.backends.zookeeper.lease import Lease
+from coordinators.backends.zookeeper.session import Lease
 
 moments = st.floats(0, 1000)
 

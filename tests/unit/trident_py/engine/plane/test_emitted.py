@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.values.fingerprint import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.engine.plane.emitted import SMALL_ROWS, EmittedBatch, ReadRows, ReportedOffsets, Splits
 from trident_py.rows.schema import arrow_table, schema_of
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from deltalake import DeltaTable
 
-from coordinators.values.fingerprint import NO_ROWS
+from coordinators.values.canonical import NO_ROWS
 from tests.unit.trident_py.sinks.delta.tables import (
     Leader,
     append,

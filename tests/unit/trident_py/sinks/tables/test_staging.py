@@ -9,7 +9,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 import pytest
 
-from coordinators.values.fingerprint import NO_ROWS
+from coordinators.values.canonical import NO_ROWS
 from trident_py.sinks.tables.staging import ROW_GROUP_ROWS, FileWriter, repeating
 
 SOME = 1_000
