@@ -54,11 +54,9 @@ ONE_DOOR = {
 
 SPARK_DOORS = {
     "trident_py.spark",
-    "trident_py.engine.spark.commit_session",
-    "trident_py.engine.spark.input_frames",
-    "trident_py.engine.spark.request_job",
-    "trident_py.engine.spark.shared_job",
     "trident_py.engine.spark.spark_job",
+    "trident_py.engine.spark.input_frames",
+    "trident_py.engine.spark.shared_job",
     "trident_py.engine.spark.task_reports",
 }
 SESSIONS_AND_JOBS = {
@@ -393,12 +391,10 @@ PURE = """
 """The folders in which each module has a test file of its own."""
 
 WITH_SPARK = {
-    "trident_py.engine.spark.commit_session",
+    "trident_py.engine.spark.spark_job",
     "trident_py.engine.spark.input_frames",
-    "trident_py.engine.spark.request_job",
     "trident_py.engine.spark.shared_job",
     "trident_py.engine.spark.spark_engine",
-    "trident_py.engine.spark.spark_job",
     "trident_py.engine.spark.task_reports",
 }
 """Those of them that run jobs: tests/integration shows what they do."""

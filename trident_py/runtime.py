@@ -24,8 +24,7 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import RecordStore
 from coordinators.status.candidate import Candidate
 from coordinators.status.listener import EndedEvent
-from coordinators.takeover.changes import adopted, compared
-from coordinators.takeover.corrections import corrections_of
+from coordinators.takeover.changes import adopted, compared, corrections_of
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.error_text import quoted
@@ -44,8 +43,8 @@ from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
-from trident_py.engine.threads.spout_threads import SpoutThreads
 from trident_py.engine.threads.streams import TopologyStreams
+from trident_py.engine.threads.threads import SpoutThreads
 from trident_py.engine.threads.workers import Workers
 from trident_py.engine.wiring.assembly import (
     assembled,
@@ -53,9 +52,9 @@ from trident_py.engine.wiring.assembly import (
     ensure_stores,
     is_passing,
     partial_commit_of,
+    settings_of,
     shape_of,
 )
-from trident_py.engine.wiring.settings import settings_of
 from trident_py.errors import ConfigError, SinkError, StateError
 from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig

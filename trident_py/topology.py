@@ -26,8 +26,7 @@ from trident_py.history.recorder import recorded, this_program
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
 from trident_py.interfaces.states import StateFactory
-from trident_py.planner.diagram import diagram
-from trident_py.planner.explain import explain
+from trident_py.planner.explain import diagram, explain
 from trident_py.planner.plan import plan
 from trident_py.query import TridentQuery
 from trident_py.rows.schema import names_of, schema_of, shown

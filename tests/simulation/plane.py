@@ -46,7 +46,6 @@ from trident_py.engine.plane.instructions import (
     RunJob,
 )
 from trident_py.engine.plane.plane import DataPlane
-from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.plane.stimuli import (
     Aborted,
     AttemptCancelled,
@@ -65,7 +64,7 @@ from trident_py.engine.plane.stimuli import (
     SuccessAnnounced,
     TakenOver,
 )
-from trident_py.engine.plane.work import Half, Job, JobMember, Processed
+from trident_py.engine.plane.work import BranchShape, Half, Job, JobMember, Processed, SpoutShape, TopologyShape
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.participants.capabilities import Capabilities

@@ -13,9 +13,8 @@ from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, CommitOutput
 from trident_py.engine.plane.instructions import CommitStep, Instruction, Post
 from trident_py.engine.plane.plane import DataPlane
-from trident_py.engine.plane.shape import TopologyShape
 from trident_py.engine.plane.stimuli import BatchAnnounced, Emitted
-from trident_py.engine.plane.work import Half, Job, JobMember
+from trident_py.engine.plane.work import Half, Job, JobMember, TopologyShape
 
 
 class CommittingBackwards(CommitLane):

@@ -14,7 +14,7 @@ from coordinators.driver.driver import CoordinatorDriver
 from coordinators.protocol.messages import Message, NotReady, WishesChanged
 from coordinators.record.record import CoordinatorRecord
 from coordinators.status.candidate import Candidate
-from coordinators.takeover.corrections import corrections_of
+from coordinators.takeover.changes import corrections_of
 from coordinators.takeover.takeover import Torn
 from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.batch_coordinator import BatchCoordinator

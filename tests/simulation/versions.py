@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from coordinators.record.declarations import Declaration, Declarations
 from coordinators.record.record import CoordinatorRecord
-from coordinators.takeover.changes import Findings, compared
-from coordinators.takeover.corrections import SpoutCorrection, with_corrections
+from coordinators.takeover.changes import Findings, SpoutCorrection, compared, with_corrections
 from coordinators.takeover.takeover import Torn
 
 

@@ -24,8 +24,7 @@ from trident_py.interfaces.states import FencedState, StagingState, StateFactory
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant, SinkParticipant
-from trident_py.participants.staged import StagedParticipant
-from trident_py.participants.states import AggregateParticipant, UpdateParticipant
+from trident_py.participants.states import AggregateParticipant, StagedParticipant, UpdateParticipant
 from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
 from trident_py.states.shards import made

@@ -12,7 +12,7 @@ from trident_py.graph.graph import Graph, Node, Source
 from trident_py.graph.naming import default_name
 from trident_py.graph.output import Output, output_of
 from trident_py.interfaces.identity import class_names
-from trident_py.planner.commits import shards_of
+from trident_py.planner.plan import shards_of
 from trident_py.rows.schema import fields_text
 
 _SAME_ROWS = frozenset({"peek", "shuffle", "global_", "partition_by", "partition", "parallelism_hint"})

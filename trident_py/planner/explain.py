@@ -5,19 +5,102 @@ Database servers that may have several outputs are asked which database it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
+from attrs import frozen
 from pyspark.sql.types import StructType
 
+from coordinators.values.canonical import Json
+from trident_py.errors import FailedException, StateError
 from trident_py.graph.commit_rows import needs_spark
 from trident_py.graph.graph import Graph, Node, Phase
 from trident_py.graph.output import described_factory, output_of
 from trident_py.graph.queries import requests, static_states
 from trident_py.interfaces.spouts import Replay
-from trident_py.planner.databases import CommitsWith, commits_with
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
 from trident_py.rows.schema import fields_text
+from trident_py.states.sql.dialect import Database
+
+
+@frozen
+class CommitsWith:
+    """The others that an output commits with.
+
+    Attributes:
+        database: in which.
+        others: their names.
+        was_asked: whether the server has said which database it is; else URLs were compared.
+    """
+
+    database: Database
+    others: tuple[str, ...]
+    was_asked: bool
+
+    def __str__(self) -> str:
+        told = "" if self.was_asked else " (by its URL: the server did not answer, and is asked at the start)"
+        return f"in one transaction of {self.database.shown}{told} with {', '.join(self.others)}"
+
+
+def commits_with(graph: Graph) -> dict[Node, CommitsWith]:
+    """Return what each output commits with, where it is not alone in its database; asks servers that have several."""
+    found: dict[str, list[tuple[Node, str, Database]]] = {}
+    for node in graph.nodes:
+        output = output_of(node)
+        if output is not None and output.database is not None:
+            found.setdefault(output.database.dialect.database, []).append((node, output.name, output.database))
+    return {node: each for members in found.values() if len(members) > 1 for node, each in _together(members)}
+
+
+def _together(members: Sequence[tuple[Node, str, Database]]) -> Iterator[tuple[Node, CommitsWith]]:
+    asked = {database.server: _identity(database) for _, _, database in members}
+    places = {node: asked[database.server] or database.server for node, _, database in members}
+    for node, _, database in members:
+        others = tuple(name for other, name, _ in members if other is not node and places[other] == places[node])
+        if others:
+            yield node, CommitsWith(database, others, asked[database.server] is not None)
+
+
+def _identity(database: Database) -> object | None:
+    """Return what the server says it is; None: it says nothing."""
+    link = database.beside()
+    try:
+        with closing(link), database.explained(database.shown):
+            return database.identity(link)
+    except (StateError, FailedException):
+        return None
+
+
+def diagram(graph: Graph) -> list[dict[str, Json]]:
+    """Return the nodes of ``graph``, each behind its inputs.
+
+    Each has ``id``, ``title`` (what the user called), ``kind`` (``spout``, ``operation``, ``state``, ``sink``,
+    ``window``, ``static`` or ``request``), ``name`` (of a spout, state, sink or function, or empty), ``label`` (of the
+    stream, or None), ``phase``, ``engine``, ``fields`` (empty where only Spark can tell) and ``inputs`` (ids). A spout
+    has ``replay``; a state or sink ``promise``, ``reason`` and ``described``; a query of a state ``asks``, its name.
+    """
+    ids = {node: number for number, node in enumerate(graph.nodes)}
+    return [_facts(node, ids) for node in graph.nodes]
+
+
+def _facts(node: Node, ids: dict[Node, int]) -> dict[str, Json]:
+    operation = node.operation
+    facts: dict[str, Json] = {
+        "id": ids[node],
+        "title": operation.title,
+        "label": node.label,
+        "phase": node.phase.value,
+        "engine": str(operation.engine(node.inputs)),
+        "fields": "" if node.schema is None else fields_text(node.schema),
+        "inputs": [ids[each] for each in node.inputs],
+        **operation.drawn,
+    }
+    if output_of(node):
+        promise = guarantee_of(node)
+        facts |= {"promise": promise.promise, "reason": promise.reason}
+    return facts
+
 
 _REPLAY = {
     Replay.EXACT: "a replay gives the same rows",

@@ -26,7 +26,7 @@ from trident_py import (
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
-from trident_py.participants.staged import StagedParticipant
+from trident_py.participants.states import StagedParticipant
 from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.worker.failures import TaskFailed, task_failures_told
 

@@ -18,9 +18,8 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.values.errors import our_bug
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Instruction, Post, Refuse
-from trident_py.engine.plane.shape import TopologyShape
 from trident_py.engine.plane.stimuli import ReadWanted
-from trident_py.engine.plane.work import CommitMember
+from trident_py.engine.plane.work import CommitMember, TopologyShape
 from trident_py.participants.capabilities import Capabilities
 
 _COMMITTER_SPOUT = Capabilities(is_fenced=False)

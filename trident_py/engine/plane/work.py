@@ -11,6 +11,44 @@ from attrs import field, frozen
 from coordinators.protocol.messages import Message
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.counting import CountsByNode
+from trident_py.participants.capabilities import COMMITTING, Capabilities
+
+
+@frozen(kw_only=True)
+class SpoutShape:
+    """What the data plane has to know of a spout.
+
+    Attributes:
+        is_committer: whether its emitter takes part in commits.
+    """
+
+    name: str
+    is_committer: bool = False
+
+
+@frozen(kw_only=True)
+class BranchShape:
+    """What the data plane has to know of a branch and of the output at its end.
+
+    Attributes:
+        name: of the output, for messages.
+        spouts: whose batches it reads.
+        is_shareable: whether small batches of several attempts may go through it in one job.
+        capabilities: what its output can do.
+    """
+
+    name: str
+    spouts: frozenset[str]
+    is_shareable: bool = False
+    capabilities: Capabilities = COMMITTING
+
+
+@frozen(kw_only=True)
+class TopologyShape:
+    """What the data plane has to know of a topology."""
+
+    spouts: tuple[SpoutShape, ...]
+    branches: tuple[BranchShape, ...]
 
 
 class Half(Enum):

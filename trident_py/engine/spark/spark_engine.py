@@ -14,10 +14,8 @@ from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.ports.requests import ByJob
-from trident_py.engine.spark.commit_session import CommitSession
-from trident_py.engine.spark.request_job import RequestJobs
 from trident_py.engine.spark.shared_job import SharedJobs
-from trident_py.engine.spark.spark_job import MicroBatches
+from trident_py.engine.spark.spark_job import CommitSession, MicroBatches, RequestJobs
 from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Plan
 from trident_py.spark.asking import Life, life_of

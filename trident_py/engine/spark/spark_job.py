@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
-from attrs import define, field
+from attrs import define, field, frozen
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from coordinators.protocol.messages import Acked, Fingerprinted, Message
 from coordinators.protocol.protocol import StreamId
@@ -19,7 +21,9 @@ from trident_py.engine.spark.input_frames import frame_of, input_of
 from trident_py.engine.spark.task_reports import Reports
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation
 from trident_py.graph.queries import StateQuery
+from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Branch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
@@ -28,6 +32,49 @@ from trident_py.spark.counting import CountingJob, CountingJobs
 from trident_py.spark.frames import DeferredScan, frame_of_rows
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
+from trident_py.worker.steps import Values
+
+
+@frozen
+class RequestJobs:
+    """Runs what only Spark can, over rows that are on the driver.
+
+    Attributes:
+        tag: that of the jobs.
+        description: what Spark's UI says of them.
+    """
+
+    session: SparkSession
+    tag: str
+    description: str
+
+    def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
+        """Return the rows that ``operation`` gives, where its inputs have these rows and fields."""
+        flows = [
+            Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
+        ]
+        with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
+            return rows_of(operation.build(flows, None).native().toArrow())
+
+
+@frozen
+class CommitSession(CommitSpark):
+    """A session for them.
+
+    Attributes:
+        tag: that of the jobs.
+        description: what Spark's UI says of them.
+    """
+
+    session: SparkSession
+    tag: str
+    description: str
+
+    @contextmanager
+    def running(self) -> Iterator[SparkSession]:
+        """Let the block run jobs in the session, on the commit thread."""
+        with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
+            yield self.session
 
 
 @define(kw_only=True, eq=False)

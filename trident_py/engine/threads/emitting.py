@@ -11,7 +11,7 @@ from coordinators.protocol.messages import Diagnosis, FailureKind, Message
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted, Stimulus
-from trident_py.engine.threads.spout_threads import SpoutThreads
+from trident_py.engine.threads.threads import SpoutThreads
 
 
 class Unwanted(Exception):

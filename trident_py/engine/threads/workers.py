@@ -53,8 +53,7 @@ from trident_py.engine.ports.job_names import shown_attempts
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.emitting import Running, SpoutEmission, Unwanted
-from trident_py.engine.threads.spout_threads import SpoutThreads
-from trident_py.engine.threads.threads import Threads, ThreadWork
+from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
 from trident_py.spark.failures import Diagnose, Place
 

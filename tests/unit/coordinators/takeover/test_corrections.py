@@ -10,8 +10,7 @@ from attrs import evolve
 
 from coordinators.record.declarations import Declarations
 from coordinators.record.record import CoordinatorRecord, Failure
-from coordinators.takeover.changes import compared
-from coordinators.takeover.corrections import SpoutCorrection, corrections_of
+from coordinators.takeover.changes import SpoutCorrection, compared, corrections_of
 from coordinators.takeover.takeover import Torn
 from coordinators.values.batch_coordinator import BatchCoordinator, Correction
 from coordinators.values.canonical import Fingerprint

@@ -27,8 +27,8 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.reads import StateReads, States
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
-from trident_py.engine.threads.spout_threads import SpoutThreads
 from trident_py.engine.threads.streams import TopologyStreams
+from trident_py.engine.threads.threads import SpoutThreads
 from trident_py.engine.threads.workers import Workers
 from trident_py.engine.wiring.assembly import shape_of
 from trident_py.interfaces.context import Metrics

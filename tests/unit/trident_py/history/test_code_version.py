@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trident_py.history.code_version import code_version
+from trident_py.history.recorder import code_version
 
 
 def test_other_code_has_another_name_wherever_it_lies(tmp_path: Path) -> None:

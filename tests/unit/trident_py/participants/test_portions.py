@@ -15,8 +15,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py import Count, SQLiteState, TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
-from trident_py.participants.portions import PORTION_ROWS, in_key_order, portions
-from trident_py.participants.states import AggregateParticipant
+from trident_py.participants.states import PORTION_ROWS, AggregateParticipant, in_key_order, portions
 from trident_py.rows.schema import schema_of
 
 ROWS = 2 * PORTION_ROWS + 1

@@ -11,7 +11,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import StagingState
 from trident_py.operations.builtin import Count
-from trident_py.participants.staged import Staged, StagedParticipant
+from trident_py.participants.states import Staged, StagedParticipant
 from trident_py.states.memory import MemoryMapState
 
 TX = SinkTransaction(TransactionKey("uuid", 1, 1), TransactionAttempt(1, 0), 1)

@@ -1,4 +1,4 @@
-"""Where outputs are, and what follows their new values; see `trident_py.planner.commits`."""
+"""Where outputs are, and what follows their new values; see `trident_py.planner.plan`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.trident_py.declared import Nowhere
 from trident_py.operations.builtin import Count
 from trident_py.operations.queries import MapGet
-from trident_py.planner.diagram import diagram
+from trident_py.planner.explain import diagram
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology

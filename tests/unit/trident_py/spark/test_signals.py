@@ -12,7 +12,7 @@ import psutil
 ROOT = Path(__file__).parents[4]
 START = """
 import signal, subprocess, sys
-from trident_py.spark.signals import jvm_shielded
+from trident_py.spark.session import jvm_shielded
 
 def started():
     # as PySpark does

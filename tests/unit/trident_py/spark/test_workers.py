@@ -10,7 +10,7 @@ from pathlib import Path
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
 SETTLED = """
 import gc, os, socket, sys
-from trident_py.spark.workers import Settling
+from trident_py.spark.counting import Settling
 assert list(Settling(lambda batches: (batch + 1 for batch in batches))(iter([1, 2]))) == [2, 3]
 ours, theirs = socket.socketpair()
 theirs.close()

@@ -14,8 +14,7 @@ from coordinators.record.wishes import Hold, Standing
 from coordinators.status.listener import EndedEvent, StandstillEvent, TopologyEvent
 from coordinators.status.status import SourceStatus, TopologyStatus, TransactionStatus, Wait
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.monitoring.listeners import Listeners
-from trident_py.engine.monitoring.standstill import StandstillWatch, waits
+from trident_py.engine.monitoring.listeners import Listeners, StandstillWatch, waits
 from trident_py.engine.threads.threads import ThreadWork
 
 PATIENCE_SECONDS = 60
@@ -145,7 +144,7 @@ def test_nothing_follows_the_end() -> None:
 
 
 def test_what_it_looks_at_may_raise(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trident_py.engine.monitoring.standstill.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("trident_py.engine.monitoring.listeners.LOOK_SECONDS", 0.001)
     looked, heard = threading.Event(), threading.Event()
 
     def stages() -> dict[str, str]:

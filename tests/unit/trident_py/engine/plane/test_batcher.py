@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.plane.batcher import ROWS_MAX, JobBatcher, bisected
+from trident_py.engine.plane.plane import ROWS_MAX, JobBatcher, bisected
 from trident_py.engine.plane.work import Job
 
 

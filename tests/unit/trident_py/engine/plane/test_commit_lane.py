@@ -21,8 +21,8 @@ from trident_py.engine.plane.commit_lane import (
     partial_commit_txid,
 )
 from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Post, Refuse
-from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
 from trident_py.engine.plane.stimuli import Emitted, ReadWanted
+from trident_py.engine.plane.work import BranchShape, SpoutShape, TopologyShape
 from trident_py.participants.capabilities import Capabilities
 
 WHY = Diagnosis(ValueError("busy"), FailureKind.INTERRUPTED)

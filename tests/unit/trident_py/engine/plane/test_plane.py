@@ -14,7 +14,6 @@ from attrs import define, field, frozen
 from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.plane.batcher import ROWS_MAX, JobBatcher
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, outputs_of
 from trident_py.engine.plane.instructions import (
@@ -34,8 +33,7 @@ from trident_py.engine.plane.instructions import (
     Refuse,
     RunJob,
 )
-from trident_py.engine.plane.plane import DataPlane
-from trident_py.engine.plane.shape import BranchShape, SpoutShape, TopologyShape
+from trident_py.engine.plane.plane import ROWS_MAX, DataPlane, JobBatcher
 from trident_py.engine.plane.stimuli import (
     Aborted,
     AttemptCancelled,
@@ -59,7 +57,7 @@ from trident_py.engine.plane.stimuli import (
     SuccessAnnounced,
     TakenOver,
 )
-from trident_py.engine.plane.work import Half, Job, Processed
+from trident_py.engine.plane.work import BranchShape, Half, Job, Processed, SpoutShape, TopologyShape
 from trident_py.participants.capabilities import Capabilities
 
 NOBODY = 999

@@ -9,8 +9,7 @@ import pytest
 
 from coordinators.values.settings import LeadershipSettings
 from tests.unit.trident_py.engine.wiring.test_assembly import Made, OneValue
-from trident_py.engine.wiring.assembly import assembled
-from trident_py.engine.wiring.settings import settings_of
+from trident_py.engine.wiring.assembly import assembled, settings_of
 from trident_py.interfaces.config import RetryPolicy, TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.spouts import Replay
