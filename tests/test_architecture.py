@@ -41,9 +41,8 @@ ONE_DOOR = {
     "pymysql": {"trident_py.states.sql.mysql"},
     "deltalake": {
         "trident_py.sinks.delta.handle",
-        "trident_py.sinks.delta.replacement",
-        "trident_py.sinks.delta.staging",
         "trident_py.sinks.delta.table",
+        "trident_py.sinks.delta.staging",
         "trident_py.spouts.delta",
     },
     "pyiceberg": {"trident_py.sinks.iceberg"},

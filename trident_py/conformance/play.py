@@ -24,8 +24,9 @@ from trident_py.conformance.children import (
     Paused,
     Request,
     Stuck,
+    is_asleep,
+    with_descendants,
 )
-from trident_py.conformance.processes import is_asleep, with_descendants
 from trident_py.conformance.report import Findings, Rule
 from trident_py.conformance.stops import Line, Moment, Stop, Way
 from trident_py.conformance.trail import Fresh

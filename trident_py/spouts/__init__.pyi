@@ -12,6 +12,8 @@ from trident_py.interfaces.spouts import IBatchSpout as IBatchSpout
 from trident_py.interfaces.spouts import ICommitterTridentSpout as ICommitterTridentSpout
 from trident_py.interfaces.spouts import ITridentSpout as ITridentSpout
 from trident_py.interfaces.spouts import Replay as Replay
+from trident_py.spouts.adapting import IRichSpout as IRichSpout
+from trident_py.spouts.adapting import SpoutOutputCollector as SpoutOutputCollector
 from trident_py.spouts.dataframe import DataFrameSpout as DataFrameSpout
 from trident_py.spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
@@ -19,5 +21,3 @@ from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitte
 from trident_py.spouts.files.files import FileSpout as FileSpout
 from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_py.spouts.kafka.kafka import KafkaSpout as KafkaSpout
-from trident_py.spouts.rich import IRichSpout as IRichSpout
-from trident_py.spouts.rich import SpoutOutputCollector as SpoutOutputCollector

@@ -2,13 +2,226 @@
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from attrs import define, field
+from pyspark.sql.types import StructType
+
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
+from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
-from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout
-from trident_py.spouts.batch import BatchSpoutAdapter
+from trident_py.interfaces.spouts import Emitter, IBatchSpout, ITridentSpout, Replay
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
-from trident_py.spouts.rich import IRichSpout, RichSpoutAdapter
+
+
+class BatchSpoutAdapter(ITridentSpout[None]):
+    """Runs an `IBatchSpout` as an `ITridentSpout` without metadata. Storm's ``BatchSpoutExecutor``.
+
+    It is always ready, so it never runs out: a query over it has no end that one could wait for.
+    """
+
+    def __init__(self, spout: IBatchSpout) -> None:
+        self.spout = spout
+        self.output_schema = spout.output_schema
+        self.replay = spout.replay
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> AlwaysReady:
+        return AlwaysReady()
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchSpoutEmitter:
+        self.spout.open(conf, context)
+        return BatchSpoutEmitter(self.spout)
+
+
+class AlwaysReady(BatchCoordinator[None]):
+    """The coordinator of a spout that needs no metadata."""
+
+    def is_ready(self, txid: int) -> bool:
+        return True
+
+    def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
+        """Return the txid, which says it all."""
+
+
+class BatchSpoutEmitter(Emitter[None]):
+    """Calls the spout with txids for batch ids."""
+
+    def __init__(self, spout: IBatchSpout) -> None:
+        self._spout = spout
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: None, collector: TridentCollector) -> None:
+        self._spout.emit_batch(attempt.txid, collector)
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        self._spout.ack(attempt.txid)
+
+    def close(self) -> None:
+        self._spout.close()
+
+
+class SpoutOutputCollector(ABC):
+    """Takes what an `IRichSpout` emits."""
+
+    @abstractmethod
+    def emit(self, row: Sequence[Any], message_id: object = None) -> None:
+        """Emit one row; with a ``message_id`` the spout is told what became of it."""
+
+
+class IRichSpout(Identified, ABC):
+    """A source that is asked for one row after the other (Storm P11). Runs in the driver's process.
+
+    Its methods are called one at a time, not always on one thread.
+
+    Attributes:
+        output_schema: the fields of its rows, a DDL string or a ``StructType``.
+    """
+
+    output_schema: str | StructType
+    replay = Replay.NON_TRANSACTIONAL
+
+    def open(self, conf: TridentConfig, context: TopologyContext, collector: SpoutOutputCollector) -> None:
+        """Open the source, and keep the ``collector``; called once per run, before anything else."""
+
+    @abstractmethod
+    def next_tuple(self) -> None:
+        """Emit the next row, or several, or return without one where there is none just now. Must not block."""
+
+    def ack(self, message_id: Any) -> None:
+        """Hear that the row with this id is in a batch that has committed."""
+
+    def fail(self, message_id: Any) -> None:
+        """Hear that the row with this id was in a batch that failed, or whose end nobody knows.
+
+        Emit it again, or don't.
+        """
+
+    def close(self) -> None:
+        """Close: the topology stops."""
+
+
+class RichSpoutAdapter(ITridentSpout[None]):
+    """Runs an `IRichSpout` as an `ITridentSpout` without metadata."""
+
+    replay = Replay.NON_TRANSACTIONAL
+
+    def __init__(self, spout: IRichSpout) -> None:
+        self.spout = spout
+        self.output_schema = spout.output_schema
+
+    def get_coordinator(
+        self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
+    ) -> BatchCoordinator[None]:
+        """Open the spout; it is ready when it has rows."""
+        self._rows = SpoutRows(self.spout, conf.spout_max_batch_size)
+        self.spout.open(conf, context, self._rows)
+        return RowsReady(self._rows)
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> RowEmitter:
+        return RowEmitter(self._rows)
+
+
+@define(eq=False)
+class SpoutRows(SpoutOutputCollector):
+    """The rows of a spout on their way into batches. Its two threads take turns.
+
+    Attributes:
+        most: rows in a batch.
+        limit: rows in a batch, as an operator wishes; None: ``most`` alone counts.
+    """
+
+    spout: IRichSpout
+    most: int
+    limit: int | None = None
+    lock: threading.RLock = field(factory=threading.RLock)
+    _waiting: list[tuple[Sequence[Any], object]] = field(factory=list, init=False)
+    _ids: dict[int, list[object]] = field(factory=dict, init=False)  # by txid
+
+    def emit(self, row: Sequence[Any], message_id: object = None) -> None:
+        """Keep a row for the next batch."""
+        self._waiting.append((row, message_id))
+
+    def fetch(self) -> bool:
+        """Ask for rows, as many as a batch may have; return whether there are any."""
+        with self.lock:
+            before = -1
+            while before < len(self._waiting) < self._batch_rows:
+                before = len(self._waiting)
+                self.spout.next_tuple()
+            return bool(self._waiting)
+
+    def take(self, txid: int) -> list[Sequence[Any]]:
+        """Return the rows of a batch; those of an earlier attempt have failed."""
+        with self.lock:
+            self._tell(self.spout.fail, self._ids.pop(txid, []))
+            self.fetch()
+            most = self._batch_rows
+            taken, self._waiting = self._waiting[:most], self._waiting[most:]
+            self._ids[txid] = [message_id for _, message_id in taken]
+            return [row for row, _ in taken]
+
+    def succeed(self, txid: int) -> None:
+        """Ack the rows of ``txid`` to the spout."""
+        with self.lock:
+            self._tell(self.spout.ack, self._ids.pop(txid, []))
+
+    def close(self) -> None:
+        """Fail all rows that were not acked, and close the spout."""
+        with self.lock:
+            rest = [message_id for txid in sorted(self._ids) for message_id in self._ids[txid]]
+            self._tell(self.spout.fail, [*rest, *(message_id for _, message_id in self._waiting)])
+            self.spout.close()
+
+    @property
+    def _batch_rows(self) -> int:
+        return self.most if self.limit is None else min(self.most, self.limit)
+
+    def _tell(self, call: Any, ids: list[object]) -> None:
+        for message_id in ids:
+            if message_id is not None:
+                call(message_id)
+
+
+@define
+class RowsReady(BatchCoordinator[None]):
+    """Ready when the spout has rows."""
+
+    rows: SpoutRows
+
+    def is_ready(self, txid: int) -> bool:
+        """Tell whether there is a row."""
+        return self.rows.fetch()
+
+    def limit_batches(self, max_rows: int | None) -> None:
+        """Give fewer rows at a time."""
+        self.rows.limit = max_rows
+
+    def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
+        """Return None: nothing tells what a batch consists of."""
+
+
+@define
+class RowEmitter(Emitter[None]):
+    """Puts rows into batches."""
+
+    rows: SpoutRows
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: None, collector: TridentCollector) -> None:
+        for row in self.rows.take(attempt.txid):
+            collector.emit(row)
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        self.rows.succeed(attempt.txid)
+
+    def close(self) -> None:
+        self.rows.close()
+
 
 AnySpout: TypeAlias = (
     ITridentSpout[Any]

@@ -15,9 +15,9 @@ from trident_py.interfaces.states import StateUpdater as StateUpdater
 from trident_py.interfaces.states import ValueUpdater as ValueUpdater
 from trident_py.interfaces.states import combiner_updater as combiner_updater
 from trident_py.interfaces.states import reducer_updater as reducer_updater
-from trident_py.states.backing import CachedMap as CachedMap
-from trident_py.states.backing import IBackingMap as IBackingMap
-from trident_py.states.backing import MicroBatchIBackingMap as MicroBatchIBackingMap
+from trident_py.states.maps import CachedMap as CachedMap
+from trident_py.states.maps import IBackingMap as IBackingMap
+from trident_py.states.maps import MicroBatchIBackingMap as MicroBatchIBackingMap
 from trident_py.states.maps import NonTransactionalMap as NonTransactionalMap
 from trident_py.states.maps import OpaqueMap as OpaqueMap
 from trident_py.states.maps import SnapshottableMap as SnapshottableMap

@@ -18,8 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinators.values.secret import Secret
 from trident_py.web.bodies import BODY_BYTES_MAX
-from trident_py.web.signatures import SignedHeader
-from trident_py.web.signed import SignedRequests
+from trident_py.web.signatures import SignedHeader, SignedRequests
 
 PATH_BYTES_MAX = 8 * 1024
 """Of a path with its query."""

@@ -17,8 +17,7 @@ from trident_py.interfaces.config import ServeAddress, TridentConfig
 from trident_py.web.access import Access
 from trident_py.web.app import OPEN_PATHS, Page
 from trident_py.web.connections import DRIVER_FILES, Connections, files_max, leaves_too_few
-from trident_py.web.signatures import Signer
-from trident_py.web.signed import SignedRequests
+from trident_py.web.signatures import SignedRequests, Signer
 
 LAST_MESSAGE_SECONDS = 2.0
 """For those who watch to get the last message."""

@@ -40,7 +40,7 @@ from trident_py.errors import FailedException, PoisonBatchError, StoreBusyExcept
 from trident_py.sinks.kafka import token_topic as token_topics
 from trident_py.sinks.kafka import transactions as protocol
 from trident_py.sinks.kafka.staging import StagedRows
-from trident_py.sinks.kafka.token import token_topic, transactional_id
+from trident_py.sinks.kafka.token_topic import token_topic, transactional_id
 from trident_py.sinks.kafka.transactions import KafkaTransactions
 from trident_py.testing import LocalCoordination, run_batches
 

@@ -26,7 +26,7 @@ from trident_py.sinks.delta.statistics import statistics
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.tables.staging import FileWriter, StagedFile, discard, home
 from trident_py.sinks.tables.table import Conflict
-from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.token import TableToken
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from trident_py.sinks.delta.staging import Storage, WriteDelta, read
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.undo import NotUndoneError
 from trident_py.sinks.tables.staging import StagedFile, discard, of_transaction, prefix, stage
-from trident_py.sinks.tables.token import TableToken
 from trident_py.sinks.tables.transactions import Replacement, TableTransactions
+from trident_py.sinks.token import TableToken
 
 log = logging.getLogger(__name__)
 

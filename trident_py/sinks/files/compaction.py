@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from trident_py.errors import SinkError
 from trident_py.sinks.files.directory import check_owner, committed, token_of
-from trident_py.sinks.files.durable import make_directory, move, sync, sync_tree
 from trident_py.sinks.files.layout import visible_files
+from trident_py.sinks.files.local_path import make_directory, move, sync, sync_tree
 from trident_py.sinks.files.token import FileToken
 from trident_py.spark.asking import answer_within
 

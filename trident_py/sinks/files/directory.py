@@ -31,8 +31,8 @@ from attrs import define, field
 
 from trident_py.errors import FencedError, SinkError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.sinks.files.durable import make_directory, move, sync, sync_tree
 from trident_py.sinks.files.layout import HIDDEN, TXID
+from trident_py.sinks.files.local_path import make_directory, move, sync, sync_tree
 from trident_py.sinks.files.token import FileToken
 
 _COMMITTED = re.compile(rf"{TXID}=([1-9][0-9]*)")

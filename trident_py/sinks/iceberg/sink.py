@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import names_of, select, shown
-from trident_py.sinks.tables.sink import FormatSink, check_partitions
+from trident_py.sinks.tables.transactions import FormatSink, check_partitions
 
 if TYPE_CHECKING:
     from trident_py.sinks.iceberg.transactions import IcebergTransactions

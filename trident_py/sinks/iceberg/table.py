@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from attrs import define, field
+from attrs import define, field, frozen
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import pyarrow_to_schema
@@ -20,11 +21,65 @@ from trident_py.errors import FailedException, SinkError
 from trident_py.interfaces.sinks import CommitToken
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.iceberg.staging import IcebergStorage, PartitionColumn, data_file, made_of
-from trident_py.sinks.iceberg.token import StoredToken, removed_name, shown_commit, summary
 from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile
 from trident_py.sinks.tables.table import Conflict, SinkTable
-from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.token import TableToken
+
+
+@frozen
+class StoredToken:
+    """A token as a table has it.
+
+    Attributes:
+        token: itself.
+        snapshot: the id of the snapshot that it came with.
+    """
+
+    token: TableToken
+    snapshot: int
+
+    @classmethod
+    def read(cls, uuid: str, properties: Mapping[str, str]) -> StoredToken | None:
+        """Return that of a topology; None: it was never here.
+
+        Raises:
+            SinkError: somebody has changed it.
+        """
+        text = properties.get(_name(uuid))
+        if text is None:
+            return None
+        try:
+            known = json.loads(text)
+            return cls(TableToken.of(known), known["snapshot"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise SinkError(f"the table's property {_name(uuid)!r} is damaged: {text!r}") from error
+
+    def properties(self, uuid: str) -> dict[str, str]:
+        """Return what the table has to have."""
+        return {_name(uuid): json.dumps({**self.token.numbers(), "snapshot": self.snapshot})}
+
+
+def summary(uuid: str, token: TableToken) -> dict[str, str]:
+    """Return what a snapshot says of itself."""
+    numbers = token.numbers()
+    told = {f"trident.{name}": str(numbers[name]) for name in ("txid", "epoch", "attempt", "fence")}
+    return {"trident.topology": uuid, **told}
+
+
+def removed_name(uuid: str) -> str:
+    """Return the name of the property by which an operator says of which transaction the rows were removed."""
+    return f"{_name(uuid)}.removed"
+
+
+def shown_commit(commit: CommitToken) -> str:
+    """Return what names one commit of a transaction, and none that follows it."""
+    return f"{commit.txid}:{commit.epoch}:{commit.attempt_id}"
+
+
+def _name(uuid: str) -> str:
+    return f"trident.{uuid}"
+
 
 FORMAT_VERSION = 2
 """In version 1 and, as pyiceberg checks it, 3, a table that was rolled back takes the commit of a late leader."""

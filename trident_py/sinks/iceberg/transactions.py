@@ -19,8 +19,8 @@ from trident_py.sinks.iceberg.staging import WriteIceberg, made_of
 from trident_py.sinks.iceberg.table import FORMAT_VERSION, IcebergSinkTable
 from trident_py.sinks.iceberg.verdicts import catalog_errors
 from trident_py.sinks.tables.staging import StagedFile, prefix, stage
-from trident_py.sinks.tables.token import TableToken
 from trident_py.sinks.tables.transactions import NOTHING, Replacement, TableTransactions
+from trident_py.sinks.token import TableToken
 
 _NEW_TABLE = {
     "format-version": str(FORMAT_VERSION),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import confluent_kafka as kafka
-from attrs import define, field
+from attrs import define, field, frozen
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -17,7 +20,49 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from trident_py.errors import SinkError, StoreBusyException
 from trident_py.sinks.kafka.client_log import client_log
-from trident_py.sinks.kafka.token import KEY
+from trident_py.sinks.token import LeaderToken
+
+KEY = b"token"
+"""Of each record, so that a compacted topic keeps the last one."""
+_NAME_CHARS_MAX = 100
+
+
+@frozen(kw_only=True)
+class KafkaToken(LeaderToken):
+    """One record of the token topic."""
+
+    @property
+    def leadership(self) -> tuple[int, int]:
+        """What is greater for a newer leader."""
+        return self.incarnation, self.fence
+
+    @classmethod
+    def parse(cls, stored: bytes) -> Self:
+        """Read it from the value of a record.
+
+        Raises:
+            SinkError: it is none of ours.
+        """
+        try:
+            return cls.of(json.loads(stored))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"the token {stored!r} is none of this library's ({error!r})") from error
+
+    def stored(self) -> bytes:
+        """Write it as the value of a record."""
+        return json.dumps(self.numbers()).encode()
+
+
+def transactional_id(uuid: str, topic: str | None) -> str:
+    """Return what Kafka fences the producers of a sink by: the same for all leaders, over resets, too."""
+    return f"trident-{uuid}-{topic or ''}"
+
+
+def token_topic(topology: str, uuid: str, topic: str | None) -> str:
+    """Return the name of the token topic of a sink."""
+    readable = re.sub(r"[^a-zA-Z0-9_-]", "-", f"{topology}-{topic or 'rows'}")[:_NAME_CHARS_MAX]
+    return f"_trident-{readable}-{hashlib.sha256(transactional_id(uuid, topic).encode()).hexdigest()[:12]}"
+
 
 TIMEOUT_SECONDS = 20.0
 """How long the cluster may take for an answer."""

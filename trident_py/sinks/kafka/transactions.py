@@ -28,8 +28,7 @@ from trident_py.rows.schema import shown
 from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.kafka.records import ANY_PARTITION, Record, records, suspect
 from trident_py.sinks.kafka.staging import StagedRows
-from trident_py.sinks.kafka.token import KEY, KafkaToken, token_topic, transactional_id
-from trident_py.sinks.kafka.token_topic import TokenTopic
+from trident_py.sinks.kafka.token_topic import KEY, KafkaToken, TokenTopic, token_topic, transactional_id
 from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
 
 TRIES = 10

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from trident_py.sinks.tables.staging import StagedFile, TableStorage
-from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.token import TableToken
 
 
 class Conflict(Exception):

@@ -11,14 +11,15 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import define, evolve, field, frozen
 from pyspark.sql import DataFrame
+from pyspark.sql import types as t
 from pyspark.sql.types import StructType
 
-from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException, TridentError
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException, TopologyError, TridentError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.sinks.tables.staging import (
     StagedFile,
     content_of,
@@ -30,9 +31,15 @@ from trident_py.sinks.tables.staging import (
 )
 from trident_py.sinks.tables.store_errors import raise_store_error
 from trident_py.sinks.tables.table import Conflict, SinkTable
-from trident_py.sinks.tables.token import TableToken, signed
+from trident_py.sinks.token import TableToken, signed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from trident_py.sinks.tables.staging import StagedFile
 
 log = logging.getLogger(__name__)
+
 
 A = TypeVar("A")
 T = TypeVar("T", bound=SinkTable)
@@ -309,3 +316,41 @@ class TableTransactions(ABC, Generic[T]):
                 f"{leading.who}: another sink of this topology writes to {self.name!r}; merge the streams, or "
                 f"give each a table of its own"
             )
+
+
+class FormatSink(TransactionalSink["list[StagedFile]"]):
+    """A sink whose transactions are commits of a table of an open format."""
+
+    _transactions: TableTransactions[Any]
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
+        return self._transactions.recover(topology, epoch)
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
+        """Have Spark's tasks write the rows as files that the table doesn't know."""
+        return self._transactions.stage(tx, frame)
+
+    def receipt_rows(self, receipt: list[StagedFile]) -> int:
+        """Count the rows of the files."""
+        return sum(file.content.rows for file in receipt)
+
+    def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
+        """Add the files to the table, with the token, in one commit."""
+        self._transactions.commit(tx, receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
+        """Remove the files."""
+        self._transactions.abort(tx, receipt)
+
+
+def check_partitions(fields: Sequence[t.StructField], refused: tuple[type[t.DataType], ...]) -> None:
+    """See whether a table can be partitioned by these fields.
+
+    Raises:
+        TopologyError: one is of a type that is refused.
+    """
+    for each in fields:
+        if isinstance(each.dataType, refused):
+            kind = each.dataType.simpleString()
+            raise TopologyError(f"field {each.name!r} is {kind}, and no table is partitioned by that")

@@ -13,10 +13,9 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from trident_py.errors import SpoutError
-from trident_py.spouts.files.content import Content, file_errors, is_compressed
-from trident_py.spouts.files.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.content import Content, file_errors, hash_bytes, is_compressed, seed_of
 from trident_py.spouts.files.identity import Identity, stamp_of
-from trident_py.spouts.files.lookup import open_same
+from trident_py.spouts.files.whereabouts import open_same
 
 SCHEMA = pa.schema(
     [

@@ -13,7 +13,7 @@ from attrs import Factory, define, evolve, field, frozen
 from coordinators.values.batch_coordinator import CursorCoordinator
 from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic, errors_of_spout, is_wanted
+from trident_py.spouts.kafka.cluster import Cluster, Topic, TopicIds, errors_of_spout, is_wanted
 from trident_py.spouts.kafka.ranges import (
     OffsetRange,
     Partition,
@@ -23,7 +23,6 @@ from trident_py.spouts.kafka.ranges import (
     limited,
     positions_of,
 )
-from trident_py.spouts.kafka.topic_ids import TopicIds
 from trident_py.spouts.rest import Rest
 
 Topics: TypeAlias = Collection[str] | re.Pattern[str]

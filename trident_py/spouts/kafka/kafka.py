@@ -24,9 +24,8 @@ from trident_py.spouts.kafka.reader import KafkaReader, fields_of
 from trident_py.spouts.kafka.values import ValueFormat
 
 if TYPE_CHECKING:
-    from trident_py.spouts.kafka.cluster import Cluster
+    from trident_py.spouts.kafka.cluster import Cluster, TopicIds
     from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Start, Topics
-    from trident_py.spouts.kafka.topic_ids import TopicIds
 
 BATCH_RECORDS_MAX = 500_000
 BATCH_BYTES_MAX = 64 * 1024 * 1024
@@ -140,7 +139,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaEmitter:
         """Have Spark tasks read."""
-        from trident_py.spouts.kafka.topic_ids import TopicIds
+        from trident_py.spouts.kafka.cluster import TopicIds
 
         return KafkaEmitter(self._reader, TopicIds(tx_state_id, self._cluster()), context.parallelism)
 

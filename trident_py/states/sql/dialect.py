@@ -14,9 +14,8 @@ from pyspark.sql import types as t
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import TopologyKey
 from trident_py.states.sql.catalog import FoundColumn, FoundTable
-from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.columns import TypedColumn, is_nested, json_text
 from trident_py.states.sql.limits import Limits
-from trident_py.states.sql.nested import is_nested, json_text
 from trident_py.states.sql.pairs import limits_of
 from trident_py.states.sql.stored import StoredRows
 

@@ -9,9 +9,8 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.states.sql.catalog import Family, FoundColumn, signed
-from trident_py.states.sql.columns import TypedColumn
+from trident_py.states.sql.columns import TypedColumn, is_nested
 from trident_py.states.sql.limits import Limits
-from trident_py.states.sql.nested import is_nested
 
 _INTEGER_BITS: dict[type[t.DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 _DAY = r"\d{4}-\d\d-\d\d"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from trident_py.conformance.processes import is_asleep, with_descendants
+from trident_py.conformance.children import is_asleep, with_descendants
 
 
 def test_a_process_that_waits_is_asleep_and_one_that_computes_is_not() -> None:

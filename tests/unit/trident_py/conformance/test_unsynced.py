@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from trident_py.conformance import unsynced
+from trident_py.conformance import children
 
 
 def synced(descriptor: int) -> int:
@@ -18,12 +18,12 @@ def synced(descriptor: int) -> int:
     return 0
 
 
-@pytest.mark.skipif(os.uname().machine not in unsynced._SYNCS, reason="knows the calls of other machines")
+@pytest.mark.skipif(os.uname().machine not in children._SYNCS, reason="knows the calls of other machines")
 def test_a_process_and_those_forked_from_it_sync_nothing_and_this_one_does() -> None:
     _, pipe = os.pipe()
     pid = os.fork()
     if pid == 0:
-        unsynced.sync_nothing()
+        children.sync_nothing()
         child = os.fork()
         os._exit(synced(pipe) if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -13,8 +13,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, Transactio
 from trident_py.interfaces.states import QueryFunction
 from trident_py.operations.queries import SnapshotGet, TupleCollectionGet
 from trident_py.rows.schema import schema_of
-from trident_py.states.backing import IBackingMap
-from trident_py.states.maps import OpaqueMap, SnapshottableMap
+from trident_py.states.maps import IBackingMap, OpaqueMap, SnapshottableMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.values import OpaqueValue
 

@@ -13,8 +13,7 @@ from trident_py.interfaces.states import State, StateFactory, StateKind
 from trident_py.operations.builtin import Count, Max
 from trident_py.operations.queries import MapGet
 from trident_py.planner.guarantees import guarantee, warnings
-from trident_py.states.backing import IBackingMap
-from trident_py.states.maps import NonTransactionalMap, OpaqueMap, TransactionalMap
+from trident_py.states.maps import IBackingMap, NonTransactionalMap, OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.topology import TridentTopology

@@ -6,8 +6,7 @@ import pytest
 
 from coordinators.values.canonical import Fingerprint
 from trident_py import CommitToken
-from trident_py.sinks.leader_token import LeaderToken
-from trident_py.sinks.tables.token import TableToken
+from trident_py.sinks.token import LeaderToken, TableToken
 
 NUMBERS = {"incarnation": 1, "fence": 3, "sink": 5, "txid": 7, "epoch": 2, "attempt": 4}
 NOTHING = {**NUMBERS, "txid": 0, "epoch": 0, "attempt": 0}

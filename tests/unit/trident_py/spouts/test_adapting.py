@@ -8,11 +8,9 @@ import pytest
 
 from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
 from trident_py.interfaces.spouts import IBatchSpout, ITridentSpout
-from trident_py.spouts.adapting import SPOUTS, as_trident_spout
-from trident_py.spouts.batch import BatchSpoutAdapter
+from trident_py.spouts.adapting import SPOUTS, BatchSpoutAdapter, IRichSpout, RichSpoutAdapter, as_trident_spout
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
-from trident_py.spouts.rich import IRichSpout, RichSpoutAdapter
 
 
 def some(kind: type[Any]) -> Any:

@@ -8,7 +8,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import IBatchSpout, Replay
-from trident_py.spouts.batch import BatchSpoutAdapter
+from trident_py.spouts.adapting import BatchSpoutAdapter
 
 
 class Recorded(IBatchSpout):

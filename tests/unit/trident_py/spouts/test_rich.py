@@ -9,7 +9,7 @@ from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.spouts.rich import IRichSpout, RichSpoutAdapter, SpoutOutputCollector
+from trident_py.spouts.adapting import IRichSpout, RichSpoutAdapter, SpoutOutputCollector
 
 
 @define

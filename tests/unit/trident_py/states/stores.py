@@ -9,7 +9,7 @@ from attrs import define, field
 
 from trident_py.errors import FailedException
 from trident_py.interfaces.states import Key
-from trident_py.states.backing import IBackingMap
+from trident_py.states.maps import IBackingMap
 
 
 @define

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.trident_py.states.stores import Deleting, Store
 from trident_py.errors import FailedException, StateError
-from trident_py.states.backing import CachedMap, MicroBatchIBackingMap
+from trident_py.states.maps import CachedMap, MicroBatchIBackingMap
 
 
 def test_st20_a_cache_asks_for_unknown_keys_only_and_knows_what_is_not_there() -> None:

@@ -15,8 +15,14 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.states import Key, StateKind
-from trident_py.states.backing import CachedMap
-from trident_py.states.maps import BackedMap, NonTransactionalMap, OpaqueMap, SnapshottableMap, TransactionalMap
+from trident_py.states.maps import (
+    BackedMap,
+    CachedMap,
+    NonTransactionalMap,
+    OpaqueMap,
+    SnapshottableMap,
+    TransactionalMap,
+)
 from trident_py.states.values import OpaqueValue, TransactionalValue
 
 

@@ -26,8 +26,7 @@ from trident_py.participants.states import StateParticipant
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.backing import IBackingMap
-from trident_py.states.maps import BackedMap, OpaqueMap, TransactionalMap
+from trident_py.states.maps import BackedMap, IBackingMap, OpaqueMap, TransactionalMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.states.values import OpaqueValue

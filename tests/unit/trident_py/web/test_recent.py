@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.unit.trident_py.history.told import PROGRAM, committed, emitted, ended, leading
-from trident_py.web.recent import ATTEMPTS_KEPT, RecentTransactions
+from trident_py.web.live import ATTEMPTS_KEPT, RecentTransactions
 
 
 def recent() -> RecentTransactions:

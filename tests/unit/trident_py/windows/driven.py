@@ -24,7 +24,7 @@ from trident_py.interfaces.states import FencedState, StateFactory
 from trident_py.participants.states import UpdateCollector
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import schema_of
-from trident_py.states.backing import IBackingMap
+from trident_py.states.maps import IBackingMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.windows.window_store import LocalWindows
 from trident_py.windows.windows import SlidingCount, SlidingDuration, TumblingCount, TumblingDuration, Window

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trident_py.sinks.files.durable import make_directory, sync_tree
+from trident_py.sinks.files.local_path import make_directory, sync_tree
 
 
 @pytest.fixture

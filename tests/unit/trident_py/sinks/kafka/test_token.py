@@ -7,7 +7,7 @@ import re
 import pytest
 
 from trident_py import CommitToken, SinkError
-from trident_py.sinks.kafka.token import KafkaToken, token_topic, transactional_id
+from trident_py.sinks.kafka.token_topic import KafkaToken, token_topic, transactional_id
 
 
 @pytest.mark.parametrize("commit", [None, CommitToken(7, 2, 1)])

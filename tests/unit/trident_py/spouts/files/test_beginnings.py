@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_py.spouts.files.beginnings import Beginnings
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.cursor import FileCursor, Sight
+from trident_py.spouts.files.following import Beginnings
 from trident_py.spouts.files.identity import HASHED_BYTES, stamp_of
 
 pieces = st.lists(st.sampled_from([b"a", b"b", b"ab" * 40, b"b" * 700]), min_size=1, max_size=4).map(b"".join)

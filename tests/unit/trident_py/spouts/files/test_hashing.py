@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_py.spouts.files.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.content import hash_bytes, seed_of
 
 SEED = seed_of("a.txt", "utf-8")
 PAGE = 8 * (1 << 16)

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from trident_py.errors import SpoutError
 from trident_py.spouts.files import lines
-from trident_py.spouts.files.content import is_compressed, open_content
-from trident_py.spouts.files.hashing import hash_bytes, seed_of
+from trident_py.spouts.files.content import hash_bytes, is_compressed, open_content, seed_of
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece, last_line_end, line_end
 

@@ -8,7 +8,7 @@ import pytest
 from trident_py.errors import SpoutError
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.identity import Identity
-from trident_py.spouts.files.lookup import beside, open_same
+from trident_py.spouts.files.whereabouts import beside, open_same
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1000))
 

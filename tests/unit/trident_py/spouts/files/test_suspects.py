@@ -9,8 +9,8 @@ import pytest
 
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.cursor import FileCursor, Sight
+from trident_py.spouts.files.following import Suspects
 from trident_py.spouts.files.identity import stamp_of
-from trident_py.spouts.files.suspects import Suspects
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1000))

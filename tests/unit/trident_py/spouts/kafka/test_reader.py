@@ -14,11 +14,10 @@ from attrs import define, field
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.spouts.kafka.cluster import Cluster
+from trident_py.spouts.kafka.cluster import Cluster, TopicIds
 from trident_py.spouts.kafka.kafka import KafkaEmitter
 from trident_py.spouts.kafka.ranges import OffsetRange, shared_out
 from trident_py.spouts.kafka.reader import KafkaReader
-from trident_py.spouts.kafka.topic_ids import TopicIds
 from trident_py.spouts.kafka.values import ValueFormat
 
 RECORDS = 100

@@ -9,8 +9,7 @@ import pytest
 
 from trident_py.errors import StateError
 from trident_py.rows.schema import arrow_table, schema_of
-from trident_py.states.sql.postgres_copy import copied
-from trident_py.states.sql.postgres_database import POSTGRESQL
+from trident_py.states.sql.postgres_database import POSTGRESQL, copied
 from trident_py.states.sql.stored import StoredRows
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trident_py.errors import FailedException, StateError
-from trident_py.states.sql.sqlite_errors import explained, writers_of
+from trident_py.states.sql.sqlite_database import explained, writers_of
 
 
 def raised(code: int) -> sqlite3.Error:

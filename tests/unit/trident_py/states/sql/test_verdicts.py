@@ -11,7 +11,7 @@ import pytest
 
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import UnknownErrors, Verdict
-from trident_py.states.sql import mysql, postgres_client, sqlite_errors
+from trident_py.states.sql import mysql, postgres_client, sqlite_database
 from trident_py.states.sql.verdicts import ErrorTable
 
 AGAIN, BATCH, NEVER = StoreBusyException, FailedException, StateError
@@ -39,10 +39,10 @@ AGAIN, BATCH, NEVER = StoreBusyException, FailedException, StateError
         (mysql.ERRORS, [1142], NEVER),
         (mysql.ERRORS, [1146], NEVER),
         (mysql.ERRORS, [9999], AGAIN),
-        (sqlite_errors.ERRORS, [sqlite3.SQLITE_BUSY], AGAIN),
-        (sqlite_errors.ERRORS, [sqlite3.SQLITE_CONSTRAINT], BATCH),
-        (sqlite_errors.ERRORS, [sqlite3.SQLITE_READONLY], NEVER),
-        (sqlite_errors.ERRORS, [99], AGAIN),
+        (sqlite_database.ERRORS, [sqlite3.SQLITE_BUSY], AGAIN),
+        (sqlite_database.ERRORS, [sqlite3.SQLITE_CONSTRAINT], BATCH),
+        (sqlite_database.ERRORS, [sqlite3.SQLITE_READONLY], NEVER),
+        (sqlite_database.ERRORS, [99], AGAIN),
     ],
 )
 def test_each_code_comes_again_or_is_of_the_batch_or_ends_the_topology(

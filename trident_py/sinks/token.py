@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from coordinators.values.attempt import CommitToken
+from coordinators.values.canonical import NO_ROWS, Fingerprint
 
 
 @frozen(kw_only=True)
@@ -56,3 +57,35 @@ class LeaderToken:
             "epoch": commit.epoch,
             "attempt": commit.attempt_id,
         }
+
+
+_SIGNED = 2**63 - 1
+
+
+@frozen(kw_only=True)
+class TableToken(LeaderToken):
+    """Who leads, and what is committed.
+
+    Attributes:
+        content: the rows that the last commit has.
+    """
+
+    content: Fingerprint = NO_ROWS
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, int]) -> Self:
+        """Return the token that `numbers` has told.
+
+        Raises:
+            KeyError: one is missing.
+        """
+        return evolve(super().of(numbers), content=Fingerprint(numbers["rows"], numbers["hash"]))
+
+    def numbers(self) -> dict[str, int]:
+        """Return all of it, as tables keep it."""
+        return {**super().numbers(), "rows": self.content.rows, "hash": self.content.sum}
+
+
+def signed(content: Fingerprint) -> Fingerprint:
+    """Return the same with a sum that fits into a whole number of eight bytes with a sign."""
+    return Fingerprint(content.rows, content.sum & _SIGNED)
