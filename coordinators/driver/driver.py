@@ -50,7 +50,7 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    Paused,
+    Stopping,
     StoreRecord,
     StreamId,
     Ticked,
@@ -289,7 +289,7 @@ class CoordinatorDriver:
             return self.wishes.hear(request, is_stopping=self.stopping)
         self.stopping = True
         self.finished = self.finished or not request.drain
-        return (Paused(),)
+        return (Stopping(),)
 
     def _carry_out(self, commands: list[Command], now: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]

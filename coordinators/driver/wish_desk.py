@@ -9,9 +9,9 @@ from attrs import define, field
 
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import IdleWanted, PauseRequested, ResumeRequested, WishesChanged
-from coordinators.protocol.protocol import Paused, Resumed, Wished
+from coordinators.protocol.protocol import Wished
 from coordinators.record.store import RecordStore
-from coordinators.record.wishes import OUTCOMES_KEPT
+from coordinators.record.wishes import OUTCOMES_KEPT, Action, Wish
 from coordinators.values.errors import TridentError
 
 log = logging.getLogger(__name__)
@@ -59,16 +59,19 @@ class WishDesk:
     changed: Callable[[object], None]
     is_due: bool = field(default=True, init=False)
 
-    def hear(self, request: Request, *, is_stopping: bool) -> tuple[Paused | Resumed, ...]:
-        """Return what follows from ``request``."""
+    def hear(self, request: Request, *, is_stopping: bool) -> tuple[Wished, ...]:
+        """Return what follows from ``request``; a pause of the process itself is bound to its leadership."""
         match request:
             case PauseRequested():
-                return (Paused(),)
+                return (self._own(Action.PAUSE),)
             case ResumeRequested():
-                return () if is_stopping else (Resumed(),)
+                return () if is_stopping else (self._own(Action.RESUME),)
             case WishesChanged():
                 self.is_due = True
         return ()
+
+    def _own(self, action: Action) -> Wished:
+        return Wished(Wish("", action, epoch=self.store.epoch))
 
     def take(self) -> list[Wished]:
         """Return the wishes to carry out in this turn, oldest first; asks the store only if that is due."""
@@ -84,7 +87,7 @@ class WishDesk:
         """Say why nothing new starts, to whoever waits for it; None if it does."""
         if machine.takes_new:
             return None
-        if machine.paused:
+        if machine.standing.paused_by:
             why = "is paused; resume() it first"
         else:
             what = "is paused" if machine.is_paused else "drains"

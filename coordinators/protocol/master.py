@@ -20,9 +20,9 @@ announces success first); emission stops at the first txid that is not ready (St
 same input twice); a failure of an attempt that is no longer the live one changes nothing (Storm drops the live one);
 no attempt id is forgotten at a restart (Storm's window is off by one).
 
-Two things can hold batches back: a pause by whoever runs the topology, which ends with the process, and what stands by
-the wishes of operators, which is durable. A drain lets only those transactions start that were begun before, and turns
-into a pause in the write that closes the last of them.
+What stands by wishes can hold batches back (`Standing`). A drain lets only those transactions start that were begun
+before, and turns into a pause in the write that closes the last of them. A pause that the process itself has asked for
+is bound to its epoch: the next leadership drops it in its first write.
 
 What must hold after every event is asserted before a command leaves the machine (`_check`): should it ever have a
 defect, the leadership ends there, and nothing wrong is stored or announced.
@@ -44,9 +44,8 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    Paused,
     PhaseAcked,
-    Resumed,
+    Stopping,
     StoreRecord,
     StreamId,
     Ticked,
@@ -89,8 +88,8 @@ class MasterBatchCoordinator:
             fence and spouts whose batches aren't fixed by their metadata.
         committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure takes none
             of them away: a late task may still apply it.
-        paused: nothing starts, by the wish of whoever runs the topology.
-        standing: what stands by the wishes of operators.
+        is_stopping: nothing starts any more, since the process was asked to stop.
+        standing: what stands by wishes.
     """
 
     max_spout_pending: int = 1
@@ -99,7 +98,7 @@ class MasterBatchCoordinator:
     group_max: int = 1
     store_intents: bool = False
     committing: tuple[TransactionAttempt, ...] = ()
-    paused: bool = False
+    is_stopping: bool = False
     standing: Standing = NOTHING_STANDS
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
     # What the next step is checked against: the record as it was stored last, and the last txid that began to commit.
@@ -122,13 +121,13 @@ class MasterBatchCoordinator:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing may start, whoever wants that."""
-        return self.paused or self.standing.hold is Hold.PAUSED
+        """Whether nothing may start."""
+        return self.is_stopping or self.standing.is_paused
 
     @property
     def takes_new(self) -> bool:
         """Whether a transaction may start that was never begun."""
-        return not self.paused and self.standing.hold is Hold.NOTHING
+        return not self.is_stopping and self.standing.takes_new
 
     @property
     def admissible(self) -> range:
@@ -158,10 +157,8 @@ class MasterBatchCoordinator:
                 return list(self._advance(attempt, stream))
             case AttemptFailed(attempt):
                 return list(self._fail(attempt))
-            case Paused():
-                self.paused = True
-            case Resumed():
-                self.paused = False
+            case Stopping():
+                self.is_stopping = True
             case Wished(wish):
                 return [self._carried_out(wish)]
             case _:
@@ -176,6 +173,8 @@ class MasterBatchCoordinator:
     def _carried_out(self, wish: Wish) -> StoreRecord:
         self.standing = self.standing.after(wish)
         self._end_drain()
+        if wish.epoch:
+            return self._store()
         outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids))
         return evolve(self._store(), outcomes=(outcome,))
 
@@ -313,7 +312,8 @@ class MasterBatchCoordinator:
         if not isinstance(event, Wished):
             return
         told = [outcome.wish for each in commands if isinstance(each, StoreRecord) for outcome in each.outcomes]
-        assert told == [event.wish.id], self._bug(event, f"{told} is carried out")
+        due = [] if event.wish.epoch else [event.wish.id]
+        assert told == due, self._bug(event, f"{told} is carried out")
 
     def _check_record(self, event: Event, record: StoreRecord) -> None:
         pins = {pin.txid for pin in self._stored.committing if pin.txid >= record.current_txid}
@@ -324,15 +324,15 @@ class MasterBatchCoordinator:
 
     def _check_standing(self, event: Event, record: StoreRecord) -> None:
         before, now, is_left = self._stored.standing, record.standing, bool(record.attempt_ids)
-        drained = evolve(before, hold=Hold.PAUSED) if before.hold is Hold.DRAINING and not is_left else before
-        is_same = now == drained and not record.outcomes
-        assert is_same or isinstance(event, Wished), self._bug(event, f"{before} turns into {now}")
+        due = before.after(event.wish) if isinstance(event, Wished) else before
+        drained = evolve(due, hold=Hold.PAUSED) if due.hold is Hold.DRAINING and not is_left else due
+        is_told = isinstance(event, Wished) or not record.outcomes
+        assert is_told and now in (due, drained), self._bug(event, f"{before} turns into {now}")
         assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
         stands, last = self._stored.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
-        may_be_new = stands.hold is Hold.NOTHING
-        is_held = self.paused or stands.hold is Hold.PAUSED or not (may_be_new or last >= FIRST_ATTEMPT_ID)
+        is_held = self.is_stopping or stands.is_paused or not (stands.takes_new or last >= FIRST_ATTEMPT_ID)
         may = isinstance(event, Ticked) and attempt.txid in event.ready and not is_held
         limit = min(self.max_spout_pending, stands.rate.pending or self.max_spout_pending)
         stored = self._stored.attempt_ids.get(attempt.txid)

@@ -49,23 +49,18 @@ class AttemptFailed:
 
 
 @frozen
-class Paused:
-    """No new batches and no replays until `Resumed`; what is under way goes on and commits."""
-
-
-@frozen
-class Resumed:
-    """The end of a pause, but for what stands by the wish of an operator."""
+class Stopping:
+    """The process was asked to stop: no new batches and no replays; what is under way commits."""
 
 
 @frozen
 class Wished:
-    """An operator wants ``wish``, and nobody has carried it out yet."""
+    """An operator or the process itself wants ``wish``, which was not carried out yet."""
 
     wish: Wish
 
 
-Event = Ticked | PhaseAcked | AttemptFailed | Paused | Resumed | Wished
+Event = Ticked | PhaseAcked | AttemptFailed | Stopping | Wished
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------

@@ -114,13 +114,16 @@ class Wish:
         id: unique; by which its outcome is found.
         action: what it is; None: this release doesn't know it.
         rate: for `Action.RATE`, the limits to set; the others stay.
-        reason: why, for whoever finds that it stands; empty: nobody has said.
+        reason: why, for people who find that it stands; empty: no reason was given.
+        epoch: the leadership whose own process wishes this, by ``query.pause()``; 0: an operator does. Such a wish is
+            not left in the store, has no outcome, and ends with its leadership.
     """
 
     id: str
     action: Action | None
     rate: Rate = Rate()
     reason: str = ""
+    epoch: int = 0
 
     def check(self) -> None:
         """Return if a leader can carry it out.
@@ -155,32 +158,53 @@ class Wish:
 
 @frozen
 class Standing:
-    """What stands by the wishes of operators, whoever leads, until it is lifted.
+    """What stands by wishes: those of operators until they are lifted, a process's own pause until the process ends.
 
     Attributes:
-        reason: what the last of these wishes gave as its reason; empty: none.
+        hold: what operators hold back.
+        rate: the limits that operators have set.
+        reason: what the last wish of an operator gave as its reason; empty: none.
+        paused_by: the epoch of the leadership whose own process has paused it; 0: no process has.
     """
 
     hold: Hold = Hold.NOTHING
     rate: Rate = Rate()
     reason: str = ""
+    paused_by: int = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may start, neither a new batch nor a replay."""
+        return self.hold is Hold.PAUSED or self.paused_by != 0
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether a transaction may start that was never begun."""
+        return self.hold is Hold.NOTHING and self.paused_by == 0
+
+    def led_by(self, epoch: int) -> Standing:
+        """Return what still stands when the leadership ``epoch`` leads: a pause of another one has ended with it."""
+        return self if self.paused_by == epoch else evolve(self, paused_by=0)
 
     def after(self, wish: Wish) -> Standing:
         """Return what stands once ``wish`` is carried out."""
+        if wish.epoch:
+            return evolve(self, paused_by=wish.epoch if wish.action is Action.PAUSE else 0)
         match wish.action:
             case Action.PAUSE:
                 return evolve(self, hold=Hold.PAUSED, reason=wish.reason)
             case Action.DRAIN:
                 return evolve(self, hold=Hold.DRAINING, reason=wish.reason)
             case Action.RESUME:
-                return Standing()
+                return Standing(paused_by=self.paused_by)
             case Action.RATE:
                 return evolve(self, rate=evolve(self.rate, **_given(wish.rate)), reason=wish.reason)
         return self
 
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
-        return {"hold": str(self.hold), **_given(self.rate), **_reason(self.reason)}
+        own: dict[str, Json] = {"paused_by": self.paused_by} if self.paused_by else {}
+        return {"hold": str(self.hold), **_given(self.rate), **_reason(self.reason), **own}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
@@ -189,8 +213,8 @@ class Standing:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        limits = {name: value for name, value in body.items() if name not in ("hold", "reason")}
-        return cls(Hold(body["hold"]), Rate(**limits), body.get("reason", ""))
+        limits = {name: value for name, value in body.items() if name not in ("hold", "reason", "paused_by")}
+        return cls(Hold(body["hold"]), Rate(**limits), body.get("reason", ""), body.get("paused_by", 0))
 
 
 NOTHING_STANDS = Standing()

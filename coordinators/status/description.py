@@ -8,7 +8,7 @@ from attrs import frozen
 
 from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import TopologyIdentity
-from coordinators.record.wishes import Hold, Wish
+from coordinators.record.wishes import Wish
 from coordinators.status.candidate import Leader
 from coordinators.status.status import SourceStatus, TopologyStatus, TransactionStatus
 from coordinators.values.attempt import TransactionAttempt
@@ -40,13 +40,14 @@ class TopologyDescription:
         come that was begun.
         """
         record, leader = self.record or CoordinatorRecord(epoch=self.epoch), self.leader
+        standing = record.standing.led_by(self.epoch if leader else 0)
         failures = {txid: each for txid, each in record.failures.items() if txid >= record.current_txid}
         return TopologyStatus(
             topology=self.identity.name,
             at=at,
             is_active=leader is not None,
-            is_paused=record.standing.hold is Hold.PAUSED,
-            standing=record.standing,
+            is_paused=standing.is_paused,
+            standing=standing,
             leader=str(leader) if leader else None,
             leads_since=datetime.fromisoformat(leader.started).timestamp() if leader else None,
             epoch=self.epoch,

@@ -164,7 +164,13 @@ def _written(
     What is passed over comes after it, and again if a crash prevents that.
     """
     joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
-    record = evolve(record, epoch=store.epoch, seq=record.seq + 1, states={**record.states, **joined})
+    record = evolve(
+        record,
+        epoch=store.epoch,
+        seq=record.seq + 1,
+        states={**record.states, **joined},
+        standing=record.standing.led_by(store.epoch),
+    )
     store.write(record)
     for state in states:
         if gaps.get(state.name):

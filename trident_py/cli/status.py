@@ -174,7 +174,9 @@ class Readable:
             return headline(failures[0], is_led=self.status.is_active, now=datetime.now(UTC))
         if not self.status.is_active:
             return "not running"
-        return "running" if self.status.standing.hold is Hold.NOTHING else str(self.status.standing.hold)
+        if self.status.standing.hold is not Hold.NOTHING:
+            return str(self.status.standing.hold)
+        return "paused" if self.status.is_paused else "running"
 
     @property
     def held(self) -> str:

@@ -39,7 +39,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         leader: another process that leads, if one does.
     """
     standing = status.standing.to_json()
-    hold, reason = standing.pop("hold"), standing.pop("reason", "")
+    hold, reason, _ = standing.pop("hold"), standing.pop("reason", ""), standing.pop("paused_by", 0)
     return {
         "message": status.message,
         "state": state_of(status),

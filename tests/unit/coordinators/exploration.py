@@ -25,9 +25,8 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    Paused,
     PhaseAcked,
-    Resumed,
+    Stopping,
     StoreRecord,
     StreamId,
     Ticked,
@@ -56,6 +55,7 @@ INVARIANTS = {
     "pinned": "a pinned commit is stored before it is announced, and its pin stays until it is closed",
     "wish": "the write that carries a wish out stores what came of it and removes it, and no other write does",
     "stands": "what stands is what was wished last, also after a restart; only a drain changes, once, into a pause",
+    "bound": "a pause that a process has asked for itself ends with its leadership",
     "held": "an operator's pause starts nothing, a drain nothing that was never begun, a limit none above it",
     "drained": "a drain is a pause as soon as all that was begun is committed",
 }
@@ -77,7 +77,7 @@ class World:
     """One state of everything, as a value.
 
     Attributes:
-        paused: whether the machine is.
+        is_stopping: whether the machine is.
         attempt_ids: the machine's.
         active: the machine's: txid, attempt id and status of each.
         committing: the machine's pins.
@@ -90,7 +90,7 @@ class World:
     """
 
     current_txid: int = 1
-    paused: bool = False
+    is_stopping: bool = False
     attempt_ids: tuple[tuple[int, int], ...] = ()
     active: tuple[tuple[int, int, AttemptStatus], ...] = ()
     committing: tuple[TransactionAttempt, ...] = ()
@@ -120,6 +120,9 @@ class Scope:
     wishes_max: int = 0
 
 
+EPOCH = 1
+"""Of every leadership, as far as its own pause is concerned; the next one has the number after it."""
+
 WISHES = [(Action.PAUSE, Rate()), (Action.DRAIN, Rate()), (Action.RATE, Rate(pending=1)), (Action.RESUME, Rate())]
 
 Restore = Callable[[type[MasterBatchCoordinator], Scope, StoreRecord], MasterBatchCoordinator]
@@ -134,7 +137,7 @@ def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRe
         current_txid=stored.current_txid,
         attempt_ids=dict(stored.attempt_ids),
         committing=stored.committing,
-        standing=stored.standing,
+        standing=stored.standing.led_by(EPOCH + 1),
     )
 
 
@@ -204,7 +207,7 @@ class Step:
                 self.cancelled.append(attempt.txid)
 
     def _wishes(self, command: StoreRecord) -> None:
-        wished = self.wishes[:1] if isinstance(self.event, Wished) else ()
+        wished = self.wishes[:1] if isinstance(self.event, Wished) and not self.event.wish.epoch else ()
         told = tuple((outcome.wish, outcome.action, outcome.standing) for outcome in command.outcomes)
         self.require(told == tuple((wish.id, wish.action, command.standing) for wish in wished), "wish")
         self.wishes = self.wishes[len(told) :]
@@ -223,10 +226,10 @@ class Step:
         self.require(txid > self.success_upto, "new attempt")
         self.require(attempt.attempt_id > self.last_attempts.get(txid, -1), "new attempt")
         self.require(isinstance(self.event, Ticked) and txid in self.event.ready, "admission")
-        self.require(not self.machine.paused and txid == self._first_idle(), "admission")
+        self.require(not self.machine.is_stopping and txid == self._first_idle(), "admission")
         self.require(len(self.phases) < self.scope.max_spout_pending, "admission")
         stands = self.before.standing
-        is_held = stands.hold is Hold.PAUSED or (stands.hold is Hold.DRAINING and txid not in self.before.attempt_ids)
+        is_held = stands.is_paused or (stands.hold is Hold.DRAINING and txid not in self.before.attempt_ids)
         self.require(not is_held and len(self.phases) < (stands.rate.pending or txid), "held")
         self.phases[txid] = (attempt.attempt_id, AttemptStatus.PROCESSING)
         self.last_attempts[txid] = attempt.attempt_id
@@ -275,12 +278,13 @@ class Step:
         if isinstance(self.event, Ticked | Wished | PhaseAcked):
             is_over = self.stored.standing.hold is Hold.DRAINING and not self.stored.attempt_ids
             self.require(not is_over, "drained")
-        if isinstance(self.event, Ticked) and not machine.paused and self._may_start(self._first_idle()):
+        if isinstance(self.event, Ticked) and not machine.is_stopping and self._may_start(self._first_idle()):
             self.require(self._first_idle() not in self.event.ready, "full window")
 
     def _may_start(self, txid: int) -> bool:
         stands = self.stored.standing
-        is_open = stands.hold is Hold.NOTHING or (stands.hold is Hold.DRAINING and txid in self.before.attempt_ids)
+        may_replay = stands.hold is Hold.DRAINING and not stands.is_paused
+        is_open = stands.takes_new or (may_replay and txid in self.before.attempt_ids)
         return is_open and len(self.phases) < min(self.scope.max_spout_pending, stands.rate.pending or txid)
 
     def _check_cancelled(self) -> None:
@@ -346,7 +350,8 @@ class Explorer:
         for ready in chain.from_iterable(combinations(window, size) for size in range(len(window) + 1)):
             yield Ticked(frozenset(ready))
         yield Ticked(frozenset(txids))
-        yield Resumed() if world.paused else Paused()
+        yield Wished(Wish("", Action.RESUME if world.standing.paused_by else Action.PAUSE, epoch=EPOCH))
+        yield Stopping()
         for wish in world.wishes[:1]:
             yield Wished(wish)
         for txid in txids:
@@ -366,7 +371,7 @@ class Explorer:
             current_txid=world.current_txid,
             attempt_ids=dict(world.attempt_ids),
             committing=world.committing,
-            paused=world.paused,
+            is_stopping=world.is_stopping,
             standing=world.standing,
         )
         for txid, attempt_id, status in world.active:
@@ -393,7 +398,7 @@ class Explorer:
         machine, stored = step.machine, step.stored
         return World(
             current_txid=machine.current_txid,
-            paused=machine.paused,
+            is_stopping=machine.is_stopping,
             attempt_ids=tuple(sorted(machine.attempt_ids.items())),
             active=tuple((txid, e.attempt.attempt_id, e.status) for txid, e in sorted(machine.active.items())),
             committing=machine.committing,
@@ -425,10 +430,12 @@ class Explorer:
         current, attempt_ids, committing, standing = world.stored
         stored = StoreRecord(current, dict(attempt_ids), committing, standing)
         machine = self.restore(self.machine_type, self.scope, stored)
+        if machine.standing.paused_by and "bound" in self.watched:
+            raise Violation("bound", f"{machine} goes on from {stored}")
         return evolve(
             world,
             current_txid=machine.current_txid,
-            paused=False,
+            is_stopping=False,
             attempt_ids=tuple(sorted(machine.attempt_ids.items())),
             active=(),
             committing=machine.committing,
@@ -436,6 +443,7 @@ class Explorer:
             last_attempts=_above(current - 1, world.last_attempts),
             success_upto=max(world.success_upto, current - 1),
             standing=machine.standing,
+            stored=(current, attempt_ids, committing, standing.led_by(EPOCH + 1)),
         )
 
 

@@ -22,14 +22,13 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    Paused,
     PhaseAcked,
-    Resumed,
+    Stopping,
     StoreRecord,
     StreamId,
     Ticked,
 )
-from coordinators.record.wishes import NOTHING_STANDS, Hold, Wish
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Wish
 from coordinators.values.attempt import TransactionAttempt
 from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, restore
 
@@ -109,11 +108,11 @@ class NeverStopsToAskWhatIsReady(MasterBatchCoordinator):
         return super()._startable(frozenset(self.window))
 
 
-class ReplaysInAPause(MasterBatchCoordinator):
+class ReplaysWhileItStops(MasterBatchCoordinator):
     def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
-        paused, self.paused = self.paused, False
-        commands = list(super()._admit(frozenset(ready & self.attempt_ids.keys()) if paused else ready))
-        self.paused = paused
+        is_stopping, self.is_stopping = self.is_stopping, False
+        commands = list(super()._admit(frozenset(ready & self.attempt_ids.keys()) if is_stopping else ready))
+        self.is_stopping = is_stopping
         yield from commands
 
 
@@ -270,9 +269,9 @@ class UnpinsWhatFailed(MasterBatchCoordinator):
         return super()._fail(attempt)
 
 
-class LosesTheLowestInAPause(MasterBatchCoordinator):
+class LosesTheLowestWhenItStops(MasterBatchCoordinator):
     def handle(self, event: Event) -> list[Command]:
-        if event == Paused():
+        if event == Stopping():
             self._active.pop(self.current_txid, None)
         return super().handle(event)
 
@@ -358,7 +357,7 @@ class ResumesByItself(MasterBatchCoordinator):
     """As the user of the process does, who knows nothing of operators."""
 
     def _answer(self, event: Event) -> list[Command]:
-        if event == Resumed():
+        if event == Stopping():
             self.standing = NOTHING_STANDS
         return super()._answer(event)
 
@@ -366,11 +365,28 @@ class ResumesByItself(MasterBatchCoordinator):
 class ReplaysInAnOperatorsPause(MasterBatchCoordinator):
     @property
     def is_paused(self) -> bool:
-        return self.paused
+        return self.is_stopping or self.standing.paused_by != 0
 
     @property
     def takes_new(self) -> bool:
-        return not self.paused and self.standing.hold is Hold.NOTHING
+        return not self.is_paused and self.standing.hold is Hold.NOTHING
+
+
+class IgnoresItsOwnPause(MasterBatchCoordinator):
+    @property
+    def is_paused(self) -> bool:
+        return self.is_stopping or self.standing.hold is Hold.PAUSED
+
+    @property
+    def takes_new(self) -> bool:
+        return not self.is_stopping and self.standing.hold is Hold.NOTHING
+
+
+class LiftsItsOwnPauseWithTheOperators(MasterBatchCoordinator):
+    def _carried_out(self, wish: Wish) -> StoreRecord:
+        if wish.action is Action.RESUME:
+            self.standing = evolve(self.standing, paused_by=0)
+        return super()._carried_out(wish)
 
 
 class StartsNewOnesInADrain(MasterBatchCoordinator):
@@ -425,13 +441,21 @@ def restore_what_is_closed(
     return restore(machine, scope, evolve(stored, current_txid=max(1, stored.current_txid - 1)))
 
 
+def restore_with_the_pause_of_another_process(
+    machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRecord
+) -> MasterBatchCoordinator:
+    restored = restore(machine, scope, stored)
+    restored.standing = stored.standing
+    return restored
+
+
 MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     AnnouncesSuccessFirst: "store first",
     EmitsBeforeItStores: "store first",
     StoresTheOldPosition: "store first",
     GoesOnPastAnUnreadyTxid: "admission",
     NeverStopsToAskWhatIsReady: "admission",
-    ReplaysInAPause: "admission",
+    ReplaysWhileItStops: "admission",
     StartsOneMoreThanTheWindow: "admission",
     StartsOneATick: "full window",
     UsesAnAttemptIdAgain: "new attempt",
@@ -454,7 +478,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     ForgetsSuccess: "closed",
     AnnouncesTheCommitBeforeThePin: "pinned",
     UnpinsWhatFailed: "pinned",
-    LosesTheLowestInAPause: "contiguous",
+    LosesTheLowestWhenItStops: "contiguous",
     ForgetsAnAckThatComesEarly: "as announced",
     ChangesWhatIsDurableInSilence: "durable",
     StoresAnEarlierPosition: "durable",
@@ -468,6 +492,9 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     LiftsWhatStandsWhenItCloses: "stands",
     ResumesByItself: "stands",
     ReplaysInAnOperatorsPause: "held",
+    IgnoresItsOwnPause: "held",
+    LiftsItsOwnPauseWithTheOperators: "stands",
+    restore_with_the_pause_of_another_process: "bound",
     StartsNewOnesInADrain: "held",
     HeedsNoLimit: "held",
     DrainsWithoutAnEnd: "drained",

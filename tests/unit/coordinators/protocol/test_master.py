@@ -14,13 +14,13 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    Paused,
     PhaseAcked,
-    Resumed,
     StoreRecord,
     StreamId,
     Ticked,
+    Wished,
 )
+from coordinators.record.wishes import Action, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
 
@@ -194,13 +194,17 @@ def test_a_closed_transaction_stays_closed() -> None:
 # --- pause ------------------------------------------------------------------------------------------------------------
 
 
+OWN_PAUSE, OWN_RESUME = Wish("", Action.PAUSE, epoch=1), Wish("", Action.RESUME, epoch=1)
+
+
 def test_a_pause_stops_new_batches_and_replays_but_not_commits() -> None:
-    m = started(2, Paused())
+    m = started(2, Wished(OWN_PAUSE))
     assert m.handle(batch_acked("1:0")) == [EmitCommit(at("1:0"))]
-    assert m.handle(commit_acked("1:0")) == [StoreRecord(2, {2: 0}), EmitSuccess(at("1:0"))]
+    closed = StoreRecord(2, {2: 0}, standing=Standing(paused_by=1))
+    assert m.handle(commit_acked("1:0")) == [closed, EmitSuccess(at("1:0"))]
     assert m.handle(failed("2:0")) == [CancelAttempt(at("2:0"))]
     assert m.handle(ticked(2, 3)) == []
-    assert m.handle(Resumed()) == []
+    assert m.handle(Wished(OWN_RESUME)) == [StoreRecord(2, {2: 0})]
     assert m.handle(ticked(2, 3)) == [StoreRecord(2, {2: 1, 3: 0}), EmitBatch(at("2:1")), EmitBatch(at("3:0"))]
 
 
