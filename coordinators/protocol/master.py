@@ -326,8 +326,8 @@ class MasterBatchCoordinator:
         before, now, is_left = self._stored.standing, record.standing, bool(record.attempt_ids)
         due = before.after(event.wish) if isinstance(event, Wished) else before
         drained = evolve(due, hold=Hold.PAUSED) if due.hold is Hold.DRAINING and not is_left else due
-        is_told = isinstance(event, Wished) or not record.outcomes
-        assert is_told and now in (due, drained), self._bug(event, f"{before} turns into {now}")
+        is_due = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
+        assert is_due, self._bug(event, f"{before} turns into {now}")
         assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:

@@ -29,11 +29,12 @@ from trident_py.rows.schema import arrow_table, check_comparable, schema_of
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.sinks.sql.writer import Prepared, RowsWriter
 from trident_py.states.sql import staging
-from trident_py.states.sql.databases import DatabaseUrl, database_of
+from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.query import SQLQuery
 from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.states.sql.urls import DatabaseUrl
 
 Convert: TypeAlias = Callable[[Any], Any]
 FACTORIES: Mapping[str, Callable[[str], Any]] = {

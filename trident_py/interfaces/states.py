@@ -317,13 +317,13 @@ class GroupState(ABC, Generic[T]):
 
     @abstractmethod
     def multi_merge(
-        self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
+        self, keys: Sequence[Key], values: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
     ) -> Sequence[T | None]:
-        """Combine ``partials[i]`` into the value of ``keys[i]``; a key without a value takes the partial itself.
+        """Combine the partial value ``values[i]`` into that of ``keys[i]``; a key without one takes the partial itself.
 
         Args:
             keys: the keys.
-            partials: a partial value for each.
+            values: a partial value for each key.
             aggregator: combines.
             returns: whether the new values are returned; else an implementation may return nothing.
         """
@@ -340,10 +340,10 @@ class FencedState(GroupState[T], RemovableMapState[T]):
     """
 
     def multi_merge(
-        self, keys: Sequence[Key], partials: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
+        self, keys: Sequence[Key], values: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
     ) -> Sequence[T | None]:
         """Combine by updaters; a state whose own engine can do what ``aggregator.merge`` says overrides this."""
-        return self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
+        return self.multi_update(keys, [combiner_updater(aggregator, value) for value in values])
 
     def begin_commit(self, txid: int) -> None:
         """Do nothing: the engine calls `begin_group` instead."""

@@ -102,15 +102,10 @@ class UnfencedState(GroupState[Any]):
         return gathered(found, len(keys))
 
     def multi_merge(
-        self,
-        keys: Sequence[Key],
-        partials: Sequence[Any],
-        aggregator: CombinerAggregator[Any],
-        *,
-        returns: bool = False,
+        self, keys: Sequence[Key], values: Sequence[Any], aggregator: CombinerAggregator[Any], *, returns: bool = False
     ) -> list[Any]:
         """Combine by updaters, as Storm does."""
-        return self.multi_update(keys, [combiner_updater(aggregator, partial) for partial in partials])
+        return self.multi_update(keys, [combiner_updater(aggregator, value) for value in values])
 
     def close(self) -> None:
         """Do nothing: a user's state is the user's to close."""

@@ -218,17 +218,12 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self.multi_put(keys, [REMOVE] * len(keys))
 
     def multi_merge(
-        self,
-        keys: Sequence[Key],
-        partials: Sequence[Any],
-        aggregator: CombinerAggregator[Any],
-        *,
-        returns: bool = False,
+        self, keys: Sequence[Key], values: Sequence[Any], aggregator: CombinerAggregator[Any], *, returns: bool = False
     ) -> Sequence[Any]:
-        """Combine ``partials[i]`` into the value of ``keys[i]``; in SQL where that is the same."""
+        """Combine ``values[i]`` into the stored value of ``keys[i]``: in SQL, if that gives the same."""
         if aggregator.merge not in self._table.value.merges:
-            return super().multi_merge(keys, partials, aggregator)
-        self._write(encode_keys(keys), keys, partials, aggregator.merge)
+            return super().multi_merge(keys, values, aggregator)
+        self._write(encode_keys(keys), keys, values, aggregator.merge)
         return self.multi_get(keys) if returns else ()
 
     def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:

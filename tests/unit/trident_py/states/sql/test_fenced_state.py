@@ -153,7 +153,7 @@ def test_nothing_changes_outside_a_transaction(state: FencedState[Any]) -> None:
         lambda: state.multi_update([("a",)], [lambda old: 1]),
         lambda: state.commit_group(),
     ):
-        with pytest.raises(StateError, match="only between begin_transaction and end_transaction"):
+        with pytest.raises(StateError, match="only between begin_group and commit_group"):
             change()
 
 
