@@ -15,7 +15,7 @@ import pytest
 
 from tests.servers.spark import SparkCluster, SparkConnectServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
 TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 JOB = """

@@ -16,7 +16,7 @@ import pytest
 from coordinators.backends.zookeeper.leadership import lead
 from tests.unit.trident_py.web.serving import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
 TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 COUNTS = """
