@@ -39,8 +39,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Count in the very last line the tests that were skipped because a server isn't installed."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter else []  # the workers of xdist have none
-    if line := count_missing(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)):
+    if reporter is None:  # in the workers of xdist
+        return
+    skipped = [report.longrepr for report in reporter.stats.get("skipped", [])]
+    if line := count_missing(why[2] for why in skipped if isinstance(why, tuple)):
         reporter.write_line(line, yellow=True)
 
 

@@ -22,9 +22,9 @@ from attrs import evolve
 from coordinators.backends.zookeeper.leadership import lead
 from coordinators.record.record import CoordinatorRecord, Failure
 from coordinators.values.cursors import Cursors
+from tests.topologies import TRIDENT, read_until
 from trident_py.cli import main
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 RECORD = CoordinatorRecord(
     epoch=1,
     seq=9,
@@ -203,16 +203,6 @@ def running(
             yield process
         finally:
             process.kill()
-
-
-def read_until(process: subprocess.Popen[str], pattern: str) -> None:
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if re.search(pattern, line):
-            return
-    pytest.fail(f"no line like {pattern!r} in\n{''.join(lines)}")
 
 
 @pytest.mark.spark

@@ -19,12 +19,12 @@ from py4j.java_gateway import JavaGateway, JavaObject
 from pyspark.java_gateway import launch_gateway
 
 from tests.servers.kubernetes import KubernetesApi, Request
+from tests.topologies import TRIDENT
 from trident_py.cli.usage import HISTORY, LOGIN
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[3]
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 POD = "large-orders-1"
 PATIENCE_SECONDS = 90
 
