@@ -20,6 +20,7 @@ from coordinators.values.errors import ConfigError
 from tests.servers.class_archive import quick
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
+from tests.servers.missing import IS_CI, count_missing, lacks
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import Server, started
@@ -28,11 +29,21 @@ from tests.servers.zookeeper import Ensemble
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", quick())  # of each JVM that a test has Spark start
 
-IS_CI = os.environ.get("CI", "").lower() == "true"
-
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=200, deadline=None, print_blob=True)
 settings.load_profile("ci" if IS_CI else "dev")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Count in the very last line the tests that were skipped because a server isn't installed."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # in the workers of xdist
+        return
+    skipped = [report.longrepr for report in reporter.stats.get("skipped", [])]
+    if line := count_missing(why[2] for why in skipped if isinstance(why, tuple)):
+        reporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +53,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
         running = EmbeddedZooKeeper.running(tmp_path_factory.mktemp("zoo #keeper=! ü日本"))
         server = running.__enter__()
     except ConfigError as error:
-        if IS_CI:
-            raise
-        pytest.skip(str(error))
+        lacks("ZooKeeper", error)
     yield server
     running.__exit__(None, None, None)
 
@@ -68,9 +77,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         servers.await_quorum()
         yield servers
     except ConfigError as error:
-        if IS_CI:
-            raise
-        pytest.skip(str(error))
+        lacks("ZooKeeper", error)
     finally:
         servers.stop()
 
@@ -78,10 +85,8 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 def installed(name: str) -> str:
     """Return the path of a program; where it isn't installed the test is left out, and fails in CI."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-    if found is None and IS_CI:
-        pytest.fail(f"there is no {name}; .ci/install has it")
     if found is None:
-        pytest.skip(f"there is no {name}")
+        lacks(name)
     return found
 
 
@@ -114,70 +119,68 @@ S = TypeVar("S", bound=Server)
 
 def running(name: str, make: Callable[[Path], S]) -> Iterator[S]:
     """A server in a directory of its own; where it isn't installed the test is left out, and fails in CI."""
-    with tempfile.TemporaryDirectory(prefix=f"trident-{name}-") as directory:
+    with tempfile.TemporaryDirectory(prefix=f"trident-{name.lower()}-") as directory:
         Path(directory).chmod(0o711)  # the server's user has to get through
         server = make(Path(directory))
         try:
             with started(server):
                 yield server
         except NoServerError as error:
-            if IS_CI:
-                raise
-            pytest.skip(str(error))
+            lacks(name, error)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for the whole run. Who stops one starts its own, by `fresh_postgres`."""
-    yield from running("postgres", lambda directory: PostgresServer(directory / "data"))
+    yield from running("PostgreSQL", lambda directory: PostgresServer(directory / "data"))
 
 
 @pytest.fixture
 def fresh_postgres() -> Iterator[PostgresServer]:
     """A server of the test's own, to be stopped and killed."""
-    yield from running("postgres", lambda directory: PostgresServer(directory / "data"))
+    yield from running("PostgreSQL", lambda directory: PostgresServer(directory / "data"))
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """One server for the whole run. Who stops one starts its own, by `fresh_redis`."""
-    yield from running("redis", RedisServer)
+    yield from running("Redis", RedisServer)
 
 
 @pytest.fixture
 def fresh_redis() -> Iterator[RedisServer]:
     """A server of the test's own, to be stopped and killed."""
-    yield from running("redis", RedisServer)
+    yield from running("Redis", RedisServer)
 
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[KafkaBroker]:
     """One server for the whole run. Who stops one starts its own, by `fresh_kafka`."""
-    yield from running("kafka", KafkaBroker)
+    yield from running("Kafka", KafkaBroker)
 
 
 @pytest.fixture
 def fresh_kafka() -> Iterator[KafkaBroker]:
     """A server of the test's own, to be stopped and killed."""
-    yield from running("kafka", KafkaBroker)
+    yield from running("Kafka", KafkaBroker)
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariaDBServer]:
     """One server for the whole run. Who stops one starts its own, by `fresh_mariadb`."""
-    yield from running("mariadb", lambda directory: MariaDBServer(directory / "data"))
+    yield from running("MariaDB", lambda directory: MariaDBServer(directory / "data"))
 
 
 @pytest.fixture
 def fresh_mariadb() -> Iterator[MariaDBServer]:
     """A server of the test's own, to be stopped and killed."""
-    yield from running("mariadb", lambda directory: MariaDBServer(directory / "data"))
+    yield from running("MariaDB", lambda directory: MariaDBServer(directory / "data"))
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """One server for the whole run."""
-    yield from running("s3", S3Server)
+    yield from running("S3", S3Server)
 
 
 @pytest.fixture

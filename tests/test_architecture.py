@@ -10,10 +10,12 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from attrs import frozen
 
+N = TypeVar("N", bound=ast.AST)
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("coordinators", "trident_py")
 MODULE_LINES_MAX = 600
@@ -136,6 +138,10 @@ def of_product() -> list[Module]:
     return list(modules(*PRODUCT).values())
 
 
+def nodes(module: Module, kind: type[N]) -> Iterator[N]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, kind))
+
+
 # --- who imports whom -------------------------------------------------------------------------------------------------
 
 
@@ -242,11 +248,14 @@ def test_the_library_imports_from_leaf_modules_never_from_a_facade() -> None:
                     assert leaves == {alias.name for alias in node.names}, f"{module.name}:{node.lineno}"
 
 
-@pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items(), ids=list(ONE_DOOR))
-def test_each_library_has_one_door(library: str, doors: set[str]) -> None:
-    users = [module for module in of_product() if library in {name.partition(".")[0] for name in module.imports()}]
-    assert users, f"nobody uses {library}"
-    assert [module.name for module in users if not module.is_in(doors)] == []
+def test_each_library_has_one_door() -> None:
+    users: dict[str, list[Module]] = {}
+    for module in of_product():
+        for library in {name.partition(".")[0] for name in module.imports()} & set(ONE_DOOR):
+            users.setdefault(library, []).append(module)
+    assert set(users) == set(ONE_DOOR), "a library of the table is imported nowhere"
+    beside = [(name, each.name) for name, doors in ONE_DOOR.items() for each in users[name] if not each.is_in(doors)]
+    assert beside == []
 
 
 # --- who may use what -------------------------------------------------------------------------------------------------
@@ -287,13 +296,15 @@ def test_nothing_dangerous_is_called() -> None:
 # --- how long things get ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_a_module_and_its_functions_are_short(module: Module) -> None:
-    assert len(module.source.splitlines()) <= MODULE_LINES_MAX
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
+def test_modules_and_functions_are_short() -> None:
+    lengths = {module.name: len(module.source.splitlines()) for module in of_product()}
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
+    functions = {
+        f"{module.name}.{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for module in of_product()
+        for node in nodes(module, ast.FunctionDef)
+    }
+    assert {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 CLASS_LINES_MAX = 250
@@ -302,16 +313,17 @@ REASON = "# large: "
 """How the line begins, right above a class that is larger, which says why it is one class all the same."""
 
 
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_a_class_is_small_or_says_why_it_is_not(module: Module) -> None:
-    lines = module.source.splitlines()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef):
+def test_classes_are_small_or_say_why_they_are_not() -> None:
+    offenders = []
+    for module in of_product():
+        lines = module.source.splitlines()
+        for node in nodes(module, ast.ClassDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             size, fields = (node.end_lineno or first) - node.lineno + 1, len(_fields_of(node))
             is_small = size <= CLASS_LINES_MAX and fields <= CLASS_FIELDS_MAX
-            is_explained = lines[first - 2].startswith(REASON)
-            assert is_small or is_explained, f"{module.name}.{node.name}: {size} lines, {fields} fields, and no reason"
+            if not is_small and not lines[first - 2].startswith(REASON):
+                offenders.append(f"{module.name}.{node.name}: {size} lines, {fields} fields, and no reason")
+    assert offenders == []
 
 
 def _fields_of(node: ast.ClassDef) -> set[str]:
@@ -340,44 +352,6 @@ def test_few_modules_are_at_the_root() -> None:
     assert len(root) <= ROOT_MODULES_MAX, root
 
 
-# --- units ------------------------------------------------------------------------------------------------------------
-
-UNITS = {"SECONDS", "MILLIS", "MICROS", "BYTES", "ROWS", "CHARS", "LINES"}
-ABBREVIATED = {"SEC", "SECS", "MS", "US", "KB", "KIB", "MB", "MIB", "BYTE", "SIZE"}
-RATIOS = {"LEASE_OF_SESSION"}
-
-
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_the_name_of_a_constant_ends_with_its_unit(module: Module) -> None:
-    """As in ``POLL_SECONDS``, and with a bound behind it, ``POLL_SECONDS_MAX``; what is no whole number is seconds."""
-    for name, value in _numbers(module.tree):
-        *words, last = [word for word in name.split("_") if word not in {"MAX", "MIN"}]
-        assert not {*words, last} & ABBREVIATED, f"{module.name}.{name}: the unit is written out"
-        assert not set(words) & UNITS, f"{module.name}.{name}: the unit comes last"
-        is_seconds = last == "SECONDS" or name in RATIOS
-        assert isinstance(value, int) or is_seconds, f"{module.name}.{name}: no unit"
-
-
-def _numbers(tree: ast.Module) -> Iterator[tuple[str, float]]:
-    """The numbers among the constants of a module; of several in one line each."""
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                pairs = [(target, node.value)]
-                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    pairs = list(zip(target.elts, node.value.elts, strict=True))
-                for each, value in pairs:
-                    if isinstance(each, ast.Name):
-                        yield from ((each.id, number) for number in _number(value))
-
-
-def _number(node: ast.expr) -> Iterator[float]:
-    if all(isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(node)):
-        value = eval(compile(ast.Expression(node), "", "eval"))  # noqa: S307 - numbers and operators alone
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield value
-
-
 # --- who tests what ---------------------------------------------------------------------------------------------------
 
 PURE = """
@@ -387,7 +361,9 @@ PURE = """
     graph history interfaces operations participants planner rows spouts spouts.files states streams
     telemetry web windows worker
 """
-"""The folders in which each module has a test file of its own."""
+"""The folders in which each module that isn't a small helper has a test file of its own."""
+
+HELPER_LINES_MAX = 60
 
 WITH_SPARK = {
     "trident_py.engine.spark.spark_job",
@@ -399,12 +375,16 @@ WITH_SPARK = {
 """Those of them that run jobs: tests/integration shows what they do."""
 
 
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_a_pure_module_has_a_test_file_of_its_own(module: Module) -> None:
-    if room(module) in PURE.split() and module.name not in WITH_SPARK and _has_behaviour(module.tree):
-        folder, _, name = module.name.rpartition(".")
-        own = ROOT / "tests/unit" / folder.replace(".", "/") / f"test_{name}.py"
-        assert own.exists(), f"{own.relative_to(ROOT)} is missing"
+def test_pure_modules_have_test_files() -> None:
+    pure = [module for module in of_product() if room(module) in PURE.split() and module.name not in WITH_SPARK]
+    large = [module for module in pure if len(module.source.splitlines()) > HELPER_LINES_MAX]
+    expected = [_own_test(module) for module in large if _has_behaviour(module.tree)]
+    assert [path for path in expected if not (ROOT / path).exists()] == []
+
+
+def _own_test(module: Module) -> str:
+    folder, _, name = module.name.rpartition(".")
+    return f"tests/unit/{folder.replace('.', '/')}/test_{name}.py"
 
 
 def _has_behaviour(tree: ast.Module) -> bool:
@@ -524,25 +504,25 @@ NOT_YET = {"trident_py.conformance"}
 """Where docstrings are still to be gone through."""
 
 
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_the_docstring_of_a_function_begins_with_a_verb(module: Module) -> None:
-    """As in "Return …", "Tell whether …"; what is read as an attribute is a thing, and may begin with a noun."""
-    if module.is_in(NOT_YET):
-        return
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
-            is_attribute = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
-            first = text.split()[0]
-            assert is_attribute or first not in NO_VERBS.split(), f"{module.name}.{node.name}: {text.splitlines()[0]}"
+def test_the_docstrings_of_functions_begin_with_a_verb() -> None:
+    """As in "Return …"; a property is a thing, and its docstring may begin with a noun."""
+    summaries = {
+        f"{module.name}.{node.name}": text.splitlines()[0]
+        for module in of_product()
+        if not module.is_in(NOT_YET)
+        for node in nodes(module, ast.FunctionDef)
+        if (text := ast.get_docstring(node))
+        if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+    assert {name: text for name, text in summaries.items() if text.split()[0] in NO_VERBS.split()} == {}
 
 
 @cache
 def classes() -> dict[str, list[ast.ClassDef]]:
     found: dict[str, list[ast.ClassDef]] = {}
     for module in of_product():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(node)
+        for node in nodes(module, ast.ClassDef):
+            found.setdefault(node.name, []).append(node)
     return found
 
 
@@ -556,71 +536,15 @@ def _says(node: ast.ClassDef, method: str) -> bool:
     return any(_says(base, method) for name in names for base in classes().get(name, []) if base is not node)
 
 
-@pytest.mark.parametrize("module", of_product(), ids=lambda module: module.name)
-def test_what_a_method_does_is_said_where_it_is_declared_or_where_it_is_done(module: Module) -> None:
-    for node in ast.walk(module.tree):
-        for each in node.body if isinstance(node, ast.ClassDef) else []:
-            if isinstance(node, ast.ClassDef) and isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
-                assert node.name.startswith("_") or _says(node, each.name), f"{module.name}.{node.name}.{each.name}"
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-BANNED = {
-    "CommitPin",
-    "Extent",
-    "Extents",
-    "ExtentsLearned",
-    "Fold",
-    "Learned",
-    "LearningEmitter",
-    "MergeFold",
-    "Noted",
-    "Notice",
-    "ReadBatch",
-    "RunState",
-    "StoredExtent",
-    "Unread",
-    "Watched",
-    "begin_run",
-    "blamed",
-    "carrying",
-    "TallyStage",
-    "end_run",
-    "endings",
-    "extent",
-    "extents",
-    "fed",
-    "fold",
-    "folds",
-    "gathering",
-    "is_ours",
-    "judged",
-    "learn",
-    "learned",
-    "noted",
-    "notice",
-    "notices",
-    "noting",
-    "pin_commits",
-    "run_max",
-    "tally",
-    "torn_upto",
-    "turn_to",
-    "understood",
-}
-"""Identifiers of ours that the field has a word for, which is used instead; docs/glossary.md has those."""
-
-
-@pytest.mark.parametrize("module", modules(*PRODUCT).values(), ids=lambda module: module.name)
-def test_a_thing_has_the_fields_name(module: Module) -> None:
-    used = {name for node in ast.walk(module.tree) for name in _identifiers(node)}
-    assert not used & BANNED
-
-
-def _identifiers(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
-            yield name
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
+def test_the_methods_that_users_call_or_implement_are_documented() -> None:
+    """In their class, or in a base of it."""
+    public = {name for names in EXPORTS.values() for name in names.split()}
+    offenders = [
+        f"{node.name}.{method.name}"
+        for name in sorted(public)
+        for node in classes().get(name, [])
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+        if not _says(node, method.name)
+    ]
+    assert offenders == []

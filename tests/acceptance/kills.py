@@ -36,6 +36,7 @@ class Killing:
     """One run of the harness in a directory of its own.
 
     Attributes:
+        latest_seconds: a kill comes at a random moment up to this one.
         exits: how the program ended after each kill: target, seconds it ran, exit code.
     """
 
@@ -43,6 +44,7 @@ class Killing:
     megabytes: float
     chance: random.Random
     files: int = 40
+    latest_seconds: float = 40
     exits: list[tuple[str, float, int]] = field(factory=list)
     counted: int = 0
 
@@ -69,7 +71,7 @@ class Killing:
             program = self.start()
             began = time.monotonic()
             with suppress(subprocess.TimeoutExpired):
-                program.wait(self.chance.uniform(0.5, 40))
+                program.wait(self.chance.uniform(0.5, self.latest_seconds))
             if program.poll() is None:
                 self.kill(program, target)
             try:

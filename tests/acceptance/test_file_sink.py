@@ -20,7 +20,7 @@ from tests.acceptance.file_sink import PER_BATCH, ROWS
 from tests.acceptance.file_sink_twice import BATCHES
 from tests.servers.spark import SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
 PAUSE_SECONDS = 0.1
 ROOT = Path(__file__).parents[2]

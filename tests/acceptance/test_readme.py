@@ -31,6 +31,7 @@ def rows(database: Path, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from coordinators.values.errors import ConfigError
-from tests.conftest import IS_CI
 from tests.faults.all import FAULTS
 from tests.faults.catalogue import do
 from tests.faults.world import World
+from tests.servers.missing import IS_CI, lacks
 from tests.servers.postgresql import NoServerError
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.postgres]
@@ -23,9 +23,7 @@ def world() -> Iterator[World]:
     try:
         made = running.__enter__()
     except (ConfigError, NoServerError) as error:
-        if IS_CI:
-            raise
-        pytest.skip(str(error))
+        lacks("a server of the faults", error)
     made.prepare(3)
     yield made
     running.__exit__(None, None, None)

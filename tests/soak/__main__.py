@@ -2,7 +2,7 @@
 
 Every minute an operator slows it down, pauses it and has it go on.
 
-    python -m tests.soak --minutes 20 [--json FILE]
+    python -m tests.soak --minutes 20 [--transactions 1000000] [--json FILE]
 
 A few times a minute, when all input is committed, it counts Python's objects, threads, descriptors, znodes and Spark's
 blocks, and the memory of the driver and of its JVM, all garbage collected. Exit code 1 if the median of the last minute
@@ -114,8 +114,8 @@ def connected(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
         client.close()
 
 
-def soak(seconds: float) -> Soaked:
-    """Run rounds for so long, with a sample after each."""
+def soak(seconds: float, transactions: int = 0) -> Soaked:
+    """Run rounds until both the time and the number of transactions are reached, with a sample after each."""
     # Arrow's own pool keeps for each thread what it has freed, 12 MiB after some minutes, and gives it back to nobody.
     pa.set_memory_pool(pa.system_memory_pool())
     with ExitStack() as stack:
@@ -131,7 +131,7 @@ def soak(seconds: float) -> Soaked:
         operator = Operator(ZooKeeperCoordination(hosts=server.hosts, root=config.root, access=server.access), TOPOLOGY)
         load.burst(query)
         began, samples = monotonic(), list[Sample]()
-        while monotonic() - began < seconds:
+        while monotonic() - began < seconds or query.status["current_txid"] <= transactions:
             operator.round(load, query, monotonic() - began)
             samples.append(probe.sample(monotonic() - began))
         return Soaked(samples, query.status["current_txid"] - 1, operator.visits)
@@ -160,13 +160,15 @@ def main(argv: list[str] | None = None) -> int:
     """Do it, and tell."""
     parser = argparse.ArgumentParser(description="Run small and large transactions, and look whether anything grows.")
     parser.add_argument("--minutes", type=minutes, default=20.0)
+    parser.add_argument("--transactions", type=int, default=0, help="how many to commit at least")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where every sample goes, and what was made of them")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.ERROR)
-    soaked = soak(arguments.minutes * MINUTE_SECONDS)
-    grown = growths(soaked.samples, arguments.minutes)
+    soaked = soak(arguments.minutes * MINUTE_SECONDS, arguments.transactions)
+    took_minutes = max(arguments.minutes, soaked.samples[-1].at / MINUTE_SECONDS)
+    grown = growths(soaked.samples, took_minutes)
     if arguments.json:
-        told = {"minutes": arguments.minutes, **asdict(soaked)}
+        told = {"minutes": took_minutes, **asdict(soaked)}
         told["growths"] = [asdict(each) | {"is_leak": each.is_leak} for each in grown]
         arguments.json.write_text(json.dumps(told, indent=2))
     console = Console(width=100)

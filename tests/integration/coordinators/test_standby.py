@@ -115,7 +115,7 @@ def keep_writing(store: ZooKeeperRecordStore) -> None:
 
 def test_a_standby_outlives_its_session(tmp_path: Path, standbys: Standbys) -> None:
     with EmbeddedZooKeeper.running(tmp_path / "server") as server:
-        first = lead("wordcount", hosts=server.hosts)
+        first = lead("wordcount", hosts=server.hosts, session_timeout=2.0)
         waiting = standbys.add(server.hosts, session_timeout=1.0)
         standbys.await_waiting(0)
         hosts = server.hosts

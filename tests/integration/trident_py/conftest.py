@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.servers.spark import SparkCluster, SparkConnectServer
+from tests.topologies import config as config
 
 CLUSTER = "TRIDENT_TEST_CLUSTER"
 ROOT = Path(__file__).parents[3]

@@ -22,9 +22,9 @@ from attrs import evolve
 from coordinators.backends.zookeeper.leadership import lead
 from coordinators.record.record import CoordinatorRecord, Failure
 from coordinators.values.cursors import Cursors
+from tests.topologies import TRIDENT, read_until
 from trident_py.cli import main
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 RECORD = CoordinatorRecord(
     epoch=1,
     seq=9,
@@ -150,6 +150,7 @@ def words_of(directory: Path) -> Counter[str]:
     return Counter(word for text in texts for word in re.findall(r"\w+", text))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_the_demo_counts_what_is_there_and_then_only_what_is_new(zookeeper: str, tmp_path: Path) -> None:
@@ -204,16 +205,6 @@ def running(
             process.kill()
 
 
-def read_until(process: subprocess.Popen[str], pattern: str) -> None:
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if re.search(pattern, line):
-            return
-    pytest.fail(f"no line like {pattern!r} in\n{''.join(lines)}")
-
-
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_the_first_ctrl_c_lets_what_is_under_way_commit(
@@ -236,6 +227,7 @@ def test_the_first_ctrl_c_lets_what_is_under_way_commit(
     assert facts["attempt_ids"] == {}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("mode", ["mixed", "control-group", "process-group"])
@@ -261,6 +253,7 @@ def test_sigterm_lets_what_is_under_way_commit_however_a_service_manager_sends_i
     assert psutil.wait_procs(below, 30)[1] == [], "Spark's JVM ends with the driver"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_ctrl_c_while_spark_starts_is_one_line(zookeeper: str, tmp_path: Path) -> None:
@@ -315,6 +308,7 @@ topology.new_stream("lines", Lines("line string", 1, ("to",))).peek(lambda row: 
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.parametrize(
@@ -344,6 +338,7 @@ def test_an_error_of_any_class_that_ends_a_start_is_told_and_is_the_last_line(
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.local
@@ -376,6 +371,7 @@ topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,))).write
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("options", [[], ["--debug"]], ids=["", "debug"])
@@ -404,6 +400,7 @@ def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
     assert "ValueError: no room" in last["traceback"]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_a_second_signal_stops_at_once(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

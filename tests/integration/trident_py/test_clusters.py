@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.servers.spark import SparkCluster, SparkConnectServer
+from tests.topologies import TRIDENT
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 JOB = """
 from pathlib import Path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,11 +14,11 @@ import pytest
 from coordinators.backends.local import LocalCoordination
 from coordinators.values.secret import Secret
 from tests.servers.postgresql import PASSWORD, PostgresServer
+from tests.topologies import TRIDENT
 from trident_py import Count, FeederBatchSpout, MemoryMapState, TridentConfig, TridentTopology
 from trident_py.cli import main
 from trident_py.history.postgres import PostgresHistory
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 PATIENCE_SECONDS = 120
 
 ENDLESS = """
@@ -50,6 +49,7 @@ def committed(found: list[dict[str, object]]) -> int:
     return sum(each["outcome"] == "committed" for each in found)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_after_a_kill_the_history_says_what_was_committed_and_by_whom(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
+from tests.topologies import TRIDENT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -19,12 +19,12 @@ from py4j.java_gateway import JavaGateway, JavaObject
 from pyspark.java_gateway import launch_gateway
 
 from tests.servers.kubernetes import KubernetesApi, Request
+from tests.topologies import TRIDENT
 from trident_py.cli.usage import HISTORY, LOGIN
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[3]
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 POD = "large-orders-1"
 PATIENCE_SECONDS = 90
 
@@ -201,6 +201,7 @@ def pods_of(requests: list[Request]) -> list[Mapping[str, Any]]:
     return [each.body for each in requests if (each.verb, each.resource) == ("create", "pods")]
 
 
+@pytest.mark.long
 def test_the_driver_asks_for_executors_that_find_it_and_end_with_it_and_for_nothing_it_may_not(
     manifest: Manifest, api: KubernetesApi, mounted: Path, zookeeper: str
 ) -> None:

@@ -34,11 +34,6 @@ from trident_py import (
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, NEEDS_REPORTS]
 
 
-@pytest.fixture
-def config(zookeeper: str) -> TridentConfig:
-    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
-
-
 @frozen
 class Shelf(ISpoutPartition):
     """A directory of numbered files is a partition."""

@@ -36,11 +36,6 @@ BOOKS = ["_counts_removed", "_trident", "counts"]
 
 
 @pytest.fixture
-def config(zookeeper: str) -> TridentConfig:
-    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
-
-
-@pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
     """Where small partitions stay apart."""
     session = spark.newSession()

@@ -74,11 +74,6 @@ def fixed(batch: int = 1) -> FixedBatchSpout:
     return FixedBatchSpout("value string", batch, *LINES)
 
 
-@pytest.fixture
-def config(zookeeper: str) -> TridentConfig:
-    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
-
-
 def counts(path: Path) -> dict[str, int]:
     with closing(sqlite3.connect(path)) as database:
         return dict(database.execute("SELECT word, count FROM counts"))

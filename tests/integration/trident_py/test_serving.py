@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from coordinators.backends.zookeeper.leadership import lead
+from tests.topologies import TRIDENT, read_until
 from tests.unit.trident_py.web.serving import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
-TRIDENT = [sys.executable, "-c", "from trident_py.cli import main; raise SystemExit(main())"]
 COUNTS = """
 from trident_py import Count, FixedBatchSpout, MapGet, SQLiteState, TridentTopology
 
@@ -46,17 +44,6 @@ def running(directory: Path, zookeeper: str, *options: str) -> Iterator[subproce
 
 def where(directory: Path, zookeeper: str) -> list[str]:
     return ["--zookeeper", zookeeper, "--state-dir", str(directory)]
-
-
-def read_until(process: subprocess.Popen[str], pattern: str) -> str:
-    """What the first line of standard error like that has as its group."""
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if found := re.search(pattern, line):
-            return found[1]
-    pytest.fail(f"no line like {pattern!r} in\n{''.join(lines)}")
 
 
 def asked(directory: Path, zookeeper: str, *words: str) -> subprocess.CompletedProcess[str]:

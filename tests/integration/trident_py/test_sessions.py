@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from trident_py.errors import ConfigError
 from trident_py.spark import probe
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
 
 WITHIN_SECONDS = 300
 PROGRAM = """

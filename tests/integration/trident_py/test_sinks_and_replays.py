@@ -32,11 +32,6 @@ from trident_py import (
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 
-@pytest.fixture
-def config(zookeeper: str) -> TridentConfig:
-    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
-
-
 @define
 class ListSink(TransactionalSink[list[tuple[Any, ...]]]):
     """Keeps rows in memory, with the token beside them."""

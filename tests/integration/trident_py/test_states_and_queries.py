@@ -49,11 +49,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 PATIENCE_SECONDS = 180
 
 
-@pytest.fixture
-def config(zookeeper: str) -> TridentConfig:
-    return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
-
-
 @define(eq=False)
 class Made(StateFactory):
     """Makes a state as a function says."""

@@ -6,6 +6,9 @@ from typing import NoReturn
 
 import pytest
 
+from tests.topologies import topology as topology
+from tests.topologies import words as words
+
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a unit test would have started a JVM; give the topology a LocalCoordination and no session")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from tests.topologies import fields
 from trident_py.errors import TopologyError
 from trident_py.graph.joining import Join, Merge
 from trident_py.operations.builtin import Count
@@ -35,11 +36,6 @@ class Two:
 @pytest.fixture
 def two() -> Two:
     return Two()
-
-
-def fields(stream: Stream) -> str:
-    assert stream.schema is not None
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stream.schema.fields)
 
 
 def test_t12_a_merge_has_the_names_of_the_first_stream_and_reads_all_spouts(two: Two) -> None:

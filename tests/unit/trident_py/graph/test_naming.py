@@ -12,27 +12,15 @@ from trident_py.errors import TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import StateFactory, StateUpdater
 from trident_py.operations.builtin import Count
-from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.maps import OpaqueMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
-from trident_py.topology import TridentTopology
 from trident_py.windows.windows import TumblingCount
 
 
 class Append(StateUpdater[Any]):
     def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
         state.extend(tuples)
-
-
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
-def words(topology: TridentTopology) -> Stream:
-    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
 
 
 def memory() -> StateFactory:

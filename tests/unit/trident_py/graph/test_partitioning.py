@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.unit.trident_py.worker.aggregators import Total
 from trident_py.graph.partitioning import Partitioning, Repartition
 from trident_py.operations.builtin import Count
 from trident_py.planner.plan import plan
-from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
-
-
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
-def words(topology: TridentTopology) -> Stream:
-    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
 
 
 def partitions(topology: TridentTopology) -> list[tuple[Partitioning, int | None]]:

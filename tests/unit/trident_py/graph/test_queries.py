@@ -29,11 +29,6 @@ class Short(QueryFunction[Any, Any]):
     def execute(self, row: Any, result: Any, collector: TridentCollector) -> None: ...
 
 
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
 def asked(function: QueryFunction[Any, Any], state: Any, rows: list[Any], out: str) -> list[tuple[Any, ...]]:
     query = StateQuery(title="state_query", state="s", function=function, in_fields=("word",), out=schema_of(out))
     return [tuple(row) for row in query.answered(state, rows, schema_of("n int, word string"))]

@@ -14,11 +14,6 @@ from trident_py.topology import TridentTopology
 
 
 @pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
 def words(topology: TridentTopology) -> Stream:
     return topology.new_stream("words", FixedBatchSpout("word string", 2)).map(lambda row: row, "word string")
 

@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.topologies import fields
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted
 from trident_py.errors import TopologyError
 from trident_py.operations.builtin import Count, Sum
-from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.streams.stream import Stream
-from trident_py.topology import TridentTopology
-
-
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
-def words(topology: TridentTopology) -> Stream:
-    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
-
-
-def fields(stream: Stream) -> str:
-    assert stream.schema is not None
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stream.schema.fields)
 
 
 def test_s14_a_chain_has_the_group_fields_and_then_all_results(words: Stream) -> None:

@@ -8,30 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.topologies import fields
 from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.errors import TopologyError
 from trident_py.interfaces.operations import Assembly
 from trident_py.operations.assemblies import FirstN
 from trident_py.operations.builtin import Count, Equals, Max, Negate, Sum
-from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
-
-
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
-def words(topology: TridentTopology) -> Stream:
-    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
-
-
-def fields(stream: Stream) -> str:
-    assert stream.schema is not None
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stream.schema.fields)
 
 
 class Busy(Assembly):

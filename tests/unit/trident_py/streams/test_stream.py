@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from tests.topologies import fields
 from tests.unit.trident_py.declared import NamedFactory, Nowhere
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import StateError, TopologyError
@@ -39,21 +40,6 @@ class IsLong(Filter):
 class Append(StateUpdater[Any]):
     def update_state(self, state: Any, tuples: Any, collector: TridentCollector) -> None:
         state.extend(tuples)
-
-
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
-@pytest.fixture
-def words(topology: TridentTopology) -> Stream:
-    return topology.new_stream("lines", FixedBatchSpout("word string, n int, tags map<string, int>", 2))
-
-
-def fields(stream: Stream) -> str:
-    assert stream.schema is not None
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stream.schema.fields)
 
 
 def nothing(frame: DataFrame) -> DataFrame:

@@ -28,11 +28,6 @@ def leading() -> RecordStore:
     return LocalCoordination().lead("wordcount")
 
 
-@pytest.fixture
-def topology() -> TridentTopology:
-    return TridentTopology("wordcount")
-
-
 def diagnosed_alive(error: BaseException, place: Place, doing: str) -> Diagnosis:
     return diagnosed(error, place, doing, lambda: Life.ALIVE)
 

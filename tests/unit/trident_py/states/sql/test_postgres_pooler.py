@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.conftest import IS_CI
+from tests.servers.missing import lacks
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, opened, select, stage, tables
@@ -38,9 +38,7 @@ def pooled(postgres_server: PostgresServer, postgres: str) -> Iterator[Pooled]:
             try:
                 pooler.start()
             except NoServerError as error:
-                if IS_CI:
-                    raise
-                pytest.skip(str(error))
+                lacks("PgBouncer", error)
             return pooler.dsn(str(conninfo_to_dict(postgres)["dbname"]))
 
         yield start
