@@ -1,6 +1,8 @@
 """One more output beside the counts, in a store of another kind: words are counted there too, or written to a table.
 
-``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files.
+``kafka-sink`` writes them to a topic; ``kafka-spout`` reads a topic instead, and counts its values in the database.
+
+``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files, ``sql`` is a table of a sink.
 """
 
 from __future__ import annotations
@@ -10,7 +12,18 @@ from pathlib import Path
 
 from tests.faults.points import Points, around
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at
-from trident_py import Count, DeltaSink, IcebergSink, MySQLState, RedisState
+from trident_py import (
+    Count,
+    DeltaSink,
+    IcebergSink,
+    KafkaSink,
+    KafkaSpout,
+    MySQLState,
+    PostgresState,
+    RedisState,
+    SQLSink,
+    TridentTopology,
+)
 from trident_py.sinks.tables.transactions import TableTransactions
 from trident_py.states.redis.redis_state import RedisMapState
 from trident_py.states.sql.mysql import MySQLDatabase
@@ -18,15 +31,29 @@ from trident_py.states.sql.sessions import SessionLink
 from trident_py.streams.stream import Stream
 
 TABLE = "beside"
+RECORDS = 10
+"""Of a batch from Kafka."""
+_KNOWS_SOON = {"topic.metadata.propagation.max.ms": 2000, "topic.metadata.refresh.interval.ms": 1000}
+"""That a topic is gone; Kafka's client believes it after half a minute else."""
 
 
-def declare(kind: str, where: str, words: Stream) -> None:
-    """Add the output: ``where`` is the URL of a server, or a directory."""
+def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *more: str) -> None:
+    """Add the output: ``where`` is the URL of a server, or a directory; ``more`` a topic and the DSN of a database."""
     match kind:
         case "mysql":
             words.group_by("word").persistent_aggregate(MySQLState(where, table=TABLE), Count(), "n")
         case "redis":
             words.group_by("word").persistent_aggregate(RedisState(where, prefix=TABLE), Count(), "n")
+        case "sql":
+            words.name(TABLE).write_to(SQLSink(where, TABLE))
+        case "kafka-sink":
+            [topic] = more
+            words.map(lambda row: (row.word,), "value string").write_to(KafkaSink(where, topic, options=_KNOWS_SOON))
+        case "kafka-spout":
+            topic, dsn = more
+            spout = KafkaSpout(where, topic, value="string", max_records_per_batch=RECORDS)
+            values = topology.new_stream(topic, spout).group_by("value")
+            values.persistent_aggregate(PostgresState(dsn, table=TABLE), Count(), "n")
         case "delta":
             words.name(TABLE).write_to(DeltaSink(where))
         case "iceberg":

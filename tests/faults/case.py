@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.wishes import Action, Rate, Wish
 from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
 from tests.faults.churn import DATABASE
-from tests.faults.drivers import Driver, wait_until
+from tests.faults.drivers import ROOT, Driver, wait_until
 from tests.faults.journal import Event
 from tests.faults.world import SESSION_SECONDS, World
 from tests.servers.zookeeper import Ensemble
@@ -85,8 +87,9 @@ class Case:
         window_secs: after how many seconds each words are counted; 0: at once.
         together: whether words are counted in two states and written by a sink, all of one database.
         churn: which states whose keys go there are, as `tests.faults.churn` has them; empty: none.
-        beside: kind and place of one more output, as `tests.faults.beside` has them; empty: none.
+        beside: kind and place of one more output or source, as `tests.faults.beside` has them; empty: none.
         asks: whether drivers are asked for a count all the time.
+        since: when the topology was reset last; what was told before is of another life.
         ends: how a driver may end besides by being fenced.
     """
 
@@ -110,6 +113,7 @@ class Case:
     churn: str = ""
     beside: list[str] = field(factory=list)
     asks: bool = False
+    since: float = 0.0
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
 
@@ -188,7 +192,7 @@ class Case:
         """What all drivers told, in order."""
         everybody = {*self.drivers, *self.former}
         told = [event for driver in everybody for kind in kinds for event in driver.events(kind, self.topology)]
-        return sorted(told, key=itemgetter("at"))
+        return sorted((event for event in told if event["at"] > self.since), key=itemgetter("at"))
 
     def await_fired(self, driver: Driver) -> Event:
         """The moment that was ordered, as soon as it was reached."""
@@ -279,6 +283,15 @@ class Case:
             is_timed=self.window_secs > 0,
             ends=frozenset(self.ends),
         )
+
+    def reset(self) -> None:
+        """Have an operator reset the topology, which nobody runs, and give it an empty database."""
+        trident = str(Path(sys.executable).with_name("trident"))
+        command = [trident, "reset", self.topology, "--yes", "--zookeeper", self.ensemble.hosts]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.dsn = self.world.new_database(f"{self.topology}-reset")
+        self.since = monotonic()
 
     def record(self) -> CoordinatorRecord:
         """The record as it is in ZooKeeper."""

@@ -180,8 +180,8 @@ class Program:
         if churn:
             declare(churn, words, counted, dsn, Path(input).parent / DATABASE, self.journal)
         if beside:
-            kind, where = beside
-            outputs.declare(kind, where, counted)
+            kind, where, *more = beside
+            outputs.declare(kind, where, counted, words, *more)
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)

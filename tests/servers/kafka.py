@@ -28,16 +28,21 @@ def tools_command(*arguments: str) -> list[str]:
 
 @define
 class KafkaBroker(ServerProcess):
-    """One broker and controller on ports of its own; its data survive `kill`."""
+    """One broker and controller on ports of its own; its data survive `kill`.
+
+    Attributes:
+        address: where clients find it.
+    """
 
     directory: Path
     port: int = 0
     _admin: AdminClient | None = None
+    address: str = "127.0.0.1"
 
     @property
     def servers(self) -> str:
         """What clients connect to."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
     @property
     def admin(self) -> AdminClient:
@@ -57,6 +62,8 @@ class KafkaBroker(ServerProcess):
                 self.port = prepare_broker(self.directory)
             except ConfigError as error:
                 raise NoServerError(str(error)) from error
+            config = self.directory / "server.properties"
+            config.write_text(config.read_text().replace(f"127.0.0.1:{self.port}", self.servers))
         with (self.directory / "kafka.log").open("ab") as log:
             command = broker_command(self.directory)
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)

@@ -76,7 +76,7 @@ class RowsTable(AnyTable):
         Raises:
             StateError: a column is gone, or would round, cut or replace the values of its field.
         """
-        if not found.columns:
+        if found.is_gone:
             raise StateError("there is no such table; to fix this: restore it, or have the sink write to another table")
         key = found.column("_key")
         if self.keys and (key is None or key.written not in self.dialect.as_found(self.dialect.key)):
@@ -94,7 +94,7 @@ class RowsTable(AnyTable):
     def _fitted(self, field: TypedColumn, found: FoundTable) -> TypedColumn:
         column = found.column(field.name)
         if column is None:
-            there = ", ".join(each.name for each in found.columns)
+            there = ", ".join(each.name for each in found.columns) or "none"
             raise StateError(
                 f"it has no column for the field {field.name!r}, its columns are {there}; to fix this: add the column, "
                 f"or leave the field out"

@@ -66,7 +66,7 @@ class FoundTable:
     """A table that is there.
 
     Attributes:
-        columns: in their order; none: the table is gone.
+        columns: in their order.
         keys: its unique indexes and their columns, where the database has to be asked for them; None: it wasn't.
         mark: what the topology that made it has left in it; empty: nothing.
         identity: what another table of the same name would not have, where the database tells.
@@ -79,6 +79,11 @@ class FoundTable:
     identity: int | None = None
     is_cased: bool = False
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no such table; PostgreSQL has tables without columns."""
+        return not self.columns and self.identity is None
+
     def column(self, name: str) -> FoundColumn | None:
         """Return the column of this name."""
         is_same = str.__eq__ if self.is_cased else _is_same_text
@@ -86,7 +91,7 @@ class FoundTable:
 
     def differences(self, newer: FoundTable) -> list[str]:
         """Return what is other in ``newer``, for messages."""
-        if not newer.columns:
+        if newer.is_gone:
             return ["it is gone"]
         told = [f"column {each.name!r} is gone" for each in self.columns if newer.column(each.name) is None]
         for each in newer.columns:

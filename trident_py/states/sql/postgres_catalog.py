@@ -15,13 +15,14 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod),
     (SELECT conname FROM pg_constraint WHERE conrelid = c.oid AND contype = 'p')
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
-JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-JOIN pg_type AS y ON y.oid = a.atttypid
+LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_type AS y ON y.oid = a.atttypid
 LEFT JOIN pg_type AS b ON b.oid = y.typbasetype
 WHERE n.nspname = %s AND c.relname = %s AND NOT EXISTS (SELECT FROM {} WHERE false)
 ORDER BY a.attnum"""
 """The subquery locks the table before the statement's snapshot is taken, so nothing changes until the end of the
-transaction. A domain over a domain counts as a type that takes no text as it is."""
+transaction. A domain over a domain counts as a type that takes no text as it is. A table without columns gives one row,
+in which the column is NULL."""
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOATS = {"float4": 24, "float8": 53}
@@ -54,7 +55,8 @@ def columns_of(connection: Connection, schema: str, table: str, there: str) -> F
     """
     rows = connection.execute(_COLUMNS.format(there), [schema, table]).fetchall()
     *_, made, key = rows[0] if rows else (None, None)
-    return FoundTable(tuple(_column(*row[:6]) for row in rows), mark=key or "", identity=made, is_cased=True)
+    columns = tuple(_column(*row[:6]) for row in rows if row[0] is not None)
+    return FoundTable(columns, mark=key or "", identity=made, is_cased=True)
 
 
 def _column(name: str, written: str, base: str, modifier: int, is_required: bool, is_generated: bool) -> FoundColumn:

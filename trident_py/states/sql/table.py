@@ -283,7 +283,7 @@ class Table(AnyTable):
         Raises:
             StateError: it was changed in a way that changes or loses values.
         """
-        if not found.columns:
+        if found.is_gone:
             raise StateError("it is gone; to fix this: restore it from a backup")
         for name, storage in self._made_columns():
             column, made = found.column(name), self.dialect.as_found(storage)

@@ -226,6 +226,21 @@ def test_a_row_that_a_new_constraint_refuses_counts_as_a_failure_of_the_batch(ur
     written.writer.close()
 
 
+def test_a_table_that_has_lost_its_only_column_is_not_taken_for_one_that_is_gone(url: str, by_tasks: bool) -> None:
+    if not url.startswith("postgres"):
+        pytest.skip("only PostgreSQL has tables without columns")
+    changed(url, "CREATE TABLE words (id bigint)")
+    written = Written(url, fields="id bigint", by_tasks=by_tasks)
+    written.recover()
+    written.write(transaction(1), [(1,)])
+    prepared = written.prepare(transaction(2), [(2,)])
+    changed(url, "ALTER TABLE words DROP COLUMN id")
+    told = "column 'id' is gone: it has no column for the field 'id', its columns are none; to fix this: add the column"
+    with pytest.raises(SinkError, match=told):
+        written.writer.commit(transaction(2), prepared)
+    written.writer.close()
+
+
 def test_a_sink_stops_by_name_where_a_column_would_round_from_now_on(url: str, by_tasks: bool) -> None:
     if url.startswith("sqlite"):
         pytest.skip("SQLite alters no types")
