@@ -1,4 +1,4 @@
-"""Counts the pages that a web server has given, in Redis, where they can be looked up at once: see docs/redis.md.
+"""Counts the pages that a web server has given, in Redis, where they can be looked up at once: see docs/how-to/redis.md.
 
 ::
 

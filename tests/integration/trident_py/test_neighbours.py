@@ -1,4 +1,4 @@
-"""Topologies that run or are down while another client changes what they read and write: rows of docs/neighbours.md."""
+"""Topologies that run or are down while another client changes what they read and write: rows of docs/how-to/other-writers.md."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ from trident_py.engine.plane.stimuli import (
 from trident_py.engine.plane.work import Half, Job, Processed
 
 NOBODY = 999
-RULES_PAGE = Path(__file__).parents[5] / "docs/rules.md"
+RULES_PAGE = Path(__file__).parents[5] / "docs/explanation/rules.md"
 WHY = Diagnosis(ValueError("no"), FailureKind.USER_CODE)
 
 
