@@ -127,7 +127,7 @@ FULL = Sizes(
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
     storm_seconds=10,
 )
-"""All that `docs/performance.md` shows, in about forty minutes."""
+"""All that `docs/explanation/performance.md` shows, in about forty minutes."""
 
 QUICK = Sizes(
     rounds=3,

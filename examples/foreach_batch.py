@@ -1,4 +1,4 @@
-"""Writes words into a database by a function of our own, each exactly once: the recipe of docs/foreach-batch.md.
+"""Writes words into a database by a function of our own, each exactly once: the recipe of docs/how-to/foreach-batch.md.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Copies large orders from one Kafka topic to another, each once and in the order of its shop: see docs/kafka.md.
+"""Copies large orders from one Kafka topic to another, each once, in the order of its shop (docs/how-to/kafka.md).
 
 ::
 

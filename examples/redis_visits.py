@@ -1,4 +1,4 @@
-"""Counts the pages that a web server has given, in Redis, where they can be looked up at once: see docs/redis.md.
+"""Counts page visits of a web server in Redis, where other programs look them up (docs/how-to/redis.md).
 
 ::
 

@@ -251,7 +251,7 @@ class TridentTopology:
             config: how to run it.
             spark: the session to run in, of which a ``newSession()`` is taken; None: the active one, or a local one
                 that stops with the topology.
-            listeners: are told of what happens, from this start on; docs/observing.md says when.
+            listeners: are told of what happens, from this start on; docs/how-to/observing.md says when.
             code: Python files, archives, or directories of packages, that user functions need and that Spark's workers
                 can't import by themselves; they travel to them.
             coordination: where its record is kept and who leads it is decided, as ``trident_py.testing``'s

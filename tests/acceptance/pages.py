@@ -1,9 +1,8 @@
 """Runs the snippets of a page of the documentation, in the order of the page; a program of its own, one page a process.
 
-A block of Python with the name of a file (``python shop.py`` behind the fence) is written to that file, every other one
-is run, all of a page in one namespace. A block of shell is run line by line. What stands behind a comment
-``<!-- not run: why -->`` is not run; what
-stands behind ``<!-- printed -->`` is what the block of Python before it has printed.
+A block of Python with the name of a file (``python title="shop.py"``) is written to that file. Every other block of
+Python is run, all of a page in one namespace. A block of shell is run line by line. A block after the comment
+``<!-- not run: why -->`` is not run. A block after ``<!-- printed -->`` is the output of the block of Python before it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ class Snippet:
 def snippets(page: Path) -> Iterator[Snippet]:
     """The blocks of a page."""
     for found in FENCE.finditer(page.read_text(encoding="utf-8")):
-        language, _, file = found["what"].partition(" ")
+        language, _, title = found["what"].partition(" ")
+        file = title.removeprefix('title="').removesuffix('"')
         is_printed = found["note"] == "printed"
         yield Snippet(language, file, found["text"], not found["note"], is_printed)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.pages import snippets
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 RUN = [
     page for page in PAGES if any(snippet.is_run and snippet.language in {"python", "sh"} for snippet in snippets(page))
 ]

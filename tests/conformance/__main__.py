@@ -1,4 +1,4 @@
-"""``python -m tests.conformance``: writes the tables of docs/coming-from-storm.md, and says what is where."""
+"""``python -m tests.conformance``: writes the tables of docs/reference/storm.md, and says what is where."""
 
 from __future__ import annotations
 

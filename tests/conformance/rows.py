@@ -4,7 +4,7 @@ The rows are in ``part_a.txt`` (the interface), ``part_b.txt`` (how the coordina
 was found wrong in it) and ``part_k.txt`` (what Storm's own tests of its Kafka spout try), a line each: ``id | Storm |
 verdict | here | test``. A test is called by its function's name, with its file in front where others have that name; a
 parameter of it may follow in brackets. Whoever builds what is "not yet" there changes that line, and runs ``python -m
-tests.conformance``, which writes the table of ``docs/coming-from-storm.md``.
+tests.conformance``, which writes the table of ``docs/reference/storm.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attrs import frozen
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-DOCUMENT = ROOT / "docs" / "coming-from-storm.md"
+DOCUMENT = ROOT / "docs" / "reference" / "storm.md"
 BEGIN, END = "<!-- rows: python -m tests.conformance -->", "<!-- end of rows -->"
 
 

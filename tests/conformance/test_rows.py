@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from tests.conformance.rows import DOCUMENT, IDS, Row, Verdict, documented, known_tests, rendered, rows
+from tests.conformance.rows import IDS, ROOT, Row, Verdict, documented, known_tests, rendered, rows
 
+TUTORIAL = ROOT / "docs" / "tutorials" / "from-storm.md"
 AHEAD = re.compile(r"(b\d+_\d+|I_\d+|[A-Z]+\d+)_")
 """An id at the beginning of a test's name: ``S12`` for a row, ``b1_8`` for a rule."""
 
@@ -51,7 +52,7 @@ def test_the_documentation_has_the_rows_as_they_are() -> None:
 
 
 def test_the_word_count_of_the_documentation_can_be_declared() -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(code.partition("\nwith topology.start")[0], names)  # noqa: S102 - ours
     assert names["counts"].name == "counts"

@@ -96,7 +96,7 @@ class KillingEverything(Killing):
         self.cluster.start_master()
 
     def _broker(self) -> None:
-        self.broker.stop()  # in order: a sole broker that is killed may forget a commit, see docs/kafka.md
+        self.broker.stop()  # in order: a sole broker that is killed may forget a commit, see docs/how-to/kafka.md
         self.broker.start()
 
     def _postgres(self) -> None:

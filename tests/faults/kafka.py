@@ -106,7 +106,7 @@ def seen(servers: str, topic: str, wanted: int, directory: Path) -> Messages:
 def harm(killing: Killing, broker: KafkaBroker, kills: int) -> None:
     """Kill processes of the topology so many times, and restart the broker in between."""
     killing.rage(kills=kills // 2)
-    broker.stop()  # in order: a sole broker that is killed may forget a commit, see docs/kafka.md
+    broker.stop()  # in order: a sole broker that is killed may forget a commit, see docs/how-to/kafka.md
     broker.start()
     killing.rage(kills=kills)
 

@@ -1,4 +1,4 @@
-"""Faults: another program changes a store while a topology runs, as the tables of docs/neighbours.md have it.
+"""Faults: another program changes a store while a topology runs, as the tables of docs/how-to/other-writers.md have it.
 
 Each change is made by a client that isn't ours: psql, deltalake, pyiceberg or Kafka's own tools. Either the
 topology goes on, or it stops by an error that names what was changed and how to go on; then the operator does what it

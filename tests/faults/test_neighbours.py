@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.faults.all import FAULTS
 from tests.faults.neighbours import PREFIX
 
-PAGE = Path(__file__).parents[2] / "docs/neighbours.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/other-writers.md"
 
 
 def test_the_page_lists_every_change_that_is_tested_with_a_real_client() -> None:

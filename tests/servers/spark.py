@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 30
 QUICK = quick()
 
 NEEDS_REPORTS = pytest.mark.master("over Connect, PySpark drops what tasks report while their rows are kept")
-"""Marks tests of what docs/clusters.md says that only a master can do."""
+"""Marks tests of what docs/how-to/clusters.md says that only a master can do."""
 
 
 @define

@@ -15,7 +15,7 @@ from tests.simulation.gate import GATE, SCOPES, SEARCHED, SEED_GATE, explore_all
 from tests.simulation.rules import RULES, Rules
 from tests.simulation.run import simulate
 
-RULES_PAGE = Path(__file__).parents[2] / "docs/rules.md"
+RULES_PAGE = Path(__file__).parents[2] / "docs/explanation/rules.md"
 IS_CI = os.environ.get("CI", "").lower() == "true"
 FIXED, NEW = (400, 200) if IS_CI else (60, 20)
 

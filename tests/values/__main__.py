@@ -1,4 +1,4 @@
-"""Writes the table of docs/values.md from what each store refuses: ``python -m tests.values``."""
+"""Writes the table of docs/reference/values.md from what each store refuses: ``python -m tests.values``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.values.odd import ODD
 from tests.values.store import REFUSED, refusals
 
-PAGE = Path(__file__).parents[2] / "docs" / "values.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "values.md"
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 
 

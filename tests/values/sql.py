@@ -83,7 +83,7 @@ def selected(url: str, query: str) -> list[Any]:
 
 
 def plain(url: str, kind: t.DataType, value: Any) -> Any:
-    """Return what a client has read as Python has it, as docs/databases.md says how values stand in columns."""
+    """Return what a client has read as Python has it, as docs/how-to/databases.md says how values stand in columns."""
     if value is None:
         return None
     if isinstance(kind, t.ArrayType | t.MapType | t.StructType):

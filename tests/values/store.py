@@ -3,7 +3,7 @@
 A store plugs in by a module ``tests/values/test_<store>.py`` that runs `check_store` over a `Store` of its own, way by
 way, and by a file ``tests/values/refused/<store>.json``: for each type the odd values that it refuses, each with the
 reason, or one reason for the type. What isn't named there has to come back as it was. ``python -m tests.values``
-writes the table of ``docs/values.md`` from these files; no type may be missing.
+writes the table of ``docs/reference/values.md`` from these files; no type may be missing.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class TridentConfig:
     Attributes:
         max_spout_pending: transactions that may be processed at once; commits are in order in any case. Large batches
             need a few, so that one commits while the next is processed; where they are small, as many as 256 share jobs
-            (docs/performance.md has the measurements).
+            (docs/explanation/performance.md has the measurements).
         batch_interval: at most one new batch per so many seconds; 0: as fast as there is data. Replays don't wait.
         spout_max_batch_size: rows in a batch of an `IRichSpout`, at most.
         message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
@@ -179,7 +179,7 @@ class TridentConfig:
         store_patience: how long batches are replayed while the store of a state or sink is locked or can't be reached;
             None: without end. After that the topology ends with a `StateError`.
         accept: changes of the topology that are meant: the strings that a start prints which refuses them. Each fits
-            one change, and is used once; then it may stay or go (docs/changing-a-topology.md).
+            one change, and is used once; then it may stay or go (docs/how-to/changing-a-topology.md).
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
         zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
         zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
@@ -190,7 +190,7 @@ class TridentConfig:
             file, below ``state_dir`` unless its path is absolute; a PostgreSQL database, by a DSN as
             ``postgresql://user:password@host/database``; or None: nowhere. A `LocalCoordination` keeps none by default.
         serve: ``"host:port"`` where the topology's page is, and requests are answered; port 0 is any that is free;
-            None: nowhere (docs/page.md).
+            None: nowhere (docs/how-to/dashboard.md).
         serve_cert, serve_key: PEM files for HTTPS there; needed beyond this machine's own addresses.
     """
 

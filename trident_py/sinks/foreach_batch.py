@@ -26,7 +26,7 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
 
     A transaction comes again where the process died, or an output beside it failed, before the commit was on record.
     ``tx.key`` is the same then, and names no other transaction, ever: a ``fn`` that stores it in the same step as the
-    rows writes them exactly once. `docs/foreach-batch.md` has the recipe.
+    rows writes them exactly once. `docs/how-to/foreach-batch.md` has the recipe.
 
     Args:
         fn: takes the rows of a transaction and a `SinkTransaction`; what it returns is not used.

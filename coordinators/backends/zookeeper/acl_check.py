@@ -27,7 +27,7 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     if not session.access.has_identity:
         log.warning(
             "%s: whoever reaches ZooKeeper at %s can change or remove the topology's position; give `zookeeper_auth` "
-            "(TRIDENT_ZOOKEEPER_AUTH) or a certificate to close it, docs/zookeeper.md tells how",
+            "(TRIDENT_ZOOKEEPER_AUTH) or a certificate to close it, docs/how-to/zookeeper.md tells how",
             session.who,
             session.hosts,
         )

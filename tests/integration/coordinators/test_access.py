@@ -298,7 +298,7 @@ def test_without_a_login_there_is_one_warning(hosts: str, leading: Lead, caplog:
     leading(hosts, ANONYMOUS).close()
     [warning] = [record.getMessage() for record in caplog.records if record.name.startswith("coordinators")]
     assert warning.startswith(f"topology 'wordcount': whoever reaches ZooKeeper at {hosts} can change or remove")
-    assert "docs/zookeeper.md" in warning
+    assert "docs/how-to/zookeeper.md" in warning
 
 
 def test_no_password_is_in_any_log_node_error_or_repr(

@@ -1,4 +1,4 @@
-"""Topologies that run or are down while another client changes what they read and write: rows of docs/neighbours.md."""
+"""Another client changes what topologies read and write: rows of docs/how-to/other-writers.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The road of a batch, as README tells it, is the one that a recorded batch takes."""
+"""The road of a batch, as docs/explanation/architecture.md tells it, is the one that a recorded batch takes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def recording() -> Iterator[Recording]:
 
 
 def road() -> list[list[tuple[str, str]]]:
-    """For each visit that README lists: names, with the file where it names one, in order."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^## The road of one batch: six visits.*?(?=^`master)", readme, re.DOTALL | re.MULTILINE)
+    """For each visit that the page lists: names, with the file where it names one, in order."""
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    section = re.search(r"^## The road of one batch: six visits.*?(?=^`master)", page, re.DOTALL | re.MULTILINE)
     assert section is not None
     visits = re.split(r"^\d\. ", section[0], flags=re.MULTILINE)[1:]
     names = r"`(\w+(?:\.\w+)?)`(?:\s+\(`([\w/]+\.py)`\))?"
@@ -65,7 +65,7 @@ def road() -> list[list[tuple[str, str]]]:
 
 @pytest.mark.spark
 @pytest.mark.zookeeper
-def test_a_recorded_batch_takes_the_road_that_the_readme_tells(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_recorded_batch_takes_the_road_that_the_page_tells(spark: SparkSession, tmp_path: Path) -> None:
     topology = TridentTopology("road")
     (
         topology.new_stream("lines", FixedBatchSpout("line string", 2, ("to be",), ("or not",)))
@@ -81,7 +81,7 @@ def test_a_recorded_batch_takes_the_road_that_the_readme_tells(spark: SparkSessi
     for names in visits:
         for number, (name, path) in enumerate(names):
             found = next((each for each in called if each[2] == name and each[1].endswith(path)), None)
-            assert found is not None, f"{name} in {path} was not called where README says"
+            assert found is not None, f"{name} in {path} was not called where the page says"
             if number == 0:
                 assert found[0] > turn, f"{name} is no visit of its own"
                 turn = found[0]

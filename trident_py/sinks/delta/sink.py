@@ -23,7 +23,7 @@ class DeltaSink(FormatSink):
     """Writes each transaction into a Delta table, in one commit of Delta's, by the library ``deltalake``.
 
     Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
-    isn't there is made. The page `docs/delta.md` says how to read and look after it.
+    isn't there is made. The page `docs/how-to/delta.md` says how to read and look after it.
 
     Args:
         uri: of the table: a path that all machines see, or a URL such as ``s3://bucket/events``.

@@ -33,7 +33,7 @@ class FileSink(TransactionalSink[Path]):
     """Writes each transaction as files, which readers see all at once: as the directory ``path/txid=<n>``.
 
     Point Spark, DuckDB or pyarrow at ``path``: they see whole transactions, each once, at any time. The page
-    `docs/files-as-sink.md` says how, and what else there is to know.
+    `docs/how-to/files-as-sink.md` says how, and what else there is to know.
 
     The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
 

@@ -23,7 +23,7 @@ class IcebergSink(FormatSink):
     """Adds each transaction to an Iceberg table, in one snapshot, by the library ``pyiceberg``.
 
     Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
-    isn't there is made. The page `docs/iceberg.md` says what a catalog has to do, and how to look after the table.
+    isn't there is made. `docs/how-to/iceberg.md` says what a catalog has to do, and how to look after the table.
 
     Args:
         table: its name in the catalog, with its namespace: ``web.events``.

@@ -27,7 +27,7 @@ class KafkaSink(RowsSink[StagedRows]):
 
     Consumers with ``isolation.level=read_committed`` see whole transactions, each once; the rows of a batch keep their
     order in each partition. The process that leads sends; what it has committed is in a small topic of the sink's own.
-    The page `docs/kafka.md` says how to look after it.
+    The page `docs/how-to/kafka.md` says how to look after it.
 
     The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
 

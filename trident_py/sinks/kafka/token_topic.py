@@ -144,7 +144,7 @@ class TokenTopic:
         self._await(
             lambda: self._offset(stable=True) == self._offset(stable=False),
             "a transaction that was ended holds it back, as its marker isn't there yet; if it never comes (a broker "
-            "was killed right after a commit), see 'Hanging transactions' in docs/kafka.md",
+            "was killed right after a commit), see 'Hanging transactions' in docs/how-to/kafka.md",
         )
 
     def read(self) -> bytes | None:

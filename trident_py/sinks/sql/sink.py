@@ -31,7 +31,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
     names; with ``mode="upsert"`` rows of the same key replace each other, and ``_key`` is the primary key, a text that
     tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows of
     large batches in PostgreSQL and MySQL; those of small ones, and all for SQLite, come to the driver.
-    `docs/databases.md` says more.
+    `docs/how-to/databases.md` says more.
 
     The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque; but
     ``mode="upsert"`` takes what a SQL state gives behind one, by the state's own keys, straight behind its new values.

@@ -34,7 +34,7 @@ class DeltaSpout(ITridentSpout[Range]):
 
     A batch is a range of versions, each of which never changes, so it is exact. Compactions add no rows, and are passed
     over; a version that removes rows or changes some ends the topology by name. Spark's tasks read the files. The
-    page `docs/delta.md` says more.
+    page `docs/how-to/delta.md` says more.
 
     Args:
         uri: of the table, which has to be there: a path that all machines see, or a URL.

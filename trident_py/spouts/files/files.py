@@ -54,7 +54,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
 
     Rotated logs are followed: let the pattern match the rotated names too, as in ``logs/access.log*``. A file that is
     renamed, copied and cut, or compressed is known again by hashes of what was read of it, and goes on where it was;
-    one that takes its name is read from its beginning. `docs/logs.md` has the rules.
+    one that takes its name is read from its beginning. `docs/how-to/logs.md` has the rules.
 
     Where lines that were seen are nowhere, a file goes on inside a line that was taken, or it can't be told which file
     is which, the query ends with a `SpoutError` that names the file and says what to do.

@@ -40,8 +40,8 @@ class RedisState(StateFactory):
     Args:
         url: ``redis://[user:password@]host:port/db``, ``rediss://…`` with TLS, or ``unix://…``; never printed.
         prefix: the name of the hash; letters, digits, ``_``, ``.``, ``:`` and ``-``.
-        ttl: how long a key stays without a write, by the times of transactions; see `docs/keys-that-go.md`. None: for
-            ever.
+        ttl: how long a key stays without a write, by the times of transactions; None: for ever. See
+            `docs/how-to/removing-keys.md`.
 
     Raises:
         ConfigError: redis-py is not installed.

@@ -289,12 +289,12 @@ class MySQLState(SQLState):
     The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
     client. Keys are told apart byte by byte, whatever the server's collation; timestamps are in UTC. Spark's tasks put
     the change of a batch into a table of the attempt, the driver merges it in one transaction with the commit token;
-    tables are made and dropped outside of it. `docs/databases.md` says more.
+    tables are made and dropped outside of it. `docs/how-to/databases.md` says more.
 
     Args:
         url: ``"mysql://user:password@host:3306/database"``; never printed. What stands behind ``?`` goes to PyMySQL.
         table: up to 40 lower-case letters, digits and underscores.
-        ttl: how long a key stays without a write; see `docs/keys-that-go.md`. None: for ever.
+        ttl: how long a key stays without a write; see `docs/how-to/removing-keys.md`. None: for ever.
 
     Raises:
         ConfigError: PyMySQL is not installed.

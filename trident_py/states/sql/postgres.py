@@ -36,7 +36,7 @@ class PostgresState(SQLState):
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.
         table: up to 40 lower-case letters, digits and underscores.
         ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
-            ever. See `docs/keys-that-go.md`.
+            ever. See `docs/how-to/removing-keys.md`.
 
     Raises:
         ConfigError: psycopg is not installed.

@@ -36,7 +36,7 @@ class SQLiteState(SQLState):
         path: the file.
         table: the table's name.
         ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
-            ever. See `docs/keys-that-go.md`.
+            ever. See `docs/how-to/removing-keys.md`.
 
     Raises:
         TopologyError: ``ttl`` is no length of time.

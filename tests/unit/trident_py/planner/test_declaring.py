@@ -1,4 +1,4 @@
-"""Two versions of a topology, from declarations to what a start says: the table of docs/changing-a-topology.md."""
+"""Two versions of a topology, from declarations to the answer of a start: docs/how-to/changing-a-topology.md."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trident_py.windows.windows import TumblingCount
 AT = 20
 """The transaction that comes next when the second version starts."""
 
-TABLE = Path(__file__).parents[4] / "docs" / "changing-a-topology.md"
+TABLE = Path(__file__).parents[4] / "docs" / "how-to" / "changing-a-topology.md"
 
 
 def compared_versions(before: Callable[[Stream], Any], now: Callable[[Stream], Any], **spouts: Any) -> Comparison:

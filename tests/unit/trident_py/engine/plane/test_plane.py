@@ -61,7 +61,7 @@ from trident_py.engine.plane.work import BranchShape, Half, Job, Processed, Spou
 from trident_py.participants.capabilities import Capabilities
 
 NOBODY = 999
-RULES_PAGE = Path(__file__).parents[5] / "docs/rules.md"
+RULES_PAGE = Path(__file__).parents[5] / "docs/explanation/rules.md"
 WHY = Diagnosis(ValueError("no"), FailureKind.USER_CODE)
 
 

@@ -152,7 +152,7 @@ class Rotation(RuleBasedStateMachine):
     @rule()
     def restore_under_another_device(self) -> None:
         # As after a remount: what was stored has other devices. Then only the hashes tell; and of files with the same
-        # header they don't always tell enough, see the limits in docs/logs.md.
+        # header they don't always tell enough, see the limits in docs/how-to/logs.md.
         for cursor in self.world.cursors.values():
             if isinstance(cursor, list):  # else it is a forgotten one
                 cursor[2][0] += 1
