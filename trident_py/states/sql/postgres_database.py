@@ -95,8 +95,9 @@ def _texts(part: StoredRows, column: TypedColumn, data: pa.Array) -> pa.Array:
         return _escaped(data)
     if not any(test(kind) for test in _PLAIN):
         raise StateError(
-            f"field {column.name!r} is {column.kind.simpleString()}, and Spark hands it over as Arrow's {kind}, "
-            f"which can't be copied into PostgreSQL; to fix this: cast the field to a type that docs/how-to/databases.md lists"
+            f"field {column.name!r} is {column.kind.simpleString()}, and Spark hands it over as Arrow's {kind}, which "
+            f"can't be copied into PostgreSQL; to fix this: cast the field to a type that "
+            f"docs/how-to/databases.md lists"
         )
     if pa.types.is_float32(kind):
         data = data.cast(pa.float64())  # as which its column stores it
