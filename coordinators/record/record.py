@@ -16,16 +16,13 @@ from attrs import asdict, field, frozen
 
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
-from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash
+from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
 from coordinators.values.cursors import Cursors, CursorShard
 from coordinators.values.errors import MetadataError
 from coordinators.values.numbers import SpoutNumbers
 
-RECORD_VERSION = 3
-READABLE_VERSIONS = (1, 2, RECORD_VERSION)
-"""Version 1 lacks ``failures`` and all fields behind it, and its blobs keep their names while their text changes.
-Releases that know it alone refuse 2. A record is of version 3 while something stands by the wish of an operator: older
-releases would go on as if it didn't, so they refuse it. Otherwise it stays at 2, which they read."""
+RECORD_VERSION = 4
+"""Of the format of records. Versions 1 to 3 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """Metadata up to this size stand in the head,"""
@@ -142,7 +139,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     """
     blobs: dict[str, str] = {}
     body: dict[str, Json] = {
-        "version": 2 if record.standing == NOTHING_STANDS else RECORD_VERSION,
+        "version": RECORD_VERSION,
         "epoch": record.epoch,
         "seq": record.seq,
         "current_txid": record.current_txid,
@@ -235,7 +232,7 @@ def blob_names(head: str, *, where: str) -> list[str]:
 def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
     """Return those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
     body = _verified(head, where)
-    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name], body)]
+    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name])]
 
 
 def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
@@ -250,9 +247,7 @@ def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRec
     return _shaped(where, lambda: _from_body(body, blobs))
 
 
-def _is_whole(name: str, text: str, body: Mapping[str, Any]) -> bool:
-    if body["version"] == 1:
-        return bool(content_hash(text) == body["blobs"][name])
+def _is_whole(name: str, text: str) -> bool:
     return content_digest(text) == name.rpartition("=")[2]
 
 
@@ -280,14 +275,14 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         success_upto=body["success_upto"],
         fingerprints={
             int(txid): {spout: Fingerprint(*each) for spout, each in seen.items()}
-            for txid, seen in body.get("fingerprints", {}).items()
+            for txid, seen in body["fingerprints"].items()
         },
-        failures={int(txid): Failure(**failure) for txid, failure in body.get("failures", {}).items()},
-        times={int(txid): time for txid, time in body.get("times", {}).items()},
-        declared=definition(body["declared"]) if body.get("declared") else None,
-        accepted=tuple(body.get("accepted", ())),
-        resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
-        gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
+        failures={int(txid): Failure(**failure) for txid, failure in body["failures"].items()},
+        times={int(txid): time for txid, time in body["times"].items()},
+        declared=definition(body["declared"]) if body["declared"] else None,
+        accepted=tuple(body["accepted"]),
+        resting={spout: definition(entry) for spout, entry in body["resting"].items()},
+        gaps={state: range(*gap) for state, gap in body["gaps"].items()},
         numbers=_numbers(**body.get("numbers", {})),
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
@@ -309,19 +304,13 @@ def _verified(head: str, where: str) -> dict[str, Any]:
         raise _unreadable(where, f"it is not JSON ({error})") from error
     if not isinstance(body, dict) or "version" not in body:
         raise _unreadable(where, "it is not a coordinator record")
-    if body["version"] not in READABLE_VERSIONS:
-        raise _unreadable(
-            where,
-            f"it has version {body['version']!r}, this release reads version {RECORD_VERSION} and older; a newer "
-            f"release wrote it, run that one",
-        )
+    if body["version"] != RECORD_VERSION:
+        raise _unreadable(where, other_version(body["version"], RECORD_VERSION))
     crc = body.pop("crc", None)
     if crc != content_hash(canonical_json(body)):
         raise _unreadable(where, "its checksum does not match its content")
     blobs = body.get("blobs")
-    if not isinstance(blobs, dict if body["version"] == 1 else list) or not all(
-        isinstance(name, str) for name in blobs
-    ):
+    if not isinstance(blobs, list) or not all(isinstance(name, str) for name in blobs):
         raise _unreadable(where, "it does not name its blobs")
     return body
 

@@ -8,7 +8,10 @@ from typing import Self
 from attrs import evolve, frozen
 
 from coordinators.values.attempt import CommitToken
-from coordinators.values.canonical import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint, other_version
+
+VERSION = 1
+"""Of the format of tokens."""
 
 
 @frozen(kw_only=True)
@@ -37,8 +40,11 @@ class LeaderToken:
         """Return the token that `numbers` has told.
 
         Raises:
-            KeyError: one is missing.
+            KeyError: one is missing, as in data of versions before the first release.
+            ValueError: another release has stored it.
         """
+        if numbers["version"] != VERSION:
+            raise ValueError(other_version(numbers["version"], VERSION))
         return cls(
             incarnation=numbers["incarnation"],
             fence=numbers["fence"],
@@ -50,6 +56,7 @@ class LeaderToken:
         """Return all of it, as stores keep it."""
         commit = self.commit or CommitToken(0, 0, 0)
         return {
+            "version": VERSION,
             "incarnation": self.incarnation,
             "fence": self.fence,
             "sink": self.sink,

@@ -11,11 +11,15 @@ from typing import Any, ClassVar
 
 from attrs import Factory, evolve, frozen
 
+from coordinators.values.canonical import other_version
 from trident_py.errors import StateError
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
 from trident_py.rows.schema import clipped
 from trident_py.states.expiry import Expiry
 from trident_py.states.fenced import Fence
+
+VERSION = 1
+"""Of the format of headers and of the tables beside them."""
 
 
 class TableStep(Enum):
@@ -37,7 +41,8 @@ class StateHeader:
     """
 
     COLUMNS: ClassVar[str] = (
-        "topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, run_first, ttl_since, expired"
+        "version, topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, group_first, ttl_since, "
+        "expired"
     )
 
     fence: Fence
@@ -47,13 +52,13 @@ class StateHeader:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> StateHeader:
-        """Return the header that was stored as ``row``, the values of `COLUMNS`; the last two came later.
+        """Return the header that was stored as ``row``, the values of `COLUMNS`.
 
         Raises:
             StateError: it can't be read.
         """
         _check_row(row)
-        name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
+        _, name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
         found = CommitToken(txid, its_epoch, attempt) if txid is not None else None
         fence = Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first)
         return cls(fence, owner, columns, Expiry(*expiry))
@@ -63,6 +68,7 @@ class StateHeader:
         """The values of `COLUMNS`."""
         topology = self.fence.topology
         return (
+            VERSION,
             topology.name,
             topology.uuid,
             topology.incarnation,
@@ -125,12 +131,19 @@ class StateHeader:
 
 
 _TEXTS = frozenset({"topology", "uuid", "owner", "columns"})
-_MAY_LACK = frozenset({"txid", "epoch", "attempt_id", "run_first", "ttl_since", "expired"})
+_MAY_LACK = frozenset({"txid", "epoch", "attempt_id", "group_first", "ttl_since", "expired"})
 _TOKEN = ("txid", "epoch", "attempt_id")
 
 
 def _check_row(row: Sequence[Any]) -> None:
-    found = dict(zip(StateHeader.COLUMNS.split(", "), row, strict=False))
+    names = StateHeader.COLUMNS.split(", ")
+    if len(row) != len(names) or row[0] != VERSION:
+        version = row[0] if len(row) == len(names) else 0
+        raise StateError(
+            f"the state can't be read: {other_version(version, VERSION)}; nothing of it was changed; to fix this: give "
+            f"the topology another table or prefix"
+        )
+    found = dict(zip(names, row, strict=True))
     for name, value in found.items():
         if name in _MAY_LACK and value is None:
             continue

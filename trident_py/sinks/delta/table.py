@@ -28,11 +28,37 @@ from trident_py.sinks.token import TableToken
 
 
 def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken | None:
-    """Return that of a topology, where ``version_of`` tells a transaction's version; None: it was never here."""
+    """Return the token of a topology; None: the topology was never here.
+
+    A Delta table keeps it as versions of application transactions, which each commit writes anew. For the topology with
+    the uuid ``U`` they are::
+
+        trident:U              txid of the last transaction; 0: there was none
+        trident:U:epoch        the leadership that committed it,
+        trident:U:attempt      and the attempt
+        trident:U:rows         how many rows it has,
+        trident:U:hash         and a hash of them
+        trident:U:fence        the epoch of the newest leader
+        trident:U:sink         a number that the sink of this leader has drawn
+        trident:U:incarnation  of the topology
+        trident:U:version      of this format
+
+    Delta refuses a commit if one of them has changed since the sink read the table.
+
+    Args:
+        uuid: of the topology.
+        version_of: returns the version of an application transaction; None if there is none.
+
+    Raises:
+        SinkError: another version of trident_py has stored it.
+    """
     found = {name: version_of(app_id(uuid, name)) for name in _NAMES}
     if found["fence"] is None:
         return None
-    return TableToken.of({name: version or 0 for name, version in found.items()})
+    try:
+        return TableToken.of({name: version or 0 for name, version in found.items()})
+    except ValueError as error:
+        raise SinkError(f"the token of the Delta table can't be read: {error}; nothing was changed") from error
 
 
 def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
@@ -40,7 +66,7 @@ def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
     return {app_id(uuid, name): version for name, version in token.numbers().items()}
 
 
-_NAMES = ("txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
+_NAMES = ("version", "txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
 
 
 def app_id(uuid: str, name: str = "txid") -> str:

@@ -10,11 +10,15 @@ from attrs import field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import CommitToken
+from coordinators.values.canonical import other_version
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.sinks.files.layout import Layout
 
 NAME = "_token"
+
+VERSION = 1
+"""Of the format of these files."""
 
 
 @frozen(kw_only=True)
@@ -56,6 +60,8 @@ class FileToken:
             return None
         try:
             found = json.loads(text)
+            if found.get("version") != VERSION:
+                raise ValueError(other_version(found.get("version", 0), VERSION))
             return cls(
                 uuid=found["uuid"],
                 incarnation=found["incarnation"],
@@ -73,6 +79,7 @@ class FileToken:
         """Write it into the directory of its transaction."""
         txid, epoch, attempt = self.commit.txid, self.commit.epoch, self.commit.attempt_id
         facts = {
+            "version": VERSION,
             "uuid": self.uuid,
             "incarnation": self.incarnation,
             "txid": txid,

@@ -53,7 +53,9 @@ class StoredToken:
             known = json.loads(text)
             return cls(TableToken.of(known), known["snapshot"])
         except (ValueError, TypeError, KeyError) as error:
-            raise SinkError(f"the table's property {_name(uuid)!r} is damaged: {text!r}") from error
+            raise SinkError(
+                f"the table's property {_name(uuid)!r} can't be read ({error!r}), nothing was changed: {text!r}"
+            ) from error
 
     def properties(self, uuid: str) -> dict[str, str]:
         """Return what the table has to have."""

@@ -221,8 +221,8 @@ class MySQLDatabase(SessionDatabase):
         """Keep others out by a lock of the session: each change of a table commits by itself."""
         with link.transaction(TAKEOVER_SECONDS) as connection:
             with self._locked(connection, schema, HEADERS):
+                Headers(MYSQL, schema).check_version(connection)
                 connection.execute(Headers(MYSQL, schema).create)
-                Headers(MYSQL, schema).widen(connection)
             with self._locked(connection, schema, table):
                 _end_older(connection, schema, table, leader)
                 connection.execute("START TRANSACTION")

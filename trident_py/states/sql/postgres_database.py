@@ -301,8 +301,8 @@ class PostgresDatabase(Database):
         with link.transaction(TAKEOVER_SECONDS) as connection:
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+            headers.check_version(connection)
             connection.execute(headers.create)
-            headers.widen(connection)
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection

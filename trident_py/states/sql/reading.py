@@ -89,6 +89,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     def _found(self, connection: Connection, schema: str, name: str) -> Table:
         dialect = self._database.dialect
         has_tables = [connection.execute(dialect.has_table, [schema, each]).fetchone() for each in (HEADERS, name)]
+        Headers(dialect, schema).check_version(connection)
         query = Headers(dialect, schema).declared
         row = connection.execute(query, [name]).fetchone() if all(has_tables) else None
         if row is None:

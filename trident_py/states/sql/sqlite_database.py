@@ -411,8 +411,8 @@ class SQLiteDatabase(Database):
         headers = Headers(SQLITE, schema)
         try:
             with link.transaction() as connection:
+                headers.check_version(connection)
                 connection.execute(headers.create)
-                headers.widen(connection)
                 yield connection
         except BaseException:
             link.close()

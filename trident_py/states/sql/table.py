@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import field, frozen
 from pyspark.sql import types as t
@@ -18,15 +18,12 @@ from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check
 from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
-TOKEN = ("txid", "epoch", "attempt_id", "run_first")
+TOKEN = ("txid", "epoch", "attempt_id", "group_first")
 
 
 @frozen
 class Headers:
     """The table with a row for each state of a schema: who fills it, and what was committed last."""
-
-    LATER: ClassVar[tuple[str, ...]] = ("run_first", "ttl_since", "expired", "made")
-    """The columns that tables of older releases don't have."""
 
     dialect: Dialect
     schema: str
@@ -44,22 +41,29 @@ class Headers:
             f"CREATE TABLE IF NOT EXISTS {self.there} (state {of.name} NOT NULL PRIMARY KEY, topology {text} NOT NULL, "
             f"uuid {text} NOT NULL, incarnation {integer} NOT NULL, fence {integer} NOT NULL, owner {text} NOT NULL, "
             f"{of.quoted('columns')} {text} NOT NULL, txid {integer}, epoch {integer}, attempt_id {integer}, "
-            f"{', '.join(f'{name} {integer}' for name in self.LATER)}) {of.engine}"
+            f"group_first {integer}, ttl_since {integer}, expired {integer}, made {integer}, "
+            f"version {integer} NOT NULL) {of.engine}"
         )
 
-    def missing(self, connection: Connection) -> list[str]:
-        """Return the columns that a table of an older release doesn't have."""
-        has_column = self.dialect.has_column
-        return [
-            name
-            for name in self.LATER
-            if connection.execute(has_column, [self.schema, HEADERS, name]).fetchone() is None
-        ]
+    def check_version(self, connection: Connection) -> None:
+        """Check that the table, if there is one, has a format version; its rows are checked when they are read.
 
-    def widen(self, connection: Connection) -> None:
-        """Add them."""
-        for name in self.missing(connection):
-            connection.execute(f"ALTER TABLE {self.there} ADD COLUMN {name} {self.dialect.integer}")
+        Raises:
+            StateError: a version before the first release made it.
+        """
+        found = [
+            connection.execute(statement, values).fetchone() is not None
+            for statement, values in (
+                (self.dialect.has_table, [self.schema, HEADERS]),
+                (self.dialect.has_column, [self.schema, HEADERS, "version"]),
+            )
+        ]
+        if found == [True, False]:
+            raise StateError(
+                f"the table {self.there} has no format version: a version of trident_py before the first release made "
+                f"it, and nothing in it was changed; to fix this: take another database or schema, or drop the table "
+                f"and those of its states"
+            )
 
     def read(self, lock: str = "") -> str:
         """Return the statement that finds a state's header; bound is its name."""
