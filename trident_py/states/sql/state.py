@@ -276,7 +276,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]
 
     def close(self) -> None:
-        """Close the connections."""
         self._open = None
         super().close()
 
