@@ -1,3 +1,4 @@
+from coordinators.backends.coordination import Coordination as Coordination
 from coordinators.backends.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
 from coordinators.status.listener import CommittedEvent as CommittedEvent
 from coordinators.status.listener import EmittedEvent as EmittedEvent
@@ -17,7 +18,6 @@ from coordinators.status.status import TopologyStatus as TopologyStatus
 from coordinators.status.status import TransactionStatus as TransactionStatus
 from coordinators.values.attempt import TransactionAttempt as TransactionAttempt
 from coordinators.values.secret import Secret as Secret
-from trident_py._version import __version__ as __version__
 from trident_py.errors import ConfigError as ConfigError
 from trident_py.errors import CoordinationLost as CoordinationLost
 from trident_py.errors import CounterError as CounterError
@@ -53,4 +53,5 @@ from trident_py.topology import TridentTopology as TridentTopology
 from trident_py.windows import *
 from trident_py.worker.counters import Counter as Counter
 from trident_py.worker.counters import counter as counter
+
 __version__: str
