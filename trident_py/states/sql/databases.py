@@ -20,8 +20,8 @@ class DatabaseUrl:
     """The parts of a database's URL, without escapes.
 
     Attributes:
-        port: None: the server's usual one.
-        options: what stands behind ``?``.
+        port: None: the server's usual port.
+        options: the parameters after ``?``.
     """
 
     scheme: str
@@ -34,10 +34,10 @@ class DatabaseUrl:
 
     @classmethod
     def of(cls, text: Secret, schemes: tuple[str, ...]) -> DatabaseUrl:
-        """Return the parts of ``text``, which has one of these schemes.
+        """Return the parts of ``text``, a URL with one of these schemes.
 
         Raises:
-            StateError: it is no such URL; doesn't say what it is, as it may hold a password.
+            StateError: it is not such a URL; the error doesn't contain it, because it may hold a password.
         """
         try:
             url = urlsplit(text.reveal())
@@ -63,8 +63,8 @@ def database_of(url: Secret) -> Database:
     """Return the database that ``url`` names.
 
     Raises:
-        TopologyError: it is none of those that there are.
-        ConfigError: its library is not installed.
+        TopologyError: the URL is not one of a supported database.
+        ConfigError: the database's library is not installed.
         StateError: the URL can't be read.
     """
     scheme, _, rest = url.reveal().partition("://")

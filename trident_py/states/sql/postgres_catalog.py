@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of a table."""
+"""The description of a table by PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT JOIN pg_type AS b ON b.oid = y.typbasetype
 WHERE n.nspname = %s AND c.relname = %s AND NOT EXISTS (SELECT FROM {} WHERE false)
 ORDER BY a.attnum"""
 """The subquery locks the table before the statement's snapshot is taken, so nothing changes until the end of the
-transaction. A domain over a domain counts as a type that takes no text as it is."""
+transaction. A domain over a domain counts as a type that does not accept a text as it is."""
 
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOATS = {"float4": 24, "float8": 53}
@@ -40,17 +40,17 @@ _CUTTING = frozenset({"char", "name", "money", "cstring"})
 
 _TIMES = frozenset({"time", "timetz", "interval"})
 _HEADER = 4
-"""Of a type's modifier, where it is a length."""
+"""The offset of a type's modifier, if it is a length."""
 
 
 def columns_of(connection: Connection, schema: str, table: str, there: str) -> FoundTable:
-    """Return what is there of ``table``, and lock it against changes of its columns until the transaction ends.
+    """Return the description of ``table``, whose columns can't be changed until the transaction ends.
 
     Args:
         connection: in its transaction.
-        schema: where the table is.
+        schema: the table's schema.
         table: its name.
-        there: its name as it stands in a statement.
+        there: its name, as written in a statement.
     """
     rows = connection.execute(_COLUMNS.format(there), [schema, table]).fetchall()
     *_, made, key = rows[0] if rows else (None, None)
