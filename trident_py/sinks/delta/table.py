@@ -276,6 +276,7 @@ class DeltaSinkTable(SinkTable):
         return StructType([each for each in StructType.fromJson(fields).fields if each.name not in partitions])
 
     def whole_files(self) -> list[StagedFile]:
+        """Return the files of the table, except files with deleted rows."""
         return whole_files(self._table)
 
     def compact(self, added: Sequence[StagedFile], removed: Sequence[str]) -> None:

@@ -317,6 +317,7 @@ class Link(AnyLink):
             raise psycopg.errors.InFailedSqlTransaction(f"nothing was committed, the server said {answer}")
 
     def rollback(self) -> None:
+        """Roll back the open transaction, if there is one; close the connection if it doesn't answer."""
         connection = self.session.connection if self.session else None
         if connection is None or connection.info.transaction_status is TransactionStatus.IDLE:
             return
@@ -339,6 +340,7 @@ class Link(AnyLink):
         return Link(evolve(self.target, application=f"{program} {topology} {SHARED} {epoch}"))
 
     def lock_holders(self) -> Sequence[str]:
+        """Return the lock holders, queried on another connection."""
         session = self.session
         if session is None:
             return ()
@@ -355,6 +357,7 @@ class Link(AnyLink):
         ]
 
     def serve(self, database: Database) -> None:
+        """Use the connection for ``database``, under its name."""
         self.target = getattr(database, "target", self.target)
 
     def _connected(self) -> Session:

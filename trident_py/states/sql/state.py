@@ -163,7 +163,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
             self.commit_link.rollback()
 
     def _finish(self, connection: Connection) -> None:
-        """Run the last statements of a transaction."""
         self._removals.end_member(connection)
         connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
 
@@ -180,7 +179,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """Return the committed values: for each key its values, then the value."""
         with self._reading() as connection:
             rows = connection.execute(self._table.read_all, self._table.alive).fetchall()
         return loaded_rows((*self._table.keys, self._table.value), rows)
@@ -208,7 +206,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return self._update(encode_keys(keys), keys, updaters)
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        """Set the value of each key."""
         self._write(encode_keys(keys), keys, values, None)
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
@@ -279,7 +276,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]
 
     def close(self) -> None:
-        """Close the connections."""
         self._open = None
         super().close()
 
