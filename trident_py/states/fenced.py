@@ -1,15 +1,15 @@
-"""What every fenced state decides alike: who may write to it, and what a transaction means to it.
+"""The decision of every fenced state: which leader may write, and what to do with a transaction.
 
-The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a`` at a state whose last commit was
-``(T, (E, A))``; (epoch, attempt) is compared lexicographically::
+It is made under the state's lock, for transaction ``t`` of epoch ``e`` and attempt ``a``. ``(T, (E, A))`` is the last
+commit of the state. Pairs of epoch and attempt are compared lexicographically. The first row that applies decides:
 
-    e below the fence                refuse: a newer leader has been here
-    t < T, and in T's group          applied already, before T or with it: nothing to do
-    t < T or t > T + 1               refuse: order is broken, stop
-    t = T + 1, or nothing committed  apply
-    t = T, (e, a) = (E, A)           applied already: nothing to do
-    t = T, (e, a) < (E, A)           refuse: a late attempt
-    t = T, (e, a) > (E, A)           roll T back, then apply
+- ``e`` is below the fence: refuse, because a newer leader has taken over.
+- ``t < T``, and ``t`` is in the group of ``T``: skip, because it was applied before ``T`` or together with it.
+- ``t < T`` or ``t > T + 1``: refuse and stop, because the order is broken.
+- ``t = T + 1``, or nothing was committed: apply.
+- ``t = T`` and ``(e, a) = (E, A)``: skip, because it was applied already.
+- ``t = T`` and ``(e, a) < (E, A)``: refuse, because the attempt is late.
+- ``t = T`` and ``(e, a) > (E, A)``: roll ``T`` back, then apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 
 
 class Decision(Enum):
-    """What to do with a transaction."""
+    """The action that a state takes for a transaction."""
 
     APPLY = "apply"
     REDO = "roll back what an older attempt of it applied, then apply"
@@ -34,14 +34,14 @@ class Decision(Enum):
 
 @frozen
 class Fence:
-    """What a state remembers about its writers.
+    """A state's stored knowledge of its writers: the current leader and the last commit.
 
     Attributes:
-        topology: whose state it is.
-        epoch: leaders older than this are refused.
+        topology: the topology that owns the state.
+        epoch: leaders of an older epoch are refused.
         token: the last commit; None if there was none.
-        group_first: the first transaction of the group that it was committed in, which the record may not have as
-            committed yet; None: it was committed alone.
+        group_first: the first transaction of the group in which ``token`` was committed. The topology's record may not
+            have these transactions as committed yet. None: it was committed alone.
     """
 
     topology: TopologyKey
@@ -51,21 +51,21 @@ class Fence:
 
     @property
     def commit(self) -> tuple[int | None, int | None, int | None, int | None]:
-        """The last commit as it is stored: txid, epoch, attempt id, and the first transaction of its group."""
+        """The last commit in its stored form: txid, epoch, attempt id, and the first transaction of its group."""
         if self.token is None:
             return None, None, None, self.group_first
         return self.token.txid, self.token.epoch, self.token.attempt_id, self.group_first
 
     def after(self, members: Sequence[SinkTransaction]) -> Fence:
-        """Return the fence as it is after the commit of ``members``, with members that were committed before."""
+        """Return the fence after the commit of ``members``, some of which may have been committed before."""
         self._check_after(members)
         return evolve(self, token=members[-1].token, group_first=group_first(members))
 
     def due(self, members: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
-        """Return those of ``members`` to be applied, and whether the first of them has to be rolled back before.
+        """Return the members that must be applied, and whether the first of them must be rolled back before.
 
         Raises:
-            FencedError, StateError: as `decide`.
+            FencedError, StateError: as for `decide`.
         """
         due: list[SinkTransaction] = []
         fence, redo = self, False
@@ -79,13 +79,13 @@ class Fence:
         return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
-        """Return the fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
+        """Return the fence after a takeover by ``topology`` in ``epoch``; ``state`` is the state's name in errors.
 
-        A newer incarnation of the topology starts without a token; its caller sets the older one's data aside.
+        If the incarnation of the topology is newer, the fence has no token. The caller then sets the older data aside.
 
         Raises:
-            StateError: the state is not this topology's.
-            FencedError: a newer leader has been here.
+            StateError: the state does not belong to this topology.
+            FencedError: a newer leader has taken over.
         """
         self._check_owner(topology, state)
         if epoch < self.epoch:
@@ -100,11 +100,11 @@ class Fence:
         return evolve(self, epoch=epoch)
 
     def decide(self, tx: SinkTransaction, state: str) -> Decision:
-        """Return what to do with ``tx``.
+        """Return the action for ``tx``; ``state`` is the state's name in errors.
 
         Raises:
-            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
-            StateError: ``tx`` is late, or not the transaction that comes next.
+            FencedError: a newer leader, or a newer incarnation of the topology, has taken over.
+            StateError: ``tx`` is late, or it is not the next transaction.
         """
         self.check_leader(tx, state)
         where = self._where(tx, state)
@@ -130,10 +130,10 @@ class Fence:
         return Decision.REDO
 
     def check_leader(self, tx: SinkTransaction, state: str) -> None:
-        """Refuse ``tx`` if its leader was taken over.
+        """Refuse ``tx`` if another leader has taken over from its leader.
 
         Raises:
-            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
+            FencedError: a newer leader, or a newer incarnation of the topology, has taken over.
         """
         ours = (self.topology.uuid, self.topology.incarnation)
         if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
@@ -145,10 +145,10 @@ class Fence:
             )
 
     def check_kept(self, known: Fence, where: str) -> None:
-        """Refuse to go on with a store that has lost what was durable in it: what its leader knows is ``known``.
+        """Refuse a store that has lost durable data; ``known`` is the fence as this leader last knew it.
 
         Raises:
-            StateError: it has lost the last commit, or that the leader took over.
+            StateError: the store has lost the last commit, or the takeover by this leader.
         """
         ours = (self.topology.uuid, self.topology.incarnation) == (known.topology.uuid, known.topology.incarnation)
         if not ours or self.epoch > known.epoch:
@@ -164,7 +164,7 @@ class Fence:
             )
 
     def _check_due(self, members: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
-        """Assert that ``members`` has no gap, and that its last members are due: all but what was applied before."""
+        """Assert that ``members`` has no gap, and that only its first members may have been applied before."""
         txids = [tx.txid for tx in members]
         last = self.token.txid if self.token else None
         assert txids == [*range(txids[0], txids[0] + len(txids))], self._bug(members, "there is a gap")
@@ -174,7 +174,7 @@ class Fence:
         assert not redo or due[0].txid == last, self._bug(members, "what is rolled back is not the last commit")
 
     def _check_after(self, members: Sequence[SinkTransaction]) -> None:
-        """Assert that a commit of ``members`` goes on from here."""
+        """Assert that a commit of ``members`` follows this fence."""
         token = members[-1].token
         assert self.token is None or token > self.token, self._bug(members, "the token would go back")
         assert token.epoch >= self.epoch, self._bug(members, "its leader was taken over")
@@ -211,8 +211,8 @@ class Fence:
 
 
 def group_first(members: Sequence[SinkTransaction]) -> int:
-    """Return the first transaction of the group of which ``members`` are a part.
+    """Return the first transaction of the group that ``members`` belong to.
 
-    Steps before it may not be recorded yet.
+    Its transactions before ``members`` may not be recorded as committed yet.
     """
     return members[0].group_first or members[0].txid

@@ -1,6 +1,6 @@
-"""What a state of ours stores of itself beside its values, and what a takeover makes of it.
+"""The header that a state of this package stores next to its values, and its change by a takeover.
 
-In SQL it is a row of the table ``_trident``.
+In SQL a header is a row of the table ``_trident``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class TableStep(Enum):
-    """What a takeover does with the state's table."""
+    """The action that a takeover takes for the state's table."""
 
     KEEP = "go on with it"
     CREATE = "make it"
@@ -32,12 +32,13 @@ class TableStep(Enum):
 
 @frozen
 class StateHeader:
-    """One state's.
+    """The header of one state: its fence, its owner, its fields and its expired keys.
 
     Attributes:
-        owner: the object that raised the fence last: two of them in one leadership would be one table used twice.
+        owner: identifies the object that raised the fence last. Two owners in one epoch mean that two states use the
+            same table.
         columns: the declared fields.
-        expiry: which keys have expired.
+        expiry: the keys that have expired.
     """
 
     COLUMNS: ClassVar[str] = (
@@ -55,7 +56,7 @@ class StateHeader:
         """Return the header that was stored as ``row``, the values of `COLUMNS`.
 
         Raises:
-            StateError: it can't be read.
+            StateError: the row can't be read.
         """
         _check_row(row)
         _, name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
@@ -81,16 +82,16 @@ class StateHeader:
         )
 
     def claimed(self, found: StateHeader | None, *, exists: bool, state: str) -> tuple[StateHeader, TableStep]:
-        """Return the header after a takeover by this one's topology and epoch, and what becomes of the table.
+        """Return the header after a takeover by this one's topology and epoch, and the action for the table.
 
         Args:
-            found: the header that is there.
-            exists: whether there is a table of this name.
-            state: named in errors.
+            found: the stored header; None: no state has written one.
+            exists: whether a table of this name exists.
+            state: the state's name in errors.
 
         Raises:
-            StateError: the table is not ours, not what was declared, or gone.
-            FencedError: a newer leader has been here.
+            StateError: the table belongs to another writer, has other fields than declared, or is gone.
+            FencedError: a newer leader has taken over.
         """
         topology = self.fence.topology
         if found is None:

@@ -1,4 +1,4 @@
-"""What says whose a transaction's directory is: a hidden file in it, which becomes visible with the rows."""
+"""The token of a transaction's directory: a hidden file in it, which becomes visible with the rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ VERSION = 1
 
 @frozen(kw_only=True)
 class FileToken:
-    """Which attempt wrote the rows, for which topology, and how they stand in their files.
+    """The attempt that wrote the rows, its topology, and the layout of the files.
 
     Attributes:
         uuid: the topology's.
         incarnation: the topology's.
         commit: txid, epoch and attempt id.
-        rows: how many there are.
-        layout: of the files.
-        fields: of the rows.
+        rows: the number of rows.
+        layout: the layout of the files.
+        fields: the fields of the rows.
     """
 
     uuid: str
@@ -49,7 +49,7 @@ class FileToken:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return the token in a transaction's directory; None: there is none.
+        """Return the token in a transaction's directory; None: it has no token.
 
         Raises:
             SinkError: it can't be read.

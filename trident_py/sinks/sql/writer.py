@@ -1,4 +1,4 @@
-"""What a `SQLSink` does to its database: rows and token in one transaction, under the fence of the table."""
+"""The writer of a `SQLSink`: it writes rows and token in one transaction, under the fence of the table."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Prepared:
-    """The receipt: what tasks reported of the rows that they staged, or the rows themselves.
+    """The receipt: the reports of tasks about the rows that they staged, or the rows themselves.
 
     Attributes:
-        staged: whether it is reports.
-        storages: the types of the columns that they were staged in.
+        staged: whether ``rows`` contains reports.
+        storages: the types of the columns in the staging table.
     """
 
     rows: pa.Table
@@ -47,7 +47,7 @@ class Prepared:
 
 
 class RowsWriter(FencedTable):
-    """The writer of one table; ``table`` is None until somebody has told the fields."""
+    """The writer of one table."""
 
     def __init__(self, database: Database, name: str, *, by_key: bool) -> None:
         super().__init__(database, name)
@@ -84,7 +84,7 @@ class RowsWriter(FencedTable):
         return header
 
     def table(self, wanted: RowsTable) -> RowsTable:
-        """Return the table, made where there is none.
+        """Return the table, which is made if it does not exist.
 
         Raises:
             SinkError: it was made for other fields.
@@ -126,11 +126,11 @@ class RowsWriter(FencedTable):
             raise SinkError(f"{where}: {error}", topology=self._topology) from error
 
     def _as_it_is(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> RowsTable:
-        """Return the table as it is now; its columns stay so until the transaction ends.
+        """Return the current table; its columns stay unchanged until the transaction ends.
 
         Raises:
             SinkError: it was changed, and the fields don't fit any more.
-            StoreBusyException: it was changed, and what was staged is of the types of before.
+            StoreBusyException: it was changed, and the staged rows have the types of before.
         """
         found = self._find(connection, table)
         if found != self._found and self._found is not None:
@@ -145,7 +145,7 @@ class RowsWriter(FencedTable):
         return table
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, table: RowsTable) -> Prepared:
-        """Have tasks stage the rows, or take them to the driver where the database takes nothing from tasks."""
+        """Stage the rows by tasks, or collect them to the driver if the database has no staging."""
         table = self.table(table)
         if not table.dialect.stages:
             return Prepared(rows_of_frame(frame), staged=False)
@@ -162,7 +162,7 @@ class RowsWriter(FencedTable):
         return StagingTask(self._database, staging, self._where(tx), table.keys, SinkError)
 
     def commit(self, tx: SinkTransaction, prepared: Prepared) -> None:
-        """Add the rows, once."""
+        """Add the rows, unless they are committed already."""
         self._check_recovered()
         table = self._made
         if table is None:
@@ -228,19 +228,19 @@ class RowsWriter(FencedTable):
             )
 
     def discard(self, tx: SinkTransaction) -> None:
-        """Drop what was staged."""
+        """Drop the staging table of an attempt."""
         if self._headers.dialect.stages and self._made is not None:
             staging = self._made.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
             self._leftovers.names.add(staging.name)
             self.clean()
 
     def clean(self) -> None:
-        """Drop what is staged and not needed; not in a transaction with other tables, which may be reading it."""
+        """Drop unneeded staging tables, except in a transaction with other tables, which may be reading them."""
         if self._made is not None and self.commit_link.around is None:
             self._leftovers.drop(self._database, self._others, self._made)
 
     def sweep(self, table: RowsTable, epoch: int) -> None:
-        """Drop what older leaders have staged."""
+        """Drop the staging tables of older leaders."""
         if self._headers.dialect.stages:
             placed = evolve(table, schema=self._headers.schema)
             with self._database.starting(f"topology {self._topology!r}: {self._name}"):

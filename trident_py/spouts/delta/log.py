@@ -1,4 +1,4 @@
-"""What the log of a Delta table says of its versions: which files each of them has added."""
+"""The log of a Delta table: the files that each version has added."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DataFile:
     """A file of rows that a version has added.
 
     Attributes:
-        path: below the table, or a URL.
+        path: relative to the table, or a URL.
         size: in bytes.
         partition: the values that all of its rows have, as text, by field.
     """
@@ -46,7 +46,7 @@ class DeltaLog:
     storage: Storage
 
     def exists(self) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether the table exists."""
         return DeltaTable.is_deltatable(self.storage.uri, storage_options=dict(self.storage.options))
 
     def table(self, version: int | None = None) -> DeltaTable:
@@ -54,10 +54,10 @@ class DeltaLog:
         return DeltaTable(self.storage.uri, version=version, storage_options=dict(self.storage.options))
 
     def fields(self) -> StructType:
-        """Return its fields now.
+        """Return the current fields of the table.
 
         Raises:
-            SpoutError: they are not called so in its files.
+            SpoutError: its files use other names of columns.
         """
         table = self.table()
         if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -68,10 +68,10 @@ class DeltaLog:
         return StructType.fromJson(json.loads(table.schema().to_json()))
 
     def snapshot(self, version: int) -> list[DataFile]:
-        """Return all files that make up a version, in the order of their paths.
+        """Return all files of a version, in the order of their paths.
 
         Raises:
-            SpoutError: rows of one of them are deleted.
+            SpoutError: a file has deleted rows.
         """
         table = self.table(version)
         if pa.table(table.deletion_vectors()).num_rows:
@@ -91,7 +91,7 @@ class DeltaLog:
         """Return the files with new rows that a version has added, in the order of its log.
 
         Raises:
-            SpoutError: it has removed rows, or the log doesn't have it any more.
+            SpoutError: the version has removed rows, or the log doesn't have it any more.
         """
         name = f"_delta_log/{version:020}.json"
         try:
@@ -121,16 +121,16 @@ class DeltaLog:
 
 @frozen
 class FileReader:
-    """Gives the rows of a file, in the task that reads it."""
+    """Reads the rows of a file, in a task."""
 
     storage: Storage
     fields: StructType
 
     def __call__(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Return its rows, with null for fields that it lacks.
+        """Yield the rows of a file, with null for fields that it lacks.
 
         Raises:
-            SpoutError: it is there no more.
+            SpoutError: the file is gone, or a value doesn't have the field's type.
             FailedException: it can't be reached.
         """
         try:
@@ -174,7 +174,7 @@ class FileReader:
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
-    """Say what a partition's text says, as the type of its field."""
+    """Return the value of a partition's text, in the type of its field."""
     if pa.types.is_boolean(kind):
         return text == "true"
     if pa.types.is_integer(kind):
@@ -194,7 +194,7 @@ def _value(text: str, kind: pa.DataType) -> Any:
 
 
 def _binary(text: str) -> bytes:
-    """Return the bytes of a partition: delta-rs writes each of them as six characters, others write UTF-8."""
+    """Return the bytes of a partition: delta-rs writes each byte as six characters, other writers use UTF-8."""
     if _ESCAPED.fullmatch(text):
         return bytes(int(digits, 16) for digits in text.split("\\u")[1:])
     return text.encode()

@@ -29,18 +29,18 @@ Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
 POLICY_SECONDS = 30.0
-"""How often it is looked whether a topic is compacted by now."""
+"""The interval between checks whether a topic is compacted."""
 
 SAMPLED_BATCHES = 100
-"""After so many batches it is looked anew how large records are."""
+"""The number of batches after which the size of records is measured again."""
 
 SAMPLED_RECORDS = 100
-"""Of so many offsets."""
+"""The number of offsets for such a measurement."""
 
 
 @frozen(kw_only=True)
 class Limits:
-    """How large a batch may be."""
+    """The maximum size of a batch."""
 
     records: int
     bytes: int
@@ -49,13 +49,13 @@ class Limits:
 # large: what it is given, ten settings, and what it remembers of one spout belong to one thread
 @define(kw_only=True)
 class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
-    """Looks what there is, and cuts it into batches.
+    """Finds new records, and divides them into batches.
 
     Attributes:
-        start: where the first batch of all begins.
-        is_exact: whether a range has to stay what it is.
+        start: the beginning of the first batch of all.
+        is_exact: whether a range must not change.
         commits: whether offsets are committed for a group.
-        mean_bytes: tells how large the records of a range are.
+        mean_bytes: returns the mean size of the records of a range.
     """
 
     name: str
@@ -81,7 +81,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     _sampled: int = field(default=0, init=False)
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Go on where the last batch ended."""
+        """Continue after the last batch."""
         self._positions = positions_of(cursors)
         self._is_new = not cursors
 
@@ -90,13 +90,13 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return dict(cursor_of(OffsetRange.parse(stored)) for stored in metadata)
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether there are records, or partitions whose beginning is to be kept; a look at the cluster."""
+        """Return whether the cluster has new records, or partitions with a beginning that must be stored."""
         if not self._next:
             self._next = self._look()
         return bool(self._next)
 
     def lag(self) -> Mapping[str, int]:
-        """Return how many offsets there are behind what was read, up to the last stable one, by ``topic/partition``."""
+        """Return the number of unread offsets up to the last stable one, by ``topic/partition``."""
         lag = {}
         for each in self._there:
             position = self._positions.get((each.topic, each.partition))
@@ -104,7 +104,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return lag
 
     def limit_batches(self, max_rows: int | None) -> None:
-        """Cut at so many records."""
+        """Limit batches to ``max_rows`` records; None: no additional limit."""
         self._rows_max, self._next = max_rows, []
 
     def initialize_transaction(
@@ -113,7 +113,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         """Return the ranges that `is_ready` has found, or those that the transaction had before.
 
         Raises:
-            SpoutError: these are of topics that are there no more.
+            SpoutError: their topics were deleted or replaced.
         """
         if curr_metadata is not None:
             ranges = [OffsetRange.parse(stored) for stored in curr_metadata]
@@ -128,13 +128,13 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return [each.stored for each in ranges]
 
     def success(self, txid: int) -> None:
-        """Tell Kafka's own tools how far it is; they, and nobody else, go by that."""
+        """Commit the offsets of the batch for Kafka's own tools; nothing else uses them."""
         ranges = self._ranges.pop(txid, [])
         if ranges:
             self.cluster.commit({(each.topic, each.partition): each.end for each in ranges})
 
     def close(self) -> None:
-        """Let the cluster go."""
+        """Close the cluster's clients."""
         self.cluster.close()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -173,11 +173,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
 
     @property
     def _keeps_beginnings(self) -> bool:
-        """Whether it matters when it was looked first: from then on nothing may be missed."""
+        """Whether the time of the first look matters, because no later record may be skipped."""
         return self._is_new and self.start != "earliest"
 
     def _begun(self, partitions: Collection[Partition], beginnings: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Say where partitions begin that were not read before; those that appear later at their first record."""
+        """Return the first offsets of unread partitions; those that appear later begin at their first record."""
         found = {each: beginnings[each] for each in partitions}
         if not self._is_new or self.start == "earliest" or not partitions:
             return found

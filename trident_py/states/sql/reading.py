@@ -1,4 +1,4 @@
-"""A table that a topology fills, to be asked by another one: ``new_static_state`` over a state of ours."""
+"""A table that one topology fills and another one reads: ``new_static_state`` over one of our states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trident_py.states.sql.table import HEADERS, Headers, Table
 
 
 class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
-    """Values by key, as they are committed when they are asked for; nothing is made or written.
+    """Values by key, as committed at the time of each query; it makes and writes nothing.
 
     It connects again after the connection broke.
     """
@@ -36,7 +36,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         """Return the reader of this table.
 
         Raises:
-            StateError: no topology has made it, or it can't be read.
+            StateError: no topology has made the table, or it can't be read.
         """
         reader = cls(database, name)
         if not database.exists:
@@ -52,7 +52,6 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return reader
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
         table = self._table
         rows = self._fetched(table.read, table.dialect.listed(texts), *table.alive) if texts else []
@@ -60,14 +59,13 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """Give for each key its values, then the value."""
         return loaded_rows(
             (*self._table.keys, self._table.value), self._fetched(self._table.read_all, *self._table.alive)
         )
 
     @property
     def keys(self) -> StructType:
-        """The fields of its keys; their nullability is not known."""
+        """The fields of its keys; their nullability is unknown."""
         return StructType([StructField(column.name, column.kind) for column in self._table.keys])
 
     def close(self) -> None:
@@ -103,7 +101,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
 
 @frozen(repr=False)
 class ReadTable(StateFactory):
-    """Makes the reader of the table that the states of ``source`` are in."""
+    """Makes the reader of the table that holds the states of ``source``."""
 
     source: StateFactory
     name: str

@@ -26,11 +26,11 @@ def _as_path(path: str | os.PathLike[str]) -> Path:
 
 @frozen
 class SQLiteState(SQLState):
-    """Keeps values in ``table`` of the database at ``path``, which is made where there is none.
+    """Keeps values in ``table`` of the database at ``path``, which is made if it doesn't exist.
 
-    The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
+    The table is an ordinary one: ``SELECT word, count FROM counts`` returns the committed values at any time, from any
     client; reading blocks no commit. Columns and tables that begin with an underscore are bookkeeping. Each state needs
-    a table of its own; several may share a database. Values are durable when committed (WAL, synchronous=FULL).
+    its own table; several may share a database. Values are durable when committed (WAL, synchronous=FULL).
 
     Args:
         path: the file.
