@@ -66,6 +66,7 @@ OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg
 
 PAUSED = """
 import os, signal, sys
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.postgres_rows import commit, opened
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 

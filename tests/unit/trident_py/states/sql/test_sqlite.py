@@ -403,6 +403,7 @@ def test_a_bad_table_name_and_a_path_without_file_are_refused_where_they_are_wri
 
 COMMIT_FOR_EVER = """
 import itertools, sys
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, Adding, Path, opened, transaction
 epoch = int(sys.argv[2])
 with opened(Path(sys.argv[1])) as state:
