@@ -77,7 +77,7 @@ class RowsTable(AnyTable):
             StateError: a column is gone, or would round, cut or replace the values of its field.
         """
         if not found.columns:
-            raise StateError("there is no such table; to fix this: restore it, or have the sink write to another table")
+            raise StateError("there is no such table; to fix this: restore it, or give the sink another table")
         key = found.column("_key")
         if self.keys and (key is None or key.written not in self.dialect.as_found(self.dialect.key)):
             raise StateError(
