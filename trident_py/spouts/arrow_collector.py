@@ -41,7 +41,8 @@ class ArrowCollector(TridentCollector):
         names = self.schema.names
         if not isinstance(row, tuple | list):
             raise SpoutError(
-                f"{self.where}: emitted {row!r}; emit a tuple, list or Row with a value for each of {names}"
+                f"{self.where}: emitted {row!r}; to fix this: emit a tuple, list or Row with a value for each of "
+                f"{names}"
             )
         if len(row) != len(names):
             raise SpoutError(f"{self.where}: emitted {len(row)} values, {row!r}, for the {len(names)} fields {names}")
@@ -62,8 +63,8 @@ class ArrowCollector(TridentCollector):
             raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
         if beyond := [name for name in expected.names if _is_beyond_floats(given[name], table[name])]:
             raise SpoutError(
-                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that no float reaches; to fix "
-                f"this: declare the field as double"
+                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that is too large for a "
+                f"float; to fix this: declare the field as double"
             )
         self._flush()
         self._parts.append(table)

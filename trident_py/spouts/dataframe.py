@@ -145,8 +145,9 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
             end = self.upto(self.spark, start, latest)
             if end == start:
                 raise SpoutError(
-                    f"spout {self.tx_state_id!r}, transaction {txid}: upto gave {shown(end)}, where the batch begins, "
-                    f"although the rows go on to {shown(latest)}; give an offset behind the start",
+                    f"spout {self.tx_state_id!r}, transaction {txid}: upto returned {shown(end)}, where the batch "
+                    f"begins, although there are rows up to {shown(latest)}; to fix this: return an offset after the "
+                    f"start",
                     txid=txid,
                     spout=self.tx_state_id,
                 )
@@ -174,8 +175,8 @@ class DataFrameEmitter(Emitter[Range]):
         frame = self.read(self.spark, start, end)
         if not isinstance(frame, DataFrame):
             raise SpoutError(
-                f"spout {self.tx_state_id!r}, attempt {attempt}: read({start!r}, {end!r}) gave {shown(frame)}; give a "
-                f"DataFrame with the fields {self.tx_state_id!r} was declared with",
+                f"spout {self.tx_state_id!r}, attempt {attempt}: read({start!r}, {end!r}) returned {shown(frame)}; to "
+                f"fix this: return a DataFrame with the fields that {self.tx_state_id!r} was declared with",
                 attempt=attempt,
                 spout=self.tx_state_id,
             )

@@ -76,12 +76,17 @@ class _Feed:
     def close(self, name: str) -> None:
         """End the run: raise an error in every waiting call of ``feed``."""
         with self._changed:
-            self._closed = f"spout {name!r}: the query has stopped, so nothing more is taken; start the topology again"
+            self._closed = (
+                f"spout {name!r}: the query has stopped, so no more rows are accepted; to fix this: start the topology "
+                f"again"
+            )
             for feeding in self._waiting:
-                feeding.error = f"spout {name!r}: the query stopped before it took the rows; feed them again"
+                feeding.error = (
+                    f"spout {name!r}: the query stopped before it took the rows; to fix this: feed them again"
+                )
             for txid, feeding in self._defined.items():
                 feeding.error = (
-                    f"spout {name!r}: the query stopped before transaction {txid} succeeded; the next run gives its "
+                    f"spout {name!r}: the query stopped before transaction {txid} succeeded; the next run emits its "
                     f"rows again if they were stored"
                 )
             self._waiting.clear()
@@ -170,7 +175,9 @@ def _encoded(rows: Sequence[Sequence[Any]], schema: StructType) -> list[Json]:
     encoded = json_rows(rows, schema)
     size = len(canonical_json(encoded).encode())
     if size > FEED_BYTES_MAX:
-        raise MetadataError(f"{len(rows)} rows are {size} bytes of JSON, a batch may have {FEED_BYTES_MAX}; feed fewer")
+        raise MetadataError(
+            f"{len(rows)} rows are {size} bytes of JSON, a batch may have {FEED_BYTES_MAX}; to fix this: feed fewer"
+        )
     return encoded
 
 

@@ -102,7 +102,8 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
         if prev_metadata is not None and prev_metadata != expected:
             raise SpoutError(
                 f"spout {self._tx_state_id!r}: transaction {txid - 1} had the rows {prev_metadata}, it would now have "
-                f"{expected}: rows, max_batch_size or cycle were changed; change them back, or reset the topology",
+                f"{expected}: rows, max_batch_size or cycle were changed; to fix this: change them back, or `trident "
+                f"reset` the topology",
                 txid=txid,
                 spout=self._tx_state_id,
             )
@@ -122,7 +123,8 @@ class FixedEmitter(Emitter[list[int]]):
         if end > self._rows.num_rows:
             raise SpoutError(
                 f"spout {self._tx_state_id!r}, attempt {attempt}: was defined as the rows {start} to {end}, there are "
-                f"only {self._rows.num_rows} now; give it the same rows as before, or reset the topology",
+                f"only {self._rows.num_rows} now; to fix this: give it the same rows as before, or `trident reset` "
+                f"the topology",
                 attempt=attempt,
                 spout=self._tx_state_id,
             )

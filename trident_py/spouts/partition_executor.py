@@ -151,7 +151,8 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
             for partition in sorted(set(found) & set(note["extents"])):
                 raise SpoutError(
                     f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: two tasks "
-                    f"emitted partition {partition!r}; get_partitions_for_task must give each to one of them",
+                    f"emitted partition {partition!r}; to fix this: get_partitions_for_task must assign each "
+                    f"partition to one task",
                     topology=self.source.topology,
                     attempt=attempt,
                     spout=self.source.tx_id,
@@ -162,8 +163,8 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         if missing:
             raise SpoutError(
                 f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: no task emitted "
-                f"partition {missing[0]!r} again; get_ordered_partitions and get_partitions_for_task must give the "
-                f"partitions of a batch each time",
+                f"partition {missing[0]!r} again; to fix this: get_ordered_partitions and get_partitions_for_task "
+                f"must return the partitions of a batch each time",
                 topology=self.source.topology,
                 attempt=attempt,
                 spout=self.source.tx_id,

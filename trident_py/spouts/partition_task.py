@@ -91,7 +91,7 @@ class Emitting:
         ids = [self._id(partition) for partition in ordered]
         twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
         if twice:
-            raise SpoutError(f"{self.task.where}: get_ordered_partitions gives partition {twice[0]!r} twice")
+            raise SpoutError(f"{self.task.where}: get_ordered_partitions returns partition {twice[0]!r} twice")
         chosen = getattr(self.emitter, "get_partitions_for_task", None)
         share = ordered[number::count] if chosen is None else chosen(number, count, ordered)
         mine = {self._id(partition): partition for partition in share}
@@ -109,7 +109,8 @@ class Emitting:
         returned = self.emitter.emit_batch_new(self.task.attempt, collector, dict.fromkeys(mine.values()).keys(), known)
         if not isinstance(returned, Mapping):
             raise SpoutError(
-                f"{self.task.where}: emit_batch_new returned {returned!r}; return a dict with each partition's metadata"
+                f"{self.task.where}: emit_batch_new returned {returned!r}; to fix this: return a dict with each "
+                f"partition's metadata"
             )
         return {self._owned(partition, mine): meta for partition, meta in returned.items() if self._stored(meta)}
 
@@ -141,7 +142,8 @@ class Emitting:
         found = partition if isinstance(partition, str) else getattr(partition, "get_id", lambda: None)()
         if not isinstance(found, str) or not found:
             raise SpoutError(
-                f"{self.task.where}: {partition!r} is no partition; it is a string, or has a get_id() that gives one"
+                f"{self.task.where}: {partition!r} is not a partition; a partition is a string, or has a get_id() "
+                f"that returns one"
             )
         return found
 

@@ -29,7 +29,7 @@ def checked_ttl(ttl: timedelta | None) -> timedelta | None:
     """
     if ttl is not None and (not isinstance(ttl, timedelta) or ttl < _MILLISECOND):
         raise TopologyError(
-            f"ttl is how long a key stays without a write, as timedelta(days=30), or None: for ever; not {ttl!r}"
+            f"ttl is how long a key stays without a write, as timedelta(days=30), or None: forever; not {ttl!r}"
         )
     return ttl
 

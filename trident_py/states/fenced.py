@@ -91,8 +91,8 @@ class Fence:
         if epoch < self.epoch:
             raise FencedError(
                 f"topology {topology.name!r}: {state} has seen a leader of epoch {self.epoch}, ours is {epoch}: "
-                f"another leader runs, or ZooKeeper was restored from the past; stop the other one, or restore what "
-                f"belongs together",
+                f"another leader runs, or ZooKeeper was restored from the past; to fix this: stop the other leader, "
+                f"or restore the state and ZooKeeper from one moment",
                 topology=topology.name,
             )
         if topology.incarnation > self.topology.incarnation:
@@ -116,8 +116,8 @@ class Fence:
             return Decision.SKIP
         if tx.txid != self.token.txid:
             raise StateError(
-                f"{where} is at {self.token}, so {self.token.txid + 1} comes next; restore the state and ZooKeeper "
-                f"from one moment, or `trident reset {self.topology.name}`",
+                f"{where} is at {self.token}, so {self.token.txid + 1} comes next; to fix this: restore the state and "
+                f"ZooKeeper from one moment, or `trident reset {self.topology.name}`",
                 topology=self.topology.name,
                 attempt=tx.attempt,
             )
@@ -139,7 +139,7 @@ class Fence:
         if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
             raise FencedError(
                 f"{self._where(tx, state)} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of "
-                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on",
+                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, and the newer leader continues",
                 topology=self.topology.name,
                 attempt=tx.attempt,
             )
@@ -159,7 +159,7 @@ class Fence:
                 f"{where} was at {known.token or 'no transaction'} and epoch {known.epoch}, and is at "
                 f"{self.token or 'no transaction'} and epoch {self.epoch}: its server has lost commits that it had "
                 f"confirmed, as in a crash without fsync or a failover to a replica that lagged, or was restored from "
-                f"the past; bring back the data that have them, or `trident reset {known.topology.name}`",
+                f"the past; to fix this: restore data with these commits, or `trident reset {known.topology.name}`",
                 topology=known.topology.name,
             )
 
@@ -190,22 +190,23 @@ class Fence:
         owner = self.topology
         if topology.uuid != owner.uuid and topology.name == owner.name:
             raise StateError(
-                f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one is "
-                f"{topology.uuid}): its record in ZooKeeper was lost or replaced, or you are in another directory than "
-                "last time (state_dir .trident); restore the record or go back there, or take another table",
+                f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one "
+                f"is {topology.uuid}): its record in ZooKeeper was lost or replaced, or the topology was started in "
+                f"another directory than last time (state_dir .trident); to fix this: restore the record, start it in "
+                f"that directory, or use another table",
                 topology=topology.name,
             )
         if topology.uuid != owner.uuid:
             raise StateError(
-                f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} "
-                f"(uuid {owner.uuid}); take another table",
+                f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} (uuid "
+                f"{owner.uuid}); to fix this: use another table",
                 topology=topology.name,
             )
         if topology.incarnation < owner.incarnation:
             raise StateError(
                 f"topology {topology.name!r}: {state} is of incarnation {owner.incarnation}, this is incarnation "
-                f"{topology.incarnation}: ZooKeeper was restored from the past; restore what belongs together, or "
-                f"`trident reset {topology.name}`",
+                f"{topology.incarnation}: ZooKeeper was restored from the past; to fix this: restore the state and "
+                f"ZooKeeper from one moment, or `trident reset {topology.name}`",
                 topology=topology.name,
             )
 

@@ -97,16 +97,17 @@ class StateHeader:
         if found is None:
             if exists:
                 raise StateError(
-                    f"topology {topology.name!r}: {state} exists and was not made by a topology; take another table",
+                    f"topology {topology.name!r}: {state} exists and was not made by a topology; to fix this: use "
+                    f"another table",
                     topology=topology.name,
                 )
             return self, TableStep.CREATE
         header = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
         if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
             raise StateError(
-                f"topology {topology.name!r} uses {state} twice; give each state a table of its own. Or a leader of "
-                f"the same epoch {self.fence.epoch} was here, and ZooKeeper was restored from the past: restore what "
-                f"belongs together, or `trident reset {topology.name}`",
+                f"topology {topology.name!r} uses {state} twice, or a leader of the same epoch {self.fence.epoch} has "
+                f"used it, and ZooKeeper was restored from the past; to fix this: give each state its own table; or "
+                f"restore the state and ZooKeeper from one moment, or `trident reset {topology.name}`",
                 topology=topology.name,
             )
         if topology.incarnation != found.fence.topology.incarnation:
@@ -119,13 +120,13 @@ class StateHeader:
         name = self.fence.topology.name
         if found.columns != self.columns:
             raise StateError(
-                f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; take "
-                f"another table, or `trident reset {name}`",
+                f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; to fix "
+                f"this: use another table, or `trident reset {name}`",
                 topology=name,
             )
         if not exists and found.fence.token is not None:
             raise StateError(
-                f"topology {name!r}: {state} is gone, it was at {found.fence.token}; restore it, or "
+                f"topology {name!r}: {state} is gone, it was at {found.fence.token}; to fix this: restore it, or "
                 f"`trident reset {name}`",
                 topology=name,
             )
@@ -149,6 +150,6 @@ def _check_row(row: Sequence[Any]) -> None:
         if name in _MAY_LACK and value is None:
             continue
         if type(value) is not (str if name in _TEXTS else int):
-            raise StateError(f"the books of the state have {clipped(value)} as {name}; to fix this: restore the store")
+            raise StateError(f"the header of the state has {clipped(value)} as {name}; to fix this: restore the store")
     if found["txid"] is not None and any(found[name] is None for name in _TOKEN):
-        raise StateError("the books of the state have a part of a commit token only; to fix this: restore the store")
+        raise StateError("the header of the state has only a part of a commit token; to fix this: restore the store")

@@ -71,8 +71,8 @@ class IBackingMap(ABC, Generic[T]):
             StateError: it isn't overridden.
         """
         raise StateError(
-            f"{type(self).__name__} has no multi_remove, and an updater, reducer or combiner returned REMOVE; give it "
-            f"one that deletes the keys"
+            f"{type(self).__name__} has no multi_remove, and an updater, reducer or combiner returned REMOVE; to fix "
+            f"this: add a multi_remove that deletes the keys"
         )
 
     @property
@@ -304,8 +304,8 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
         found = self.backing.multi_get([list(key) for key in keys])
         if len(found) != len(keys):
             raise StateError(
-                f"{type(self.backing).__name__}.multi_get gave {len(found)} values for {len(keys)} keys; it must give "
-                f"one for each, None where there is none"
+                f"{type(self.backing).__name__}.multi_get gave {len(found)} values for {len(keys)} keys; to fix this: "
+                f"return one for each key, None for a key without a value"
             )
         return found
 
@@ -465,8 +465,8 @@ class BackedMapFactory(StateFactory):
     def __attrs_post_init__(self) -> None:
         if not callable(self.make_backing) or isinstance(self.make_backing, IBackingMap):
             raise TopologyError(
-                f"{self.map_class.__name__}.factory takes a function that makes a backing map, as the state is made "
-                f"when the topology starts, not {self.make_backing!r}"
+                f"{self.map_class.__name__}.factory takes a function that makes a backing map, because the state is "
+                f"made when the topology starts, not {self.make_backing!r}"
             )
         if type(self.cache_size) is not int or self.cache_size < 0:
             raise TopologyError(f"cache_size is a number of keys, 0 for no cache, not {self.cache_size!r}")

@@ -58,9 +58,9 @@ def check_order(stored: int, txid: int) -> None:
     """
     if txid < stored:
         raise StateError(
-            f"transaction {txid} is behind the state, which has a value of transaction {stored}: it was filled by "
-            f"another topology, or ZooKeeper was restored from the past; take another store, or restore what belongs "
-            f"together",
+            f"transaction {txid} is before the state, which has a value of transaction {stored}: it was filled by "
+            f"another topology, or ZooKeeper was restored from the past; to fix this: use another store, or restore "
+            f"the state and ZooKeeper from one moment",
             txid=txid,
         )
 
@@ -119,9 +119,11 @@ def _dumped(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise StateError(f"{value!r} can't be stored as JSON ({error}); use a Serializer of your own") from error
+        raise StateError(
+            f"{value!r} can't be stored as JSON ({error}); to fix this: use your own Serializer"
+        ) from error
     if json.loads(text) != _listed(value):
-        raise StateError(f"{value!r} would not come back equal from JSON; use a Serializer of your own")
+        raise StateError(f"{value!r} would not be equal after JSON; to fix this: use your own Serializer")
     return text.encode()
 
 
@@ -136,14 +138,14 @@ def _loaded(data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise StateError(f"the stored value {data[:80]!r} is not JSON ({error}); restore it") from error
+        raise StateError(f"the stored value {data[:80]!r} is not JSON ({error}); to fix this: restore it") from error
 
 
 def _parts(data: bytes, count: int) -> list[Any]:
     parts = _loaded(data)
     if not isinstance(parts, list) or len(parts) != count or type(parts[0]) is not int:
         raise StateError(
-            f"the stored value {data[:80]!r} is no list of a txid and {count - 1} more: it was written by another kind "
-            f"of state; take another store"
+            f"the stored value {data[:80]!r} is not a list of a txid and {count - 1} more: it was written by another "
+            f"kind of state; to fix this: use another store"
         )
     return parts

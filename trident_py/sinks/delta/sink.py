@@ -112,8 +112,8 @@ def _check_keys(keys: t.StructType) -> None:
     for each in keys.fields:
         if isinstance(each.dataType, t.ArrayType | t.StructType):
             raise TopologyError(
-                f"field {each.name!r} is {each.dataType.simpleString()}, and deltalake merges by no such key; merge by "
-                f"its parts, or by a text of it, as by to_json"
+                f"field {each.name!r} is {each.dataType.simpleString()}, and deltalake can't merge by such a key; to "
+                f"fix this: merge by its parts, or by a text of it, as by to_json"
             )
 
 
@@ -122,6 +122,6 @@ def _check_compaction(every: int | None, mode: str) -> None:
         raise TopologyError(f"compact_every is a number of transactions, 1 or more, not {shown(every)}")
     if every is not None and mode == "merge":
         raise TopologyError(
-            "compact_every goes with mode='append': merging writes files of its own; compact the table by deltalake's "
-            "optimize.compact(), one at a time"
+            "compact_every goes with mode='append': merging writes other files; to fix this: compact the table by "
+            "deltalake's optimize.compact(), one at a time"
         )

@@ -350,7 +350,7 @@ class DeltaSinkTable(SinkTable):
         if found := unknown + active:
             raise SinkError(
                 f"the Delta table {self.storage.uri!r} has {', '.join(found)}, which rows that are written as plain "
-                f"files don't respect; write to a table without, and have Spark copy from there"
+                f"files don't respect; to fix this: write to a table without them, and copy from there by Spark"
             )
         self._check_retention(configuration)
 
@@ -358,9 +358,10 @@ class DeltaSinkTable(SinkTable):
         retention = configuration.get("delta.setTransactionRetentionDuration")
         if retention is not None and _days(retention) < RETENTION_DAYS_MIN:
             raise SinkError(
-                f"the Delta table {self.storage.uri!r} forgets who has written what after {retention!r} "
-                f"(delta.setTransactionRetentionDuration), and with it which transactions of this topology are "
-                f"committed; set it to {RETENTION_DAYS_MIN} days or more, or to as long as the topology may stand still"
+                f"the Delta table {self.storage.uri!r} forgets the tokens of its writers after {retention!r} "
+                f"(delta.setTransactionRetentionDuration), and with them which transactions of this topology are "
+                f"committed; to fix this: set it to {RETENTION_DAYS_MIN} days or more, or to as long as the topology "
+                f"may be stopped"
             )
 
     def check_layout(self, partition_by: Sequence[str]) -> None:
@@ -372,8 +373,8 @@ class DeltaSinkTable(SinkTable):
         found = list(self._table.metadata().partition_columns)
         if found != list(partition_by):
             raise SinkError(
-                f"the Delta table {self.storage.uri!r} is partitioned by {found}, not by {list(partition_by)}; give "
-                f"the sink partition_by={found!r}"
+                f"the Delta table {self.storage.uri!r} is partitioned by {found}, not by {list(partition_by)}; to fix "
+                f"this: give the sink partition_by={found!r}"
             )
 
     def fit(self, fields: StructType, *, merge_schema: bool) -> None:
@@ -389,20 +390,20 @@ class DeltaSinkTable(SinkTable):
             name = other[0].name
             raise SinkError(
                 f"field {name!r} is {_shown(other[0])}, and {_shown(there[name])} in the Delta table "
-                f"{self.storage.uri!r}; cast it, or give the sink another table"
+                f"{self.storage.uri!r}; to fix this: cast it, or give the sink another table"
             )
         if missing := [name for name in self.required if name not in fields.names]:
             raise SinkError(
                 f"column {missing[0]!r} of the Delta table {self.storage.uri!r} is NOT NULL, and rows have no such "
-                f"field; add it to the rows, or let the column have nulls"
+                f"field; to fix this: add it to the rows, or let the column have nulls"
             )
         lacking = [each for each in wanted if each.name not in there]
         if not lacking:
             return
         if not merge_schema:
             raise SinkError(
-                f"field {lacking[0].name!r} is not in the Delta table {self.storage.uri!r}, which has "
-                f"{list(there)}; leave it out, or let the table have it by merge_schema=True"
+                f"field {lacking[0].name!r} is not in the Delta table {self.storage.uri!r}, which has {list(there)}; "
+                f"to fix this: leave it out, or add it to the table by merge_schema=True"
             )
         try:
             self._table.alter.add_columns(lacking)

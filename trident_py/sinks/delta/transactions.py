@@ -131,9 +131,9 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         if again.num_rows:
             key = {name: again[name][0].as_py() for name in self.keys}
             raise SinkError(
-                f"{self._leading.who}: transaction {token.txid} has {again['count_all'][0]} "
-                f"rows with the key {key}, and which of them counts is nowhere said; aggregate the stream by "
-                f"{list(self.keys)} before it is merged"
+                f"{self._leading.who}: transaction {token.txid} has {again['count_all'][0]} rows with the key {key}, "
+                f"and nothing says which of them counts; to fix this: aggregate the stream by {list(self.keys)} "
+                f"before it is merged"
             )
         table.merge(self._leading.uuid, token, rows, self.keys)
 

@@ -52,7 +52,8 @@ class Transactions:
             raise SinkError(f"nothing is committed in {str(path)!r}; there is nothing to compact")
         if up_to is not None and up_to not in there:
             raise SinkError(
-                f"transaction {up_to} is not in {str(path)!r}, which has {min(there)} to {max(there)}; name one of them"
+                f"transaction {up_to} is not in {str(path)!r}, which has {min(there)} to {max(there)}; to fix this: "
+                f"name one of them"
             )
         tokens = {directory: token_of(directory) for txid, directory in there.items() if up_to is None or txid <= up_to}
         for token in tokens.values():
@@ -103,9 +104,12 @@ def compactable(path: Path, target: Path, up_to: int | None) -> Transactions:
         SinkError: nothing is committed, ``target`` exists, or it is below ``path``.
     """
     if os.path.lexists(target):
-        raise SinkError(f"{str(target)!r} is there already; name a new directory")
+        raise SinkError(f"{str(target)!r} exists already; to fix this: name a new directory")
     if target.parent.resolve().is_relative_to(path.resolve()):
-        raise SinkError(f"{str(target)!r} is below {str(path)!r}, whose readers would see rows twice; name another")
+        raise SinkError(
+            f"{str(target)!r} is below {str(path)!r}, and its readers would see rows twice; to fix this: name another "
+            f"directory"
+        )
     return Transactions.of(path.resolve(), up_to)
 
 

@@ -52,8 +52,8 @@ def committed(path: Path) -> dict[int, Path]:
             found[int(name[1])] = entry
         elif not entry.name.startswith(HIDDEN):
             raise SinkError(
-                f"{str(path)!r} holds {entry.name!r}, which is no transaction, and readers would take it for rows; "
-                f"move it away, or give the sink a directory of its own"
+                f"{str(path)!r} holds {entry.name!r}, which is not a transaction, and readers would read it as rows; "
+                f"to fix this: move it away, or give the sink its own directory"
             )
     return dict(sorted(found.items()))
 
@@ -66,7 +66,9 @@ def token_of(directory: Path) -> FileToken:
     """
     token = FileToken.read(directory)
     if token is None:
-        raise SinkError(f"{str(directory)!r} was written by somebody else, it has no token; move it away")
+        raise SinkError(
+            f"{str(directory)!r} was written by another program, because it has no token; to fix this: move it away"
+        )
     return token
 
 
@@ -80,8 +82,8 @@ def check_owner(path: Path, token: FileToken, uuid: str, incarnation: int) -> No
         whose = "this topology before it was reset" if token.uuid == uuid else "another topology"
         raise SinkError(
             f"{str(path)!r} has transactions of {whose}: {token.commit.txid} is of topology {token.uuid}, incarnation "
-            f"{token.incarnation}, and ours is {uuid}, incarnation {incarnation}; move them away, or give the sink "
-            f"another directory"
+            f"{token.incarnation}, and ours is {uuid}, incarnation {incarnation}; to fix this: move them away, or "
+            f"give the sink another directory"
         )
 
 
@@ -154,7 +156,7 @@ class TransactionDirectory:
                 raise
             raise SinkError(
                 f"{str(self.path)!r} is on another file system than the directory it is in, where transactions are "
-                f"staged: none could be renamed into it; give the sink a directory below it"
+                f"staged: none could be renamed into it; to fix this: give the sink a directory below it"
             ) from error
 
     def _last_commit(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
@@ -244,4 +246,4 @@ def _remove(directory: Path) -> None:
 
 
 def _fenced(path: Path, who: str, newer: str = "what was staged is gone: a newer leader") -> FencedError:
-    return FencedError(f"{who}: {newer} has been at {str(path)!r}; end this one")
+    return FencedError(f"{who}: {newer} has taken over {str(path)!r}; to fix this: end this leader")

@@ -128,7 +128,7 @@ class Layout:
         for name in names:
             if not name or name.startswith(HIDDEN):
                 raise TopologyError(
-                    f"readers pass over folders like '{name}=…'; rename field {name!r} to partition by it"
+                    f"readers ignore folders like '{name}=…'; to fix this: rename field {name!r} to partition by it"
                 )
 
     def check(self, fields: t.StructType) -> None:
@@ -140,14 +140,16 @@ class Layout:
         folders = select(fields, self.partition_by).fields
         columns = [each for each in fields.fields if each.name not in self.partition_by]
         if taken := [each.name for each in fields.fields if each.name.lower() == TXID]:
-            raise TopologyError(f"readers find the transaction in a field 'txid'; rename {taken[0]!r}")
+            raise TopologyError(f"readers find the transaction in a field 'txid'; to fix this: rename {taken[0]!r}")
         if nested := [each.name for each in folders if isinstance(each.dataType, _NESTED)]:
             raise TopologyError(
-                f"field {nested[0]!r} is {fields[nested[0]].dataType.simpleString()}, and no folder's name"
+                f"field {nested[0]!r} is {fields[nested[0]].dataType.simpleString()}, which can't be the name of a "
+                f"folder"
             )
         if binary := [each.name for each in folders if isinstance(each.dataType, t.BinaryType)]:
             raise TopologyError(
-                f"field {binary[0]!r} is binary, which the name of a folder can't hold; map it to its hex digits"
+                f"field {binary[0]!r} is binary, which the name of a folder can't hold; to fix this: map it to its "
+                f"hex digits"
             )
         if not columns:
             raise TopologyError(f"all fields are in partition_by; leave one for the files, of {fields.names}")
@@ -156,7 +158,7 @@ class Layout:
     def _check_columns(self, columns: Sequence[t.StructField]) -> None:
         if self.format == "text" and [type(each.dataType) for each in columns] != [t.StringType]:
             found = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
-            raise TopologyError(f"text files hold one string field besides those in partition_by, not {found}")
+            raise TopologyError(f"text files hold one string field in addition to those in partition_by, not {found}")
         for each in columns:
             if self.format == "csv" and isinstance(each.dataType, (*_NESTED, t.BinaryType)):
                 raise TopologyError(

@@ -65,7 +65,9 @@ def local_path(path: str | os.PathLike[str]) -> Path:
         raise TopologyError(f"a path is a string or a Path that is not empty, not {shown(path)}")
     absolute = Path(os.path.abspath(text))
     if absolute == absolute.parent:
-        raise TopologyError(f"{text!r} has no directory above it, where transactions are staged; give a path below it")
+        raise TopologyError(
+            f"{text!r} has no parent directory, where transactions are staged; to fix this: give a path below it"
+        )
     return absolute
 
 
@@ -74,6 +76,7 @@ def _path_of(url: str) -> str:
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
         raise TopologyError(
             f"{url!r} is on no file system that is mounted here: a transaction becomes visible by the atomic rename "
-            f"of a directory, which object stores lack; give a local path, or file:/…, that all machines share"
+            f"of a directory, which object stores lack; to fix this: give a local path, or file:/…, that all machines "
+            f"share"
         )
     return unquote(parts.path)

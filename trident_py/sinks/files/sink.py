@@ -132,8 +132,9 @@ def written(draft: Path, tasks: Collection[int]) -> list[Path]:
     here = {int(name[1]) for file in files if (name := _TASK.match(file.name))}
     if missing := sorted(set(tasks) - here):
         raise SinkError(
-            f"Spark's tasks {missing} have written rows below {str(draft)!r}, and there is no file of theirs here: its "
-            f"workers and this process see different file systems under this path; mount one that they share"
+            f"Spark's tasks {missing} have written rows below {str(draft)!r}, and their files are not here: its "
+            f"workers and this process see different file systems under this path; to fix this: mount one that they "
+            f"share"
         )
     return files
 
@@ -149,7 +150,7 @@ def check_names(draft: Path) -> None:
     if lost is not None:
         raise SinkError(
             f"Spark has made a folder {lost.name!r} below {str(draft)!r}: the locale of its JVM is not UTF-8, so "
-            f"different values would share it. To fix this, set LC_ALL=C.UTF-8 for Spark's driver and workers"
+            f"different values would share it; to fix this: set LC_ALL=C.UTF-8 for Spark's driver and workers"
         )
 
 

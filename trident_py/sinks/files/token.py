@@ -72,7 +72,7 @@ class FileToken:
             )
         except Exception as error:
             raise SinkError(
-                f"{directory / NAME} can't be read ({error!r}); restore the directory from a backup"
+                f"{directory / NAME} can't be read ({error!r}); to fix this: restore the directory from a backup"
             ) from error
 
     def write(self, directory: Path) -> None:

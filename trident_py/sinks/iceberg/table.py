@@ -54,7 +54,8 @@ class StoredToken:
             return cls(TableToken.of(known), known["snapshot"])
         except (ValueError, TypeError, KeyError) as error:
             raise SinkError(
-                f"the table's property {_name(uuid)!r} can't be read ({error!r}), nothing was changed: {text!r}"
+                f"the table's property {_name(uuid)!r} can't be read ({error!r}), nothing was changed: {text!r}; "
+                f"to fix this: restore it"
             ) from error
 
     def properties(self, uuid: str) -> dict[str, str]:
@@ -157,7 +158,9 @@ class IcebergSinkTable(SinkTable):
         try:
             self._table = self._loaded()
         except NoSuchTableError as error:
-            raise SinkError(f"the Iceberg table {self.name!r} is gone; restore it, or reset the topology") from error
+            raise SinkError(
+                f"the Iceberg table {self.name!r} is gone; to fix this: restore it, or `trident reset` the topology"
+            ) from error
 
     def token(self, uuid: str) -> TableToken | None:
         """Return the token of a topology, from the table's property; None: no token.
@@ -171,8 +174,8 @@ class IcebergSinkTable(SinkTable):
         if self._is_rolled_back(stored.snapshot):
             raise SinkError(
                 f"the Iceberg table {self.name!r} was rolled back to before snapshot {stored.snapshot}, and rows that "
-                f"this topology has committed are gone; make that snapshot the current one again, or start the "
-                f"topology under a new name and write to another table"
+                f"this topology has committed are gone; to fix this: make that snapshot the current one again, or "
+                f"start the topology under a new name and write to another table"
             )
         return stored.token
 
@@ -297,15 +300,15 @@ class IcebergSinkTable(SinkTable):
         if version != FORMAT_VERSION:
             raise SinkError(
                 f"the Iceberg table {self.name!r} has format version {version}, in which a rollback would let a late "
-                f"leader commit; write to a table of version {FORMAT_VERSION}"
+                f"leader commit; to fix this: write to a table of version {FORMAT_VERSION}"
             )
         names = [each.name for each in self.schema.fields]
         found = [(each.name, str(each.field.transform)) for each in self.partitions]
         if partition_by and found != [made_of(each, names) for each in partition_by]:
             shown = [str(each) for each in self.partitions]
             raise SinkError(
-                f"the Iceberg table {self.name!r} is partitioned by {shown}, not by {list(partition_by)}; leave "
-                f"partition_by out, or give partition_by={shown!r}"
+                f"the Iceberg table {self.name!r} is partitioned by {shown}, not by {list(partition_by)}; to fix "
+                f"this: leave partition_by out, or give partition_by={shown!r}"
             )
 
     def fit(self, fields: t.StructType) -> None:
@@ -318,8 +321,8 @@ class IcebergSinkTable(SinkTable):
         lacking = [each for each in fields.names if each not in there]
         if lacking:
             raise SinkError(
-                f"field {lacking[0]!r} is not in the Iceberg table {self.name!r}, which has {list(there)}; leave it "
-                f"out, or add the column to the table"
+                f"field {lacking[0]!r} is not in the Iceberg table {self.name!r}, which has {list(there)}; to fix "
+                f"this: leave it out, or add the column to the table"
             )
         try:
             wanted = pyarrow_to_schema(arrow_schema(fields), self.schema.name_mapping).fields
@@ -329,7 +332,7 @@ class IcebergSinkTable(SinkTable):
             if not _fits(each.field_type, there[each.name].field_type):
                 raise SinkError(
                     f"field {each.name!r} is {each.field_type}, and {there[each.name].field_type} in the Iceberg "
-                    f"table {self.name!r}; cast it, or give the sink another table"
+                    f"table {self.name!r}; to fix this: cast it, or give the sink another table"
                 )
         self._check_columns(fields)
 

@@ -67,8 +67,8 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
                 raise SinkError(f"pyiceberg can't use the catalog of {self.name!r}: {error}") from error
             except (ValueError, KeyError):  # whose texts show all properties, secrets among them
                 raise SinkError(
-                    f"pyiceberg can't use the catalog of {self.name!r}: its type or its uri is none that it knows; try "
-                    f"pyiceberg.catalog.load_catalog with the same name or properties"
+                    f"pyiceberg can't use the catalog of {self.name!r}: its type or its uri is unknown; to fix this: "
+                    f"try pyiceberg.catalog.load_catalog with the same name or properties"
                 ) from None
         return self._catalog
 

@@ -60,8 +60,8 @@ def check_fields(fields: t.StructType, topic: str | None) -> None:
     for field in fields.fields:
         if field.name not in _KINDS:
             raise TopologyError(
-                f"a record has no field {field.name!r}; it has {', '.join(map(repr, _KINDS))}: rename it, or put it "
-                f"into the value, as by to_json"
+                f"a record has no field {field.name!r}; it has {', '.join(map(repr, _KINDS))}; to fix this: rename "
+                f"it, or put it into the value, as by to_json"
             )
         expected, kinds = _KINDS[field.name]
         if not isinstance(field.dataType, kinds) or (field.name == "headers" and not _are_headers(field.dataType)):
@@ -87,8 +87,8 @@ def check_rows(rows: pa.Table, topic: str | None) -> None:
     """
     if topic is None and rows["topic"].null_count:
         raise SinkError(
-            f"{rows['topic'].null_count} of {rows.num_rows} rows have no topic; fill the field, or give the KafkaSink "
-            f"a topic for those that have none"
+            f"{rows['topic'].null_count} of {rows.num_rows} rows have no topic; to fix this: fill the field, or give "
+            f"the KafkaSink a topic for them"
         )
     for name, refused, rule in _RULES:
         found = refused(rows[name].combine_chunks()) if name in rows.column_names else ""

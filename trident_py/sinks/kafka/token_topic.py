@@ -46,7 +46,7 @@ class KafkaToken(LeaderToken):
         try:
             return cls.of(json.loads(stored))
         except (ValueError, KeyError, TypeError) as error:
-            raise SinkError(f"the token {stored!r} is none of this library's ({error!r})") from error
+            raise SinkError(f"the token {stored!r} is not a token of this library ({error!r})") from error
 
     def stored(self) -> bytes:
         """Return the token as the value of a record."""
@@ -131,8 +131,8 @@ class TokenTopic:
         told = self.client.describe_configs([asked], request_timeout=TIMEOUT_SECONDS)[asked].result()
         if (policy := told["cleanup.policy"].value) != "compact":
             raise SinkError(
-                f"topic {self.name!r} has cleanup.policy={policy}, by which Kafka will remove the token in it; set "
-                f"cleanup.policy=compact"
+                f"topic {self.name!r} has cleanup.policy={policy}, by which Kafka will remove the token in it; to fix "
+                f"this: set cleanup.policy=compact"
             )
 
     def await_settled(self) -> None:
@@ -180,7 +180,7 @@ class TokenTopic:
                 found = message.value()
             if (message.offset() or 0) + (not is_end) >= end:
                 return found
-        raise StoreBusyException(f"the cluster doesn't give topic {self.name!r} from {start} to {end}")
+        raise StoreBusyException(f"the cluster doesn't return topic {self.name!r} from {start} to {end}")
 
     def _is_there(self) -> bool:
         asked = kafka.TopicCollection([self.name])

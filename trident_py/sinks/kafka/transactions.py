@@ -155,9 +155,9 @@ class KafkaTransactions:
                 rows = (record for batch in staged.batches() for record in records(batch, self.topic))
                 record = _shown_record(named or suspect(refused.why.name(), rows))
                 raise FailedException(
-                    f"{leading.who}, attempt {tx.attempt}: Kafka doesn't take a record: {refused}{record}; nothing "
-                    f"of the batch is committed; to fix this: correct such rows, or leave them out, before the "
-                    f"KafkaSink, or change the topic's settings"
+                    f"{leading.who}, attempt {tx.attempt}: Kafka refuses a record: {refused}{record}; nothing of the "
+                    f"batch is committed; to fix this: correct such rows, or leave them out, before the KafkaSink, or "
+                    f"change the topic's settings"
                 ) from refused.__cause__
 
     def close(self) -> None:
@@ -188,7 +188,9 @@ class KafkaTransactions:
             except BaseException:
                 self._give_up()
                 raise
-        raise StoreBusyException(f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, and no newer leader")
+        raise StoreBusyException(
+            f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, but not by a newer leader"
+        )
 
     def _judge(self, leading: Leading, verdict: Verdict, cause: kafka.KafkaError, error: Exception) -> NoReturn:
         """Raise the error that follows from an error of Kafka's."""
@@ -198,7 +200,7 @@ class KafkaTransactions:
             case Verdict.THIS_BATCH:
                 raise BatchRefusedError(cause) from error
         raise StoreBusyException(
-            f"{leading.who}: Kafka doesn't answer as it should, and will be asked again: {shown_error(cause)}"
+            f"{leading.who}: Kafka doesn't answer as expected, and the call is retried: {shown_error(cause)}"
         ) from error
 
     def _lead(self, leading: Leading) -> kafka.Producer:
@@ -227,8 +229,9 @@ class KafkaTransactions:
         found = self._refuse_newer(leading, stored)
         if self._has_led and (found is None or (*found.leadership, found.txid) < (*ours.leadership, ours.txid)):
             raise SinkError(
-                f"{leading.who}: topic {leading.topic!r} knew of transaction {ours.txid}, and knows of "
-                f"{found.txid if found else 'none'} now: it was cut, or made anew; restore it, or reset the topology"
+                f"{leading.who}: topic {leading.topic!r} had transaction {ours.txid}, and has "
+                f"{(found.txid if found else 'none')} now: it was cut, or made again; to fix this: restore it, or "
+                f"`trident reset` the topology"
             )
         return found
 
@@ -237,12 +240,13 @@ class KafkaTransactions:
         found = None if stored is None else KafkaToken.parse(stored)
         if found and found.leadership > ours.leadership:
             raise FencedError(
-                f"{leading.who}: a leader of epoch {found.fence} has been at topic {name!r}; end this one"
+                f"{leading.who}: a leader of epoch {found.fence} has taken over topic {name!r}; to fix this: end this "
+                f"leader"
             )
         if found and found.leadership == ours.leadership and found.sink != ours.sink:
             raise SinkError(
                 f"{leading.who}: another sink of this topology writes to topic {self.topic!r}, and has its token in "
-                f"{name!r}; merge the streams, or give each a topic of its own"
+                f"{name!r}; to fix this: merge the streams, or give each sink its own topic"
             )
         return found
 

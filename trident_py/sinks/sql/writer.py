@@ -67,7 +67,7 @@ class RowsWriter(FencedTable):
         if found is None and exists and self._by_key:
             raise SinkError(
                 f"topology {fence.topology.name!r}: {self._name} exists and was not made by a topology, so it doesn't "
-                f"know rows by their keys; take another table for mode='upsert'",
+                f"identify rows by their keys; to fix this: use another table for mode='upsert'",
                 topology=fence.topology.name,
             )
         is_newer = found is not None and found.fence.topology.incarnation < fence.topology.incarnation
@@ -75,7 +75,7 @@ class RowsWriter(FencedTable):
         if exists and is_newer and connection.execute(table.has_rows).fetchone():
             raise SinkError(
                 f"topology {fence.topology.name!r}: {self._name} has rows from before the topology was reset, and "
-                f"would get them again; rename the table, or empty it",
+                f"would get them again; to fix this: rename the table, or empty it",
                 topology=fence.topology.name,
             )
         header, _ = claim.claimed(found, exists=exists and found is not None, state=self._name)
@@ -104,7 +104,8 @@ class RowsWriter(FencedTable):
                 header = self._header(connection, lock, where)
                 if header.columns not in ("", table.columns):
                     raise SinkError(
-                        f"{where} has the fields {header.columns}, declared are {table.columns}; take another table",
+                        f"{where} has the fields {header.columns}, declared are {table.columns}; to fix this: use "
+                        f"another table",
                         topology=self._topology,
                     )
                 connection.execute(self._headers.write, [table.name, *evolve(header, columns=table.columns).row])
@@ -139,7 +140,7 @@ class RowsWriter(FencedTable):
             table = self._fitted(table, found, where)
             with self._making:
                 self._made, self._found = table, found
-            log.warning("%s; its rows go on into the columns that are there now", where)
+            log.warning("%s; its rows are written to the columns that are there now", where)
         if prepared.staged and prepared.storages != table.storages:
             raise StoreBusyException(f"{self._where(tx)} was changed after rows were staged; they are staged again")
         return table
@@ -212,7 +213,9 @@ class RowsWriter(FencedTable):
         with self._database.explained(self._where(tx), staged=True):
             found = staging.counted(connection, list(reported))
         if found != reported:
-            raise StoreBusyException(f"{self._where(tx)}: what is staged is not what was reported; it is staged again")
+            raise StoreBusyException(
+                f"{self._where(tx)}: the staged rows differ from the reported ones; they are staged again"
+            )
         if table.keys:
             double = connection.execute(table.find_double(staging), [tasks]).fetchone()
             self._refuse_double(tx, double[0] if double else None)
@@ -221,8 +224,8 @@ class RowsWriter(FencedTable):
     def _refuse_double(self, tx: SinkTransaction, key: Any) -> None:
         if key is not None:
             raise SinkError(
-                f"{self._where(tx)}: several rows of the batch have the key {key}, and which of them is the last one "
-                f"nobody can tell; aggregate them first, as by Last(...)",
+                f"{self._where(tx)}: several rows of the batch have the key {key}, and the last one of them is "
+                f"unknown; to fix this: aggregate them first, as by Last(...)",
                 topology=self._topology,
                 attempt=tx.attempt,
             )

@@ -122,7 +122,7 @@ def stage(storage: TableStorage, frame: DataFrame, task: WriteTask) -> list[Stag
     if gone := missing(storage, staged):
         raise SinkError(
             f"Spark's tasks have written {gone[0]!r} below {storage.uri!r}, and it is not there: its workers and this "
-            f"process see different file systems under this path; mount one that they share"
+            f"process see different file systems under this path; to fix this: mount one that they share"
         )
     return staged
 

@@ -36,12 +36,11 @@ def raise_store_error(error: OSError, who: str, uri: str) -> NoReturn:
         ) from error
     if cause.errno in _FULL:
         raise StoreBusyException(
-            f"{who}: no space is left for {uri!r}, and writing will be tried again: {cause}; to fix this: make room "
-            f"there"
+            f"{who}: no space is left for {uri!r}, and writing is retried: {cause}; to fix this: free some space there"
         ) from error
     if cause.errno is None:
         unknown_errors.came((type(cause).__name__, uri), f"{who}: {cause}")
-    raise StoreBusyException(f"{who}: {uri!r} can't be reached, and will be tried again: {cause}") from error
+    raise StoreBusyException(f"{who}: {uri!r} can't be reached, and the attempt is retried: {cause}") from error
 
 
 @contextmanager

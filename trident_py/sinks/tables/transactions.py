@@ -210,8 +210,8 @@ class TableTransactions(ABC, Generic[T]):
             except OSError as error:  # which is what a library raises where a store does not answer
                 raise_store_error(error, self._leading.who, self.name)
         raise StoreBusyException(
-            f"{self._leading.who}: others commit to {self.name!r} all the time; {TRIES} commits of ours came "
-            f"too late, and will be tried again"
+            f"{self._leading.who}: other programs commit to {self.name!r} all the time; {TRIES} commits of this sink "
+            f"came too late, and are retried"
         ) from found
 
     def _lead(self) -> T | None:
@@ -235,7 +235,7 @@ class TableTransactions(ABC, Generic[T]):
 
     def _led(self) -> T:
         if self._table is None:
-            raise SinkError(f"{self._leading.who}: {self.name!r} was never looked at; call recover() first")
+            raise SinkError(f"{self._leading.who}: {self.name!r} was never opened; to fix this: call recover() first")
         return self._table
 
     def _commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
@@ -281,15 +281,16 @@ class TableTransactions(ABC, Generic[T]):
         """Return the message that rows can't be replaced, because another program has moved them."""
         return (
             f"{self._leading.who}: transaction {txid} has other rows than when it was committed, and of the {wanted} "
-            f"rows then, {rows} are where it has put them in {self.name!r}: somebody has compacted or deleted them "
-            f"meanwhile, so they can't be replaced"
+            f"rows then, {rows} are still in its files in {self.name!r}: another program has compacted or deleted the "
+            f"others, so they can't be replaced"
         )
 
     def _ensure_staged(self, table: T, tx: SinkTransaction, staged: Collection[StagedFile]) -> None:
         if gone := missing(table.files, staged):
             raise FailedException(
                 f"{self._leading.who}, attempt {tx.attempt}: {gone[0]!r} was staged for {self.name!r} and is gone "
-                f"before its commit; did somebody clean up with hardly any retention (VACUUM, remove_orphan_files)?"
+                f"before its commit; perhaps a cleanup with too short a retention has removed it (VACUUM, "
+                f"remove_orphan_files)"
             )
 
     def _checked(self, found: TableToken | None) -> TableToken:
@@ -297,8 +298,9 @@ class TableTransactions(ABC, Generic[T]):
         last, known = found.txid if found else 0, leading.token.txid
         if found is None or found.fence < leading.token.fence or last < known:
             raise SinkError(
-                f"{leading.who}: {self.name!r} knew of transaction {known}, and knows of {last} now: it was "
-                f"replaced, or an older version of it restored; restore the newer one, or reset the topology"
+                f"{leading.who}: {self.name!r} had transaction {known}, and has {last} now: it was replaced, or an "
+                f"older version of it was restored; to fix this: restore the newer one, or `trident reset` the "
+                f"topology"
             )
         self._check_owner(found)
         return found
@@ -308,14 +310,17 @@ class TableTransactions(ABC, Generic[T]):
         if found.incarnation != leading.token.incarnation:
             raise SinkError(
                 f"{leading.who}: {self.name!r} has rows of this topology before it was reset, incarnation "
-                f"{found.incarnation}; give the sink another table"
+                f"{found.incarnation}; to fix this: give the sink another table"
             )
         if found.fence > leading.token.fence:
-            raise FencedError(f"{leading.who}: a leader of epoch {found.fence} has been at {self.name!r}; end this one")
+            raise FencedError(
+                f"{leading.who}: a leader of epoch {found.fence} has taken over {self.name!r}; to fix this: end this "
+                f"leader"
+            )
         if found.fence == leading.token.fence and found.sink != self._number:
             raise SinkError(
-                f"{leading.who}: another sink of this topology writes to {self.name!r}; merge the streams, or "
-                f"give each a table of its own"
+                f"{leading.who}: another sink of this topology writes to {self.name!r}; to fix this: merge the "
+                f"streams, or give each sink its own table"
             )
 
 

@@ -62,8 +62,8 @@ class DeltaLog:
         table = self.table()
         if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             raise SpoutError(
-                f"the Delta table {self.storage.uri!r} calls its columns otherwise in its files (column mapping), "
-                f"which this spout can't read; copy it to one that doesn't"
+                f"the Delta table {self.storage.uri!r} has other names of columns in its files (column mapping), "
+                f"which this spout can't read; to fix this: copy it to a table without column mapping"
             )
         return StructType.fromJson(json.loads(table.schema().to_json()))
 
@@ -100,8 +100,8 @@ class DeltaLog:
         except FileNotFoundError as error:
             raise SpoutError(
                 f"the log of the Delta table {self.storage.uri!r} doesn't have version {version} any more: it was "
-                f"cleaned up (delta.logRetentionDuration) before it was read; start a new topology, whose first batch "
-                f"is all that the table has"
+                f"cleaned up (delta.logRetentionDuration) before it was read; to fix this: start a new topology, "
+                f"which first reads all rows of the table"
             ) from error
         changes = [(kind, action[kind]) for action in actions for kind in ("add", "remove") if kind in action]
         new = [(kind, file) for kind, file in changes if file.get("dataChange", True)]
@@ -113,8 +113,8 @@ class DeltaLog:
 
     def _unreadable(self, version: int, what: str) -> SpoutError:
         return SpoutError(
-            f"version {version} of the Delta table {self.storage.uri!r} {what}, and this spout gives rows that are "
-            f"added, no changes of others; let only append to the table that it reads, or begin behind that version "
+            f"version {version} of the Delta table {self.storage.uri!r} {what}, and this spout reads added rows only, "
+            f"no changes of others; to fix this: only append to the table that it reads, or begin after that version "
             f"with a new topology and start_version={version + 1}"
         )
 
@@ -141,7 +141,7 @@ class FileReader:
                 raise FailedException(f"the Delta table {self.storage.uri!r} is not there just now: {error}") from error
             raise SpoutError(
                 f"{file.path!r} of the Delta table {self.storage.uri!r} is gone, before it was read: a vacuum has "
-                f"removed it; to fix this: bring it back, or read on by a new topology, with start_version="
+                f"removed it; to fix this: restore it, or continue with a new topology and start_version="
             ) from error
         except OSError as error:
             raise FailedException(f"{file.path!r} of {self.storage.uri!r} can't be read just now: {error}") from error

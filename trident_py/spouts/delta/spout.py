@@ -136,7 +136,7 @@ class Versions:
             raise SpoutError(
                 f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was at version "
                 f"{start['version']} of {start['table']}, and is at version {latest['version']} of {latest['table']}: "
-                f"it was replaced; restore it, or read the new one by a new topology",
+                f"it was replaced; to fix this: restore it, or read the new one with a new topology",
                 spout=self.tx_state_id,
             )
         end, size = start["version"], 0
@@ -185,9 +185,9 @@ class DeltaEmitter(Emitter[Range]):
             raise FailedException(f"the Delta table {self.log.storage.uri!r} can't be read: {error}") from error
         if found["table"] != end["table"]:
             raise SpoutError(
-                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was removed and made anew: a "
+                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was removed and made again: a "
                 f"batch is of the table with the id {end['table']}, and {found['table']} is there; to fix this: "
-                f"restore the first one, or read the new one by a new topology"
+                f"restore the first one, or read the new one with a new topology"
             )
 
     def _files(self, start: Any, end: Any) -> list[DataFile]:

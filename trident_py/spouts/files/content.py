@@ -119,14 +119,18 @@ def file_errors(path: str, *passed: type[OSError]) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise SpoutError(
-            f"file {path!r} is gone, with lines that were not read or may be needed again; put it back, under this or "
-            f"another name of its directory"
+            f"file {path!r} is gone, with lines that were not read or may be needed again; to fix this: put it back, "
+            f"under this or another name of its directory"
         ) from error
     except PermissionError as error:
-        raise SpoutError(f"file {path!r} cannot be read: {error.strerror}; make it readable for this user") from error
+        raise SpoutError(
+            f"file {path!r} cannot be read: {error.strerror}; to fix this: make it readable for this user"
+        ) from error
     except UNREADABLE as error:
         check_reached(path, error)
-        raise SpoutError(f"file {path!r} cannot be read: {error}; repair it, or move it out of the pattern") from error
+        raise SpoutError(
+            f"file {path!r} cannot be read: {error}; to fix this: repair it, or move it out of the pattern"
+        ) from error
 
 
 @define(slots=False)

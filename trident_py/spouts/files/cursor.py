@@ -84,7 +84,10 @@ class FileCursor:
             case [int() as position, int() as seen, stored, *rest]:
                 if (identity := Identity.parse(stored, seen)) and (origin := parse_origin(rest)) is not None:
                     return cls(path, path, position, seen, identity, resumed=False, origin=origin)
-        raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
+        raise SpoutError(
+            f"file {path!r} has the position {cursor!r}, which is not a position; to fix this: `trident reset` the "
+            f"topology"
+        )
 
     @property
     def is_outside(self) -> bool:
@@ -190,7 +193,7 @@ class FileCursor:
             return found
         found = line_end(content, max(limit, self.searched), self.seen)
         if (found or self.seen) - self.position > LINE_BYTES_MAX:
-            raise self.error(f"has a line of more than {LINE_BYTES_MAX} bytes; move it out of the pattern")
+            raise self.error(f"has a line of more than {LINE_BYTES_MAX} bytes; to fix this: move it out of the pattern")
         if found:
             return found
         self.searched = self.seen
@@ -205,8 +208,8 @@ class FileCursor:
                     return False  # perhaps the first half of a line's end
                 if last == b"\r" or not more.startswith((b"\n", b"\r\n")):
                     raise self.error(
-                        f"goes on inside its last line, which was taken when it had not changed for a while; "
-                        f"put a line feed at byte {self.position}, and what follows is a line of its own"
+                        f"continues inside its last line, which was read when the file had not changed for a while; "
+                        f"to fix this: put a line feed at byte {self.position}, so that the rest is another line"
                     )
                 self.position += more.index(b"\n") + 1
         self.resumed = True

@@ -120,7 +120,9 @@ def _encoding(name: str) -> str:
     except (LookupError, TypeError, ValueError) as error:
         raise TopologyError(f"there is no text encoding {shown(name)}") from error
     if not same:
-        raise TopologyError(f"in the encoding {name!r} a line feed is not the byte 10; convert the files to UTF-8")
+        raise TopologyError(
+            f"in the encoding {name!r} a line feed is not the byte 10; to fix this: convert the files to UTF-8"
+        )
     return codecs.lookup(name).name
 
 

@@ -498,29 +498,29 @@ def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) ->
     match whereabouts:
         case Whereabouts.LOST:
             return cursor.error(
-                "is not there any more as it was, nor is a file with its bytes in its directory; put it "
+                "is not there any more as it was, nor is a file with its bytes in its directory; to fix this: put it "
                 "back, under this or another name of the directory"
             )
         case Whereabouts.DOUBTFUL:
             return cursor.error(
-                f"was cut or replaced, and {name!r} begins like it but ends before what was read of it: it may be a "
-                f"copy that lacks its end, all of which was read; move {name!r} out of the pattern if it is, or put "
-                f"{cursor.path!r} back as it was"
+                f"was cut or replaced, and {name!r} begins like it but ends before the bytes that were read of it: it "
+                f"may be a copy that lacks its end, all of which was read; to fix this: move {name!r} out of the "
+                f"pattern if it is, or put {cursor.path!r} back as it was"
             )
         case Whereabouts.ALIKE:
             return cursor.error(
-                f"is not there any more, and the new file {name!r} begins with the same bytes, too few to tell whether "
-                f"it is that file; rename it to {cursor.path!r} if it is, or put a file with these "
-                f"{cursor.position} bytes there, and the new one is read as one of its own"
+                f"is not there any more, and the new file {name!r} begins with the same bytes, too few to tell "
+                f"whether it is that file; to fix this: rename it to {cursor.path!r} if it is, or put a file with "
+                f"these {cursor.position} bytes there, and the new one is read as a separate file"
             )
         case Whereabouts.TAKEN_TWICE:
             return cursor.error(
-                f"was cut or replaced, and {name!r}, which has the same lines, was read as a file of its own after it "
-                f"had not changed for {STILL_SECONDS:.0f} s: if it is a copy, its lines were read twice; make copies "
-                f"outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
+                f"was cut or replaced, and {name!r}, which has the same lines, was read as a separate file after it "
+                f"had not changed for {STILL_SECONDS:.0f} s: if it is a copy, its lines were read twice; to fix this: "
+                f"make copies outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
             )
         case _:
             return cursor.error(
-                "has other bytes now, and its position, stored by an old version, can't tell where those that were "
-                "read are; put back what was there"
+                "has other bytes now, and its position, stored by an old version, can't tell which bytes were read; "
+                "to fix this: restore the former content"
             )

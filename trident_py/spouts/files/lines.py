@@ -105,7 +105,7 @@ class LineReader:
             except UnicodeDecodeError as error:
                 raise SpoutError(
                     f"file {path!r} is not {self.encoding} at byte {position + start + error.start} ({error.reason}); "
-                    f"give FileSpout its encoding=, or errors='replace'"
+                    f"to fix this: give FileSpout its encoding=, or errors='replace'"
                 ) from error
         return pa.array(lines, pa.string())
 
@@ -150,7 +150,9 @@ def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
                     raise
                 continue  # its writer cut it after a copy was made, which has the rest
             if piece.identity and stamp_of(content.status) != stamp and not piece.identity.fits(content):
-                raise SpoutError(f"file {piece.path!r} was written anew while it was read; start the topology again")
+                raise SpoutError(
+                    f"file {piece.path!r} was rewritten while it was read; to fix this: start the topology again"
+                )
             return
 
 
@@ -172,7 +174,7 @@ def _check_size(piece: Piece, content: Content) -> None:
     if size < piece.last or (is_compressed(piece.path) and size != piece.last):
         raise SpoutError(
             f"file {piece.path!r} has {size} bytes, its batch was defined with {piece.last} of them: it was cut or "
-            f"replaced; put back what was there"
+            f"replaced; to fix this: restore the former content"
         )
 
 

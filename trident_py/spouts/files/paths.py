@@ -46,7 +46,7 @@ class PathPattern:
         """
         text = os.fspath(pattern) if isinstance(pattern, str | os.PathLike) else ""
         if not text or "\0" in text or "://" in text:
-            raise TopologyError(f"{shown(pattern)} is no pattern of local files, such as 'logs/*.txt'")
+            raise TopologyError(f"{shown(pattern)} is not a pattern of local files, such as 'logs/*.txt'")
         absolute = Path(os.path.abspath(text))
         names = absolute.parts[1:]
         literal = next((number for number, name in enumerate(names) if _MAGIC.search(name)), len(names) - 1)
@@ -62,10 +62,12 @@ class PathPattern:
             SpoutError: the directory before the first wildcard doesn't exist, or the pattern is a directory.
         """
         if not self.base.is_dir():
-            raise SpoutError(f"there is no directory {str(self.base)!r}, where {self.text!r} is looked for; make it")
+            raise SpoutError(
+                f"there is no directory {str(self.base)!r}, where {self.text!r} is searched; to fix this: make it"
+            )
         if os.path.isdir(self.text):
             raise SpoutError(
-                f"{self.text!r} is a directory; for the files in it write {os.path.join(self.text, '*')!r}"
+                f"{self.text!r} is a directory; to fix this: for the files in it write {os.path.join(self.text, '*')!r}"
             )
 
     def matches(self, path: str) -> bool:
@@ -135,7 +137,9 @@ def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
         return []
     except OSError as error:
         check_reached(directory, error)
-        raise SpoutError(f"directory {directory!r} cannot be read: {error.strerror}; make it readable") from error
+        raise SpoutError(
+            f"directory {directory!r} cannot be read: {error.strerror}; to fix this: make it readable"
+        ) from error
 
 
 def status_of(path: str) -> os.stat_result | None:
@@ -150,11 +154,13 @@ def status_of(path: str) -> os.stat_result | None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # gone since, or a link that leads nowhere
             return None
         check_reached(path, error)
-        raise SpoutError(f"file {path!r} cannot be looked at: {error.strerror}; make it readable") from error
+        raise SpoutError(
+            f"file {path!r} has no readable status: {error.strerror}; to fix this: make it readable"
+        ) from error
 
 
 def _check_name(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise SpoutError(f"the name of file {os.fsencode(path)!r} is not UTF-8; rename it") from error
+        raise SpoutError(f"the name of file {os.fsencode(path)!r} is not UTF-8; to fix this: rename it") from error

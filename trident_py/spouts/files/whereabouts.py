@@ -30,7 +30,7 @@ def open_same(path: str, identity: Identity | None) -> Content:
             return content
     raise SpoutError(
         f"neither file {path!r} nor another one of its directory begins with the {identity.length} bytes that were "
-        f"there when its batch was defined: it was cut, replaced or taken away; put it back, under this or "
+        f"there when its batch was defined: it was cut, replaced or removed; to fix this: put it back, under this or "
         f"another name of that directory"
     )
 

@@ -53,7 +53,7 @@ def avro_schema(text: object) -> Any:
         schema = _known_logical_types(json.loads(text))
         fastavro.parse_schema(schema)
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise TopologyError(f"schema={shown(text)} is no Avro schema: {type(error).__name__}: {error}") from error
+        raise TopologyError(f"schema={shown(text)} is not an Avro schema: {type(error).__name__}: {error}") from error
     return schema
 
 
@@ -149,7 +149,8 @@ def _union(branches: Sequence[Any]) -> t.DataType:
 
 def _has_no_type(schema: Any) -> TopologyError:
     return TopologyError(
-        f"Spark has no type for {shown(schema)} in an Avro schema; read value='binary', and decode it in a map"
+        f"Spark has no type for {shown(schema)} in an Avro schema; to fix this: read value='binary', and decode it in "
+        f"a map"
     )
 
 

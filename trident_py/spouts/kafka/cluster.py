@@ -57,7 +57,8 @@ class TopicIds:
         except KafkaException as error:
             self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
             raise FailedException(
-                f"spout {self.spout!r}: Kafka doesn't tell whether its topics are those that were read: {error}"
+                f"spout {self.spout!r}: Kafka doesn't answer whether its topics are the same as when they were read: "
+                f"{error}"
             ) from error
         self.check(wanted, found)
 
@@ -78,20 +79,20 @@ class TopicIds:
     def _compare(self, name: str, before: str, now: str) -> None:
         if before != now:
             raise SpoutError(
-                f"spout {self.spout!r}: topic {name!r} was deleted and made anew since it was read (its id was "
-                f"{before}, and is {now}), so records of the first one can't be read any more; to fix this: "
-                f"`trident reset` the topology to read the new topic"
+                f"spout {self.spout!r}: topic {name!r} was deleted and made again since it was read (its id was "
+                f"{before}, and is {now}), so records of the first one can't be read any more; to fix this: `trident "
+                f"reset` the topology to read the new topic"
             )
 
     def _miss(self, name: str) -> None:
         since = self._missing.setdefault(name, self.clock())
         what = f"spout {self.spout!r}: topic {name!r}, which was read before, is not there"
         if self.clock() - since < GONE_SECONDS:
-            raise FailedException(f"{what} just now; if it stays away, the topology stops")
+            raise FailedException(f"{what} just now; if it stays missing, the topology stops")
         raise SpoutError(
             f"{what} any more: it was deleted, with any records that were not read, or the user that options= names "
             f"may not describe it any more; to fix this: give that user the right to describe the topic; or leave it "
-            f"out of topics=, to go on without it; or `trident reset` the topology"
+            f"out of topics=, to continue without it; or `trident reset` the topology"
         )
 
 

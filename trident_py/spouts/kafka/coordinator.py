@@ -212,18 +212,19 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         where = f"spout {self.name!r}: {partition[0]}/{partition[1]}"
         if partition not in self._positions and not beginning <= start <= end:
             raise SpoutError(
-                f"{where} is to begin at offset {start}, as start= says, and holds those from {beginning} up to {end}, "
-                f"the last stable one; give another start="
+                f"{where} is to begin at offset {start}, as start= says, and holds those from {beginning} up to "
+                f"{end}, the last stable one; to fix this: give another start="
             )
         if beginning > start:
             raise SpoutError(
-                f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} records "
-                f"have expired before they were read; bring them back, or `trident reset` the topology to go on without"
+                f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} "
+                f"records have expired before they were read; to fix this: restore them, or `trident reset` the "
+                f"topology to continue without them"
             )
         if end < start:
             raise SpoutError(
-                f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost what "
-                f"they had confirmed; bring that back, or `trident reset` the topology"
+                f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost "
+                f"confirmed records; to fix this: restore them, or `trident reset` the topology"
             )
 
     def _check_policy(self, topics: Mapping[str, Topic]) -> None:
@@ -233,8 +234,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         compacted = self.cluster.compacted(topics)
         if compacted:
             raise SpoutError(
-                f"spout {self.name!r}: Kafka compacts {', '.join(compacted)}, so a batch would not be the same when it "
-                f"is read again; set cleanup.policy=delete there, or start the topology again, and it is read as an "
-                f"opaque source"
+                f"spout {self.name!r}: Kafka compacts {', '.join(compacted)}, so a batch would not be the same when "
+                f"it is read again; to fix this: set cleanup.policy=delete there, or start the topology again, which "
+                f"then reads an opaque source"
             )
         self._checked, self._policy_at = frozenset(topics), time.monotonic()

@@ -192,10 +192,10 @@ def _names(topics: str | Collection[str]) -> tuple[str, ...]:
 
 def _checked_start(start: object, group_id: str | None) -> Start:
     if start == "committed" and group_id is None:
-        raise TopologyError("start='committed' needs group_id=, whose offsets it goes on from")
+        raise TopologyError("start='committed' needs group_id=, the group of the offsets")
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise TopologyError(f"start={start!r} has no time zone; give it one, such as datetime.UTC")
+            raise TopologyError(f"start={start!r} has no time zone; to fix this: give it one, such as datetime.UTC")
         return start
     if isinstance(start, Mapping):
         return {(str(topic), int(partition)): int(offset) for (topic, partition), offset in start.items()}

@@ -148,8 +148,8 @@ class KafkaReader:
         except Exception as error:
             if self.values.on_error == "fail":
                 raise SpoutError(
-                    f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; "
-                    f"on_decode_error='null' or 'skip' goes on without"
+                    f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; to "
+                    f"fix this: set on_decode_error='null' or 'skip' to continue without them"
                 ) from error
             return (None, None) if self.values.on_error == "null" else None
 
@@ -172,7 +172,7 @@ def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
         if found:
             heard = time.monotonic()
         elif time.monotonic() - heard > SILENCE_SECONDS:
-            raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECONDS:.0f} s")
+            raise FailedException(f"{given}: the cluster has returned no record of it for {SILENCE_SECONDS:.0f} s")
 
 
 def _ended(message: Message, error: KafkaError, given: OffsetRange) -> int:
@@ -198,11 +198,11 @@ def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedExcept
 
     if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
         return SpoutError(
-            f"{given}: Kafka has these records no more ({error}): they have expired, or the topic was cut or made "
-            f"anew; bring them back, or `trident reset` the topology"
+            f"{given}: Kafka does not have these records any more ({error}): they have expired, or the topic was cut "
+            f"or made again; to fix this: restore them, or `trident reset` the topology"
         )
     if verdict_of(Call.READ, error) is Verdict.NEVER:
-        return SpoutError(f"{given}: Kafka refuses to give these records: {shown_error(error)}")
+        return SpoutError(f"{given}: Kafka refuses to return these records: {shown_error(error)}")
     return FailedException(f"{given}: {error}")
 
 

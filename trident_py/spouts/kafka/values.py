@@ -41,12 +41,13 @@ def check_json_type(kind: t.DataType, name: str = "value") -> None:
             check_json_type(kind.valueType, name)
         case t.MapType():
             raise TopologyError(
-                f"the field {name!r} is {kind.simpleString()}, and keys in JSON are texts; declare it as map<string, …>"
+                f"the field {name!r} is {kind.simpleString()}, and keys in JSON are texts; to fix this: declare it as "
+                f"map<string, …>"
             )
         case t.BinaryType():
             raise TopologyError(
-                f"the field {name!r} is binary, and JSON has no such values; declare it as string, and decode it in a "
-                f"map"
+                f"the field {name!r} is binary, and JSON has no such values; to fix this: declare it as string, and "
+                f"decode it in a map"
             )
 
 
@@ -222,8 +223,9 @@ class ValueFormat:
             except Exception as error:
                 if self.on_error == "fail":
                     raise SpoutError(
-                        f"{where(number)}: its value is no {self.kind} of {self.field.dataType.simpleString()}: "
-                        f"{type(error).__name__}: {error}; on_decode_error='null' or 'skip' goes on without it"
+                        f"{where(number)}: its value is not {self.kind} of {self.field.dataType.simpleString()}: "
+                        f"{type(error).__name__}: {error}; to fix this: set on_decode_error='null' or 'skip' to "
+                        f"continue without it"
                     ) from error
                 if self.on_error == "skip":
                     continue

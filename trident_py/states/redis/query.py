@@ -158,8 +158,8 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
         for each in out.fields:
             if type(each.dataType) not in _FROM_TEXT:
                 raise TopologyError(
-                    f"the field {each.name!r} is {each.dataType.simpleString()}, and Redis keeps texts: declare it as "
-                    f"a string, and make it what it should be by `map`"
+                    f"the field {each.name!r} is {each.dataType.simpleString()}, and Redis keeps texts; to fix this: "
+                    f"declare it as a string, and convert it by `map`"
                 )
 
     def batch_retrieve(self, state: RedisLookup, args: Sequence[Any]) -> Sequence[Found]:

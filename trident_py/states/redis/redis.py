@@ -102,7 +102,7 @@ class RedisState(StateFactory):
 
         if self._keys is None or self._value is None:
             raise StateError(
-                f"prefix {self.prefix!r}: RedisState keeps typed values, and only persistent_aggregate tells it their "
-                f"types; use it there, or call for_fields"
+                f"prefix {self.prefix!r}: RedisState keeps typed values, and gets their types only from "
+                f"persistent_aggregate; to fix this: use it there, or call for_fields"
             )
         return RedisMapState(Server(self.url), self.prefix, self._keys, self._value, milliseconds(self.ttl))

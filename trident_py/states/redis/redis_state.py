@@ -175,7 +175,9 @@ class RedisMapState(FencedState[Any], ITupleCollection):
             there: Any = client.get(self._names.header) or ""
             self._header = there
             if not self._header:
-                raise StateError(f"{where} has lost its header; restore the server's data", attempt=members[0].attempt)
+                raise StateError(
+                    f"{where} has lost its header; to fix this: restore the server's data", attempt=members[0].attempt
+                )
             header = _header(self._header, self._name)
             if self._known is not None:
                 header.fence.check_kept(self._known, where)
@@ -206,7 +208,9 @@ class RedisMapState(FencedState[Any], ITupleCollection):
             found = self._replaced(self._header, _text(header), "change")
         if found is not None:
             there = _header(found, self._name).fence if found else None
-            raise StateError(f"{self._name}: somebody else has changed it meanwhile, to {there}; nothing was committed")
+            raise StateError(
+                f"{self._name}: another writer has changed it meanwhile, to {there}; nothing was committed"
+            )
         self._header, self._known = _text(header), header.fence
         self.rollback()
 
@@ -381,7 +385,9 @@ def _header(text: str, where: str) -> StateHeader:
     try:
         return StateHeader.of(json.loads(text))
     except (StateError, TypeError, ValueError) as error:
-        raise StateError(f"{where}: its header {text[:80]!r} can't be read; restore the server's data") from error
+        raise StateError(
+            f"{where}: its header {text[:80]!r} can't be read; to fix this: restore the server's data"
+        ) from error
 
 
 def _chunks(things: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -131,9 +131,11 @@ class Server:
         if policy != "noeviction":
             raise StateError(f"{where}: {_EVICTS.format(policy)}")
         if told.get("role") != "master":
-            raise StateError(f"{where}: the server is a replica; name the one that is written to")
+            raise StateError(f"{where}: the server is a replica; to fix this: name the master")
         if told.get("cluster_enabled"):
-            raise StateError(f"{where}: the server is part of a cluster, which isn't supported; name one that is alone")
+            raise StateError(
+                f"{where}: the server is part of a cluster, which isn't supported; to fix this: name a single server"
+            )
 
 
 @contextmanager
@@ -148,7 +150,9 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except AuthenticationError as error:
-        raise StateError(f"{where}: the server lets nobody in so: {error}; see to user and password") from error
+        raise StateError(
+            f"{where}: the server refuses the user: {error}; to fix this: check user and password"
+        ) from error
     except (ConnectionError, TimeoutError) as error:
         raise StoreBusyException(f"{where}: the server doesn't answer: {error}") from error
     except ResponseError as error:

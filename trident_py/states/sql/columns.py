@@ -194,7 +194,9 @@ def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
         StateError: ``text`` was not written by `declared`.
     """
     if not isinstance(text, str):
-        raise StateError(f"the books have {clipped(text)} as the fields of the table; to fix this: restore them")
+        raise StateError(
+            f"the header has {clipped(text)} as the fields of the table; to fix this: restore the database"
+        )
     named = [column.partition(" ") for column in text.split(", ")]
     *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
     return t.StructType(keys), value

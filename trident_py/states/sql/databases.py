@@ -29,7 +29,7 @@ def database_of(url: Secret) -> Database:
         case "mysql" | "mariadb":
             return _mysql(url)
     raise TopologyError(
-        "the URL of a database begins with sqlite:///, postgresql:// or mysql://, and what follows names it"
+        "the URL of a database begins with sqlite:///, postgresql:// or mysql://, and is followed by its name"
     )
 
 

@@ -356,7 +356,7 @@ class Database(ABC):
             parts: the rows.
             task: its number.
         """
-        raise NotImplementedError(f"{self.dialect.database} takes nothing from tasks")
+        raise NotImplementedError(f"{self.dialect.database} has no staging by tasks")
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
         """Yield the rows that ``query`` finds, ``size`` at a time; other statements may run in between."""

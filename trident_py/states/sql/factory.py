@@ -80,8 +80,8 @@ class SQLState(StateFactory):
         database = self.database
         if self._schema is None:
             raise StateError(
-                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and only "
-                f"persistent_aggregate tells it their types; use it there, or call for_fields"
+                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and gets their "
+                f"types only from persistent_aggregate; to fix this: use it there, or call for_fields"
             )
         if database.dialect.stages:
             from trident_py.states.sql.staging import StagingSQLMapState

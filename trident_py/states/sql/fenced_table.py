@@ -155,7 +155,7 @@ class FencedTable:
         known = self.known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._headers.read(lock), [self._table_name]).fetchone()
         if row is None:
-            raise StateError(f"{where} has lost its row in _trident; restore the database")
+            raise StateError(f"{where} has lost its row in _trident; to fix this: restore the database")
         header = StateHeader.of(row)
         if known is not None:
             header.fence.check_kept(known, where)

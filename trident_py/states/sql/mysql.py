@@ -213,7 +213,9 @@ class MySQLDatabase(SessionDatabase):
         with link.transaction() as connection:
             ((flush,),) = connection.execute("SELECT @@innodb_flush_log_at_trx_commit").fetchall()
         if flush != 1:
-            log.warning("%s: innodb_flush_log_at_trx_commit is %s: a crash may lose what was committed", where, flush)
+            log.warning(
+                "%s: innodb_flush_log_at_trx_commit is %s: a crash may lose committed transactions", where, flush
+            )
         return self.address.database
 
     @contextmanager
@@ -233,7 +235,7 @@ class MySQLDatabase(SessionDatabase):
     def _locked(self, connection: Connection, schema: str, table: str) -> Iterator[None]:
         lock = _LOCK(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
         if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
-            raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
+            raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover is running")
         yield
         connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
 

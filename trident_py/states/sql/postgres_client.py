@@ -238,7 +238,7 @@ def starting(where: str, target: Target) -> Iterator[None]:
         with explained(where, target):
             yield
     except FailedException as error:
-        raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
+        raise StateError(f"{error}; check the server, the DSN and the role, and start again") from error
 
 
 def codes_of(error: psycopg.Error) -> tuple[str, ...]:

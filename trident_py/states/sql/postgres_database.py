@@ -286,9 +286,11 @@ class PostgresDatabase(Database):
             ((encoding,),) = connection.execute("SELECT current_setting('server_encoding')").fetchall()
         schema = link.session.schema if isinstance(link.session, Session) else None
         if schema is None:
-            raise StateError(f"{where}: no schema of its search_path exists; create one, or name one in the DSN")
+            raise StateError(
+                f"{where}: no schema of its search_path exists; to fix this: create one, or name one in the DSN"
+            )
         if encoding != "UTF8":
-            raise StateError(f"{where}: the database is not in UTF8; create one with ENCODING 'UTF8'")
+            raise StateError(f"{where}: the database is not in UTF8; to fix this: create one with ENCODING 'UTF8'")
         return schema
 
     @contextmanager

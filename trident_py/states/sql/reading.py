@@ -96,7 +96,9 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return evolve(Table.of(dialect, name, *declared_fields(row[0])), schema=schema, timed=timed)
 
     def _missing(self) -> StateError:
-        return StateError(f"{self._name}: no topology has made such a table; start the one that fills it first")
+        return StateError(
+            f"{self._name}: no topology has made such a table; to fix this: first start the topology that fills it"
+        )
 
 
 @frozen(repr=False)

@@ -210,7 +210,7 @@ class SessionDatabase(Database):
             with self.explained(where):
                 yield
         except FailedException as error:
-            raise StateError(f"{error}; see to the server, the URL and the user, and start again") from error
+            raise StateError(f"{error}; check the server, the URL and the user, and start again") from error
 
     def ensure_usable(self) -> None:
         """Check that the server accepts the user."""

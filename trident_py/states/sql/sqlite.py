@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 def _as_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike) or str(path) in ("", ".", ":memory:") or "://" in str(path):
-        raise StateError(f"SQLiteState keeps its values in a file, and {path!r} is no path of one; see MemoryMapState")
+        raise StateError(
+            f"SQLiteState keeps its values in a file, and {path!r} is not a path of one; for values in memory use "
+            f"MemoryMapState"
+        )
     return Path(path)
 
 

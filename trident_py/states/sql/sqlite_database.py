@@ -117,10 +117,10 @@ def ensure_usable(path: Path, where: str) -> None:
         StateError: neither is the case.
     """
     if not path.parent.is_dir():
-        raise StateError(f"{where}: there is no directory {path.parent}; make it")
+        raise StateError(f"{where}: there is no directory {path.parent}; to fix this: make it")
     unwritable = [str(place) for place in (path.parent, path) if place.exists() and not os.access(place, os.W_OK)]
     if unwritable:
-        raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; {_WRITABLE}")
+        raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; to fix this: {_WRITABLE}")
     if path.exists():
         # A lock that somebody holds passes.
         with suppress(StoreBusyException), explained(where), _existing(path) as connection:
@@ -303,7 +303,7 @@ class SQLiteLink(Link):
         elif not self._is_reader and identity(self._path) != self._file:
             # SQLite would go on writing into a file that was deleted, and everything would be lost at the end.
             raise StateError(
-                f"{self._where}: the file was removed or replaced while in use; restore it and start again"
+                f"{self._where}: the file was removed or replaced while in use; to fix this: restore it and start again"
             )
         self.session.execute("BEGIN" if self._is_reader else "BEGIN IMMEDIATE")
         return self.session
@@ -340,7 +340,9 @@ class SQLiteLink(Link):
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise StateError(f"{self._where}: its file system doesn't allow WAL mode; put it on a local disk")
+                raise StateError(
+                    f"{self._where}: its file system doesn't allow WAL mode; to fix this: put it on a local disk"
+                )
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}")
             connection.execute("PRAGMA legacy_alter_table = ON")  # so that a user's views stay with the table's name
@@ -386,7 +388,7 @@ class SQLiteDatabase(Database):
             with explained(where):
                 yield
         except FailedException as error:
-            raise StateError(f"{error}; end it, or take another file") from error
+            raise StateError(f"{error}; end that process, or use another file") from error
 
     def ensure_usable(self) -> None:
         """Check that the file can be read and written, or made."""

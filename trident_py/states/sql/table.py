@@ -193,7 +193,8 @@ class AnyTable:
         """
         if len(name) > self.dialect.longest_name:
             raise StateError(
-                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; take a shorter table"
+                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; to fix this: use a "
+                f"shorter name of the table"
             )
         return Staging(self.dialect, self.schema, name, self.fields)
 
@@ -303,8 +304,8 @@ class Table(AnyTable):
             )
         if self.made is not None and found.mark != self.mark:
             raise StateError(
-                f"it was dropped and made anew by another program, or its primary key was; its values may be lost; to "
-                f"fix this: restore the table from a backup; or, if it has all values as they were committed, run: "
+                f"it was dropped and made again by another program, or its primary key was; its values may be lost; "
+                f"to fix this: restore the table from a backup; or, if it has all values as they were committed, run: "
                 f"UPDATE {self.headers.there} SET made = NULL WHERE state = '{self.name}'"
             )
 

@@ -46,7 +46,7 @@ def test_a_target_that_exists_is_refused_whatever_it_is(path: Path, tmp_path: Pa
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("directory", "file", "link", "words"):
-        with pytest.raises(SinkError, match=f"{name}' is there already"):
+        with pytest.raises(SinkError, match=f"{name}' exists already"):
             compactable(path, tmp_path / name, None)
 
 
@@ -78,6 +78,6 @@ def test_what_is_refused_is_told_by_the_command_and_nothing_is_started(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert main(["compact", str(path), str(path)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert main(["compact", "s3a://bucket/words", "new"]) == 1
     assert "is on no file system that is mounted here" in capsys.readouterr().err

@@ -38,7 +38,7 @@ def numbered(number: int) -> sqlite3.OperationalError:
     [
         (ice.ForbiddenError("no"), SinkError, "refuses: ForbiddenError: no; to fix this: give the user of the catalog"),
         (ice.UnauthorizedError("no"), SinkError, "refuses: UnauthorizedError"),
-        (ice.ServiceUnavailableError("soon"), StoreBusyException, "can't be reached, and will be tried again: soon"),
+        (ice.ServiceUnavailableError("soon"), StoreBusyException, "can't be reached, and the attempt is retried: soon"),
         (ice.CommitStateUnknownException("who knows"), StoreBusyException, "who knows"),
         (sql.OperationalError("select", {}, numbered(5)), StoreBusyException, "can't be reached"),
         (sql.OperationalError("select", {}, numbered(8)), SinkError, "refuses: OperationalError"),

@@ -238,7 +238,7 @@ def test_files_that_somebody_took_before_their_commit_fail_the_attempt(tables: T
     tx = transaction(1)
     staged = leader.staged(tx, A)
     tables.clean_up(tmp_path)
-    with pytest.raises(FailedException, match="is gone before its commit; did somebody clean up"):
+    with pytest.raises(FailedException, match="is gone before its commit; perhaps a cleanup"):
         leader.transactions.commit(tx, staged)
     leader.commit(1, A, attempt=1)
     assert tables.rows_in(tmp_path) == [A]
@@ -251,7 +251,9 @@ def test_a_commit_whose_answer_was_lost_is_neither_made_twice_nor_given_up_with_
     staged = leader.staged(tx, A, B)
     with monkeypatch.context() as patch:
         tables.lose_answers(patch)
-        with pytest.raises(StoreBusyException, match="can't be reached, and will be tried again: the answer was lost"):
+        with pytest.raises(
+            StoreBusyException, match="can't be reached, and the attempt is retried: the answer was lost"
+        ):
             leader.transactions.commit(tx, staged)
     leader.transactions.abort(tx, staged)
     assert tables.rows_in(tmp_path) == [A, B]

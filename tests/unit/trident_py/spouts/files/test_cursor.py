@@ -141,7 +141,7 @@ def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error_with_a_way
 
 def test_a_carriage_return_that_was_taken_as_text_cannot_become_a_line_end(file: Path) -> None:
     file.write_bytes(b"one\r\n")
-    with pytest.raises(SpoutError, match="goes on inside its last line"):
+    with pytest.raises(SpoutError, match="continues inside its last line"):
         next_end(looked_at(file, 4), YOUNG)
 
 
@@ -152,7 +152,7 @@ def test_a_line_without_end_is_taken_for_a_mistake(
 ) -> None:
     monkeypatch.setattr(cursor, "LINE_BYTES_MAX", 100)
     file.write_bytes(content)
-    with pytest.raises(SpoutError, match="has a line of more than 100 bytes; move it out of the pattern"):
+    with pytest.raises(SpoutError, match="has a line of more than 100 bytes; to fix this: move it out of the pattern"):
         next_end(looked_at(file), age, 50)
 
 

@@ -101,8 +101,8 @@ def test_bytes_that_are_damaged_give_a_value_or_an_error_that_is_expected(place:
     ("schema", "message"),
     [
         (None, "value='avro' needs schema=, the Avro schema of values as JSON text"),
-        ("id long", "is no Avro schema: JSONDecodeError"),
-        ('"Order"', "is no Avro schema: UnknownType"),
+        ("id long", "is not an Avro schema: JSONDecodeError"),
+        ('"Order"', "is not an Avro schema: UnknownType"),
         ('{"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}', "no type for 'r'"),
         ('["int", "string"]', "no type for \\['int', 'string'\\]"),
         ('"null"', "no type for 'null'"),

@@ -130,7 +130,7 @@ def test_t9_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_t9_a_server_that_is_away_is_named_at_the_start() -> None:
-    with pytest.raises(StateError, match="see to the server, the DSN and the role"):
+    with pytest.raises(StateError, match="check the server, the DSN and the role"):
         reader_of(PostgresState("host=127.0.0.1 port=1 user=nobody", table="counts"))
 
 
