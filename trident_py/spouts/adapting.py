@@ -107,7 +107,12 @@ class IRichSpout(Identified, ABC):
 
 
 class RichSpoutAdapter(ITridentSpout[None]):
-    """Runs an `IRichSpout` as an `ITridentSpout` without metadata."""
+    """Runs an `IRichSpout` as an `ITridentSpout` without metadata, like Storm's ``RichSpoutBatchExecutor``.
+
+    The spout decides itself what it emits again, so no state can count its rows exactly once. Three faults of Storm's
+    adapter are avoided. A batch ends when the spout has nothing more; Storm needs one more miss. A spout without rows
+    starts no batch. If a batch fails, `IRichSpout.fail` is called for every id of it.
+    """
 
     replay = Replay.NON_TRANSACTIONAL
 

@@ -29,7 +29,10 @@ from trident_py.sinks.token import TableToken
 
 @frozen
 class StoredToken:
-    """A token as a table stores it.
+    """A token as a table stores it: the property ``trident.U``, a JSON object, for the topology with the uuid ``U``.
+
+    Each snapshot of ours sets it in the same commit. The summaries of snapshots have it too, for people. Nothing is
+    decided by them: snapshots expire, and other programs add their own in between.
 
     Attributes:
         token: the token.

@@ -32,6 +32,9 @@ GONE_SECONDS = 10.0
 class TopicIds:
     """Checks that the topics of one spout are still the same.
 
+    Kafka gives each topic an id, and never the same id twice. So if a topic has the id of a batch after the records of
+    the batch were read, the records are those that the batch was defined for.
+
     Attributes:
         spout: its name, for messages.
         cluster: the cluster of the topics.
