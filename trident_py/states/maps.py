@@ -271,7 +271,9 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
     def _store(self, keys: Mapping[str, Key], changed: Mapping[str, B], gone: Mapping[str, bool]) -> None:
         if any(gone.values()) and not self.backing.removes:
-            self.backing.multi_remove([list(keys[text]) for text in gone if gone[text]])  # says who can't
+            self.backing.multi_remove(
+                [list(keys[text]) for text in gone if gone[text]]
+            )  # raises an error that names the store
         at_once = {text for text in gone if gone[text] and not self._knows_replays}
         put = {text: value for text, value in changed.items() if text not in at_once}
         if put:

@@ -107,7 +107,7 @@ class TransactionDirectory:
             FencedError: a newer leader has taken over.
         """
         make_directory(self.path)
-        self.path = self.path.resolve()  # beside a link may be another file system
+        self.path = self.path.resolve()  # the directory of a link may be on another file system
         self._staging = self.path.parent / f".{self.path.name}.staging" / topology.uuid
         make_directory(self._staging)
         self._check_one_file_system(epoch)

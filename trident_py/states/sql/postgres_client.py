@@ -45,7 +45,7 @@ _CONNECTING = {
 """Settings that detect a cut network; the parameters of the DSN take precedence."""
 
 _SESSION = {
-    "default_transaction_isolation": "read committed",  # who waited for a lock sees what it waited for
+    "default_transaction_isolation": "read committed",  # after a wait for a lock, the new data are visible
     "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
@@ -147,7 +147,7 @@ class Target:
     def _parts(self) -> dict[str, Any]:
         try:
             return dict(conninfo_to_dict(self.dsn.reveal()))
-        except psycopg.Error:  # what it says may contain the password
+        except psycopg.Error:  # its message may contain the password
             raise StateError(
                 "PostgresState: the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or "
                 "'postgresql://user@host/dbname'"
@@ -289,7 +289,7 @@ class Link(AnyLink):
                 session = self._connected()
                 cursor = session.connection.execute("; ".join(["BEGIN", *settings, _BACKEND]).encode(), prepare=False)
             except psycopg.Error:
-                # It broke while nobody used it, or else so will the new one.
+                # It broke while it was idle; if not, the new one fails, too.
                 self.close()
                 if last:
                     raise

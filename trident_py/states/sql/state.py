@@ -53,7 +53,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._table = table = evolve(self._table, schema=self._headers.schema)
         claim = StateHeader(fence, self._owner, table.columns)
         header, step = claim.claimed(found, exists=exists, state=self._name)
-        # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
+        # In this order, a takeover may fail between two of the steps, and the next one continues from there: some
         # databases commit before and after each change of a table.
         if step is not TableStep.KEEP and self._exists(connection, RemovedRows(table).name):
             connection.execute(RemovedRows(table).drop)
