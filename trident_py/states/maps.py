@@ -357,10 +357,10 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
     """Values with their txid and their previous value: exactly-once even if a replay has other rows.
 
     A replay starts from the value that its key had before the transaction. The failed attempt may have written a key
-    that the replay doesn't contain. That key is set back to its previous value too, as long as the process lives: the
-    map remembers the keys that it wrote until the transaction has committed. (Storm's map never sets it back, and the
-    next update counts it.) If the process dies in the middle of a commit, such a key keeps the value of the failed
-    attempt. With ``Replay.EXACT`` of the spout there are no such keys.
+    that the replay doesn't contain. As long as the process lives, that key is set back to its previous value too. For
+    this, the map remembers the keys that it wrote until the transaction has committed. (Storm's map never sets it back,
+    and the next update counts it.) If the process dies in the middle of a commit, such a key keeps the value of the
+    failed attempt. With ``Replay.EXACT`` of the spout there are no such keys.
     """
 
     _failed: dict[str, Key] = field(factory=dict, init=False)

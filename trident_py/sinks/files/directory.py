@@ -245,5 +245,5 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _fenced(path: Path, who: str, newer: str = "what was staged is gone: a newer leader") -> FencedError:
+def _fenced(path: Path, who: str, newer: str = "the staged files are gone: a newer leader") -> FencedError:
     return FencedError(f"{who}: {newer} has taken over {str(path)!r}; to fix this: end this leader")

@@ -207,7 +207,7 @@ class TableTransactions(ABC, Generic[T]):
                 return commit()
             except Conflict as error:
                 found = error
-            except OSError as error:  # which is what a library raises where a store does not answer
+            except OSError as error:  # libraries raise it if a store does not answer
                 raise_store_error(error, self._leading.who, self.name)
         raise StoreBusyException(
             f"{self._leading.who}: other programs commit to {self.name!r} all the time; {TRIES} commits of this sink "

@@ -35,7 +35,7 @@ _READING = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.partition.eof": True,  # a range may end in aborted records, which have no other sign
-    "auto.offset.reset": "error",  # what has expired is an error, and not the next record
+    "auto.offset.reset": "error",  # expired records are an error, not skipped
     "fetch.wait.max.ms": 50,
 }
 

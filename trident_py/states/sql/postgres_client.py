@@ -64,7 +64,7 @@ _HOLDERS = """
     FROM pg_stat_activity WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid"""
 _BACKEND = "SELECT pg_backend_pid()"
 _UNPOOLED = (
-    "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
+    "name the server itself in the DSN, or let the pooler keep each client on its own connection "
     "(PgBouncer: pool_mode=session)"
 )
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
@@ -313,7 +313,7 @@ class Link(AnyLink):
             if not connection.closed:
                 raise  # that was the server's answer: nothing is committed
             raise AnswerLostError(self.target.redacted(error)) from None
-        if answer != "COMMIT":  # what the server says where something had failed before
+        if answer != "COMMIT":  # the server's answer if a statement had failed before
             raise psycopg.errors.InFailedSqlTransaction(f"nothing was committed, the server said {answer}")
 
     def rollback(self) -> None:

@@ -48,7 +48,7 @@ ERRORS = ErrorTable(
             Verdict.COMES_AGAIN,
         ),
         sqlite3.SQLITE_PROTOCOL: Verdict.COMES_AGAIN,
-        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # what a statement is answered that can't be read against a new schema
+        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # a statement that can't be compiled with a new schema
         **dict.fromkeys(
             (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE),
             Verdict.THIS_BATCH,
@@ -172,7 +172,7 @@ BUSY_SECONDS = 10.0
 _CACHE_BYTES = 32 * 1024 * 1024
 _STATEMENT_ROWS = (1_024, 128, 16, 1)
 """The numbers of rows of one statement. This is a third faster than one by one. Also, each statement releases Python's
-lock once, and waits 5 ms for it if another thread is busy: 43 000 keys took minutes one by one. A change comes 4 096
+lock once, and waits 5 ms for it if another thread is busy. One by one, 43 000 keys took minutes. A change comes 4 096
 rows at a time, in four statements."""
 
 _BOUND_MAX = 32_766

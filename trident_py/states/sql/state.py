@@ -30,7 +30,7 @@ from trident_py.states.sql.table import Table
 from trident_py.states.sql.verdicts import ending_at_refusals
 
 MADE_MAX = 10**10
-CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
+CHUNK_ROWS = 1_000  # the rows that user code combines between two statements
 
 
 class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
@@ -44,7 +44,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._removals = Removals(RemovedRows(table), ttl)
         self._group: Sequence[SinkTransaction] = ()
         self._changed: Sequence[ChangedKey] = ()  # by older attempts of the open transaction
-        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
+        self._commit_row: tuple[int | None, ...] = ()  # the token of the open transaction
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
         self._found: FoundTable | None = None
