@@ -102,7 +102,7 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
     _end: Json = field(init=False)
     _ask_at: float = field(default=0.0, init=False)
     _asked: bool = field(default=True, init=False)  # when it was last asked whether it is ready
-    _seen: list[Json] = field(factory=list, init=False)  # what `is_ready` was told, for the definition right after it
+    _seen: list[Json] = field(factory=list, init=False)  # the offset that `is_ready` got, for the next definition
 
     def __attrs_post_init__(self) -> None:
         self._end = self.start

@@ -171,14 +171,16 @@ class Fence:
         assert due == [*members][len(members) - len(due) :], self._bug(
             members, f"{len(due)} are due, and not the last ones"
         )
-        assert not redo or due[0].txid == last, self._bug(members, "what is rolled back is not the last commit")
+        assert not redo or due[0].txid == last, self._bug(
+            members, "the transaction to roll back is not the last commit"
+        )
 
     def _check_after(self, members: Sequence[SinkTransaction]) -> None:
         """Assert that a commit of ``members`` follows this fence."""
         token = members[-1].token
         assert self.token is None or token > self.token, self._bug(members, "the token would go back")
         assert token.epoch >= self.epoch, self._bug(members, "its leader was taken over")
-        assert group_first(members) <= members[0].txid, self._bug(members, "its group begins behind it")
+        assert group_first(members) <= members[0].txid, self._bug(members, "its group begins after it")
 
     def _bug(self, members: Sequence[SinkTransaction], what: str) -> str:
         return our_bug(f"{what}: a commit of {[str(tx.token) for tx in members]} at {self}")

@@ -271,7 +271,9 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
     def _store(self, keys: Mapping[str, Key], changed: Mapping[str, B], gone: Mapping[str, bool]) -> None:
         if any(gone.values()) and not self.backing.removes:
-            self.backing.multi_remove([list(keys[text]) for text in gone if gone[text]])  # says who can't
+            self.backing.multi_remove(
+                [list(keys[text]) for text in gone if gone[text]]
+            )  # raises an error that names the store
         at_once = {text for text in gone if gone[text] and not self._knows_replays}
         put = {text: value for text, value in changed.items() if text not in at_once}
         if put:
@@ -355,10 +357,10 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
     """Values with their txid and their previous value: exactly-once even if a replay has other rows.
 
     A replay starts from the value that its key had before the transaction. The failed attempt may have written a key
-    that the replay doesn't contain. That key is set back to its previous value too, as long as the process lives: the
-    map remembers the keys that it wrote until the transaction has committed. (Storm's map never sets it back, and the
-    next update counts it.) If the process dies in the middle of a commit, such a key keeps the value of the failed
-    attempt. With ``Replay.EXACT`` of the spout there are no such keys.
+    that the replay doesn't contain. As long as the process lives, that key is set back to its previous value too. For
+    this, the map remembers the keys that it wrote until the transaction has committed. (Storm's map never sets it back,
+    and the next update counts it.) If the process dies in the middle of a commit, such a key keeps the value of the
+    failed attempt. With ``Replay.EXACT`` of the spout there are no such keys.
     """
 
     _failed: dict[str, Key] = field(factory=dict, init=False)

@@ -83,7 +83,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
         self._times = WriteTimes()
         self._lock = threading.Lock()
         self._committed: dict[str, _Entry[T]] = {}
-        self._before: dict[str, _Entry[T] | None] = {}  # what the last transaction changed, as it was before
+        self._before: dict[str, _Entry[T] | None] = {}  # the entries before the last transaction
         self._fence: Fence | None = None
         self._open: _Transaction[T] | None = None
 

@@ -80,7 +80,7 @@ class UnfencedState(GroupState[Any]):
         self._open = None
 
     def rollback(self) -> None:
-        """Forget the open transaction; the user's state keeps what was written."""
+        """Drop the open transaction; the user's state keeps its writes."""
         self._open = None
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:

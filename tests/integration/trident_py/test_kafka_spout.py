@@ -416,7 +416,7 @@ def test_a_value_that_can_t_be_decoded_is_left_out_or_null(
 def test_a_value_that_can_t_be_decoded_ends_the_topology_and_is_named(topic: Topic) -> None:
     topic.make()
     topic.send('{"n": 7}', "not JSON")
-    with pytest.raises(SpoutError, match=f"record {topic.name}/0 at 1: its value is no json"):
+    with pytest.raises(SpoutError, match=f"record {topic.name}/0 at 1: its value is not json"):
         topic.count(topic.spout(value="json", schema="n int"), lambda s: s.map(lambda _: ("x",), "value string"))
 
 

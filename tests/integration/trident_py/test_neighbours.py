@@ -121,7 +121,7 @@ DELTA: dict[str, tuple[Callable[[Path], object], str, list[str]]] = {
         "has delta.constraints.positive",
         [],
     ),
-    "recreated": (recreated, "and knows of 0 now|has nothing of what was committed", []),
+    "recreated": (recreated, "and has 0 now|has nothing of what was committed", []),
 }
 
 

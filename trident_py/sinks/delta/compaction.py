@@ -104,7 +104,7 @@ def _committed(
     table: DeltaSinkTable, uuid: str, token: TableToken, written: Sequence[StagedFile], removed: Sequence[str]
 ) -> bool:
     """Commit the compaction. False: it will never be committed, and the written files may be deleted."""
-    for _ in range(TRIES):  # where the store does not answer, nobody knows, and what was written stays for a vacuum
+    for _ in range(TRIES):  # if the store does not answer, the outcome is unknown, and the files stay for a vacuum
         table.look()
         there = {each.path for each in table.whole_files()}
         if written[0].path in there:  # the commit was made, and only its answer was lost

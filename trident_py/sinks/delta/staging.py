@@ -130,6 +130,6 @@ def partition_text(value: object) -> str | None:
             return value.isoformat()
         case Decimal():
             return format(value, "f")
-        case bytes():  # a sink has none; as delta-rs reads them, they are the text that stands in the log
+        case bytes():  # a sink writes none; delta-rs returns them as the text in the log
             return value.decode() or None
     return str(value)

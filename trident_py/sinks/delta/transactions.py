@@ -75,7 +75,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             prefix=prefix(tx),
             schema=arrow_schema(frame.schema),
             required=tuple(table.required),
-            partition_by=() if self.keys else self.partition_by,  # what is merged is read again here
+            partition_by=() if self.keys else self.partition_by,  # rows to be merged are read again here
             partitions=self.partition_by,
         )
         return stage(self.storage, frame, task)

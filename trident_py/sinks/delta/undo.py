@@ -1,8 +1,8 @@
 """Undo of compactions that have moved the rows of a transaction, if a replay of the transaction has other rows.
 
 A compaction replaces files by others with the same rows, and the replaced files stay on the disk until a vacuum. So the
-commit that replaces the transaction can undo the compaction, too: it removes the compacted files and restores the files
-that they replaced, except the transaction's own. It reads no rows, and changes no rows of other programs.
+commit that replaces the transaction can undo the compaction, too. It removes the compacted files and restores the
+replaced files, except the transaction's own. It reads no rows, and changes no rows of other programs.
 """
 
 from __future__ import annotations

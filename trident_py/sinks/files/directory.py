@@ -107,7 +107,7 @@ class TransactionDirectory:
             FencedError: a newer leader has taken over.
         """
         make_directory(self.path)
-        self.path = self.path.resolve()  # beside a link may be another file system
+        self.path = self.path.resolve()  # the directory of a link may be on another file system
         self._staging = self.path.parent / f".{self.path.name}.staging" / topology.uuid
         make_directory(self._staging)
         self._check_one_file_system(epoch)
@@ -245,5 +245,5 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _fenced(path: Path, who: str, newer: str = "what was staged is gone: a newer leader") -> FencedError:
+def _fenced(path: Path, who: str, newer: str = "the staged files are gone: a newer leader") -> FencedError:
     return FencedError(f"{who}: {newer} has taken over {str(path)!r}; to fix this: end this leader")

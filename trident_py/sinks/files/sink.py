@@ -88,7 +88,7 @@ class FileSink(TransactionalSink[Path]):
         draft, seen, wrote = self._directory.draft(tx), Observation(), Observation()
         task = "_task".ljust(1 + max(map(len, frame.columns)), "_")  # longer than each name that there is
         # Counted first: right above rows that the driver holds, Spark would take the number of the task for a constant.
-        # Each task tells its number by its first row: to collect it from all of them took a tenth of the time.
+        # Each task reports its number with its first row only: to collect it from all rows took a tenth of the time.
         is_first = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_BITS)) == 0
         unfit = {f"unfit_{number}": each for number, each in enumerate(self._layout.unfit(frame.schema))}
         looks = [each.first.alias(name) for name, each in unfit.items()]

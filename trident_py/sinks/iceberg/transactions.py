@@ -102,7 +102,7 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
 
     def write(self, table: IcebergSinkTable, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
         """Write the rows by Spark's tasks, for the table as of the last commit."""
-        table = copy(table)  # a commit may look at it anew meanwhile
+        table = copy(table)  # a commit may refresh it meanwhile
         table.fit(frame.schema)
         task = WriteIceberg(
             storage=table.files,

@@ -165,7 +165,7 @@ def _header(given: Mapping[str, Any]) -> tuple[str, str | bytes | None]:
 def suspect(error: str, sent: Iterator[Record]) -> Record | None:
     """Return the record that most likely caused an error of Kafka's, which is reported for all records sent with it."""
     match error:
-        case "INVALID_RECORD":  # a compacted topic takes none without a key
+        case "INVALID_RECORD":  # a compacted topic refuses records without a key
             return next((each for each in sent if each.key is None), None)
         case "INVALID_TIMESTAMP":
             return max(sent, key=lambda each: each.timestamp, default=None)

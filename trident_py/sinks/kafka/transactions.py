@@ -207,7 +207,7 @@ class KafkaTransactions:
         """Make a producer, and write this leader into the token."""
         tokens = TokenTopic(self.options, leading.topic)
         tokens.ensure()
-        self._refuse_newer(leading, tokens.read())  # who leads no more shall not fence the one that does
+        self._refuse_newer(leading, tokens.read())  # a former leader must not fence the current one
         own = {
             "transactional.id": leading.id,
             "delivery.report.only.error": True,
@@ -277,7 +277,7 @@ class KafkaTransactions:
         """Close the producer, and abort its transaction, so that readers don't wait for its records."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(kafka.KafkaException):  # it is fenced, and nobody has asked it since
+            with suppress(kafka.KafkaException):  # it is fenced, and was not used since
                 producer.poll(0)  # it logs then
             with suppress(kafka.KafkaException):
                 producer.abort_transaction(_ABORT_SECONDS)

@@ -54,7 +54,7 @@ class RowsWriter(FencedTable):
         self._by_key = by_key
         self._making = threading.Lock()
         self._made: RowsTable | None = None
-        self._found: FoundTable | None = None  # what `_made` was fitted to
+        self._found: FoundTable | None = None  # the table for which `_made` was fitted
         self._leftovers = Leftovers()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:

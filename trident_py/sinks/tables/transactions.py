@@ -161,7 +161,7 @@ class TableTransactions(ABC, Generic[T]):
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
         """Write the rows as files next to the table."""
         with self._lock:
-            if self._table is None:  # nobody has told the fields before the first rows
+            if self._table is None:  # the fields are known only from the first rows
                 self.fields = frame.schema
                 self._retried(self._lead)
         return self.write(self._led(), tx, frame)
@@ -190,7 +190,7 @@ class TableTransactions(ABC, Generic[T]):
         They are kept if the transaction is committed. It may be committed with these files, if only the answer was
         lost.
         """
-        # a handle of its own: a look by that of a commit that is under way would hide from it who has come meanwhile
+        # a separate handle: a look by the handle of a running commit would hide a new leader from that commit
         table = self.opened() if self._table is not None else None
         if table is None:
             return
@@ -207,7 +207,7 @@ class TableTransactions(ABC, Generic[T]):
                 return commit()
             except Conflict as error:
                 found = error
-            except OSError as error:  # which is what a library raises where a store does not answer
+            except OSError as error:  # libraries raise it if a store does not answer
                 raise_store_error(error, self._leading.who, self.name)
         raise StoreBusyException(
             f"{self._leading.who}: other programs commit to {self.name!r} all the time; {TRIES} commits of this sink "

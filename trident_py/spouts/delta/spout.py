@@ -172,7 +172,7 @@ class DeltaEmitter(Emitter[Range]):
         except Exception as error:
             self._check_id(metadata["end"])
             raise FailedException(f"the log of {self.log.storage.uri!r} can't be read just now: {error}") from error
-        self._check_id(metadata["end"])  # ids never come back, so what was read of the log is this table's
+        self._check_id(metadata["end"])  # ids are never reused, so the log that was read is this table's
         small = sum(file.size for file in files) <= DRIVER_BYTES
         collector.emit_splits(files, FileReader(self.log.storage, self.fields), on_driver=small)
 

@@ -83,7 +83,7 @@ _KEPT_BYTES = 4 * 1024
 
 
 def _zstd(file: BinaryIO) -> pa.NativeFile:
-    own = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)  # Arrow closes what it was given
+    own = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)  # Arrow closes the file that it gets
     return pa.CompressedInputStream(pa.PythonFile(own, "r"), "zstd")
 
 

@@ -65,8 +65,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             start.
         max_bytes_per_batch: the maximum size of a batch; a longer line has its own batch.
         encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
-        errors: how to treat bytes that are not valid in this encoding: strict (the query ends, and names file and
-            offset), replace, ignore or backslashreplace; as in `open`.
+        errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
+            backslashreplace. With strict, the query ends, and names file and offset.
 
     Raises:
         TopologyError: an argument can't work.
@@ -189,7 +189,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
                 splits = self._files.next_splits(cursor, budget, self._clock()) if cursor.unread else []
             except (FailedException, SpoutError):
                 if planned:
-                    break  # what is planned counts as given; it is raised again for the next batch
+                    break  # the planned splits are kept; the error is raised again for the next batch
                 raise
             if not splits:
                 continue

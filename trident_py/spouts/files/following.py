@@ -254,7 +254,7 @@ class FollowedFiles:
     _wanted: list[FileCursor] = field(factory=list, init=False)  # those that may be elsewhere by now
     _outside: list[FileCursor] = field(factory=list, init=False)  # in the order in which they got other names
     _stored: dict[str, FileCursor] = field(factory=dict, init=False)  # by the name that a position is stored under
-    _sights: dict[str, Sight] = field(factory=dict, init=False)  # of what stands at a path and is nobody's yet
+    _sights: dict[str, Sight] = field(factory=dict, init=False)  # by path, of files that are not followed yet
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Restore the cursors that `Split.cursor` stored, by path."""
@@ -308,7 +308,7 @@ class FollowedFiles:
             try:
                 content = open_content(cursor.path)
             except FileNotFoundError:
-                return []  # the next look tells where it is
+                return []  # the next look finds it
             with content:
                 split = cursor.next_split(content, budget, now)
         if split is None:

@@ -125,7 +125,7 @@ class Whereabouts(Enum):
 
     HERE = "here"
     MOVED = "moved"  # to the path of the other file
-    READ = "read"  # it is gone with nothing left to read: what has its path is a new file
+    READ = "read"  # it is gone, and was read completely: the file at its path is a new one
     WAIT = "wait"  # it can't be told yet
     LOST = "lost"  # with lines that no batch has
     DOUBTFUL = "doubtful"  # the other file begins like it and ends before its position

@@ -58,7 +58,7 @@ class TopicIds:
             with errors_of_spout(self.spout):
                 found = self.cluster.described({name for name, _ in wanted})
         except KafkaException as error:
-            self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+            self.cluster.close()  # after a disconnect, a client may not notice changes
             raise FailedException(
                 f"spout {self.spout!r}: Kafka doesn't answer whether its topics are the same as when they were read: "
                 f"{error}"

@@ -46,7 +46,7 @@ class Limits:
     bytes: int
 
 
-# large: what it is given, ten settings, and what it remembers of one spout belong to one thread
+# large: its ten settings and its memory of one spout belong to one thread
 @define(kw_only=True)
 class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     """Finds new records, and divides them into batches.
@@ -145,7 +145,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
                 with errors_of_spout(self.name):
                     return self._found()
             except BaseException:
-                self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+                self.cluster.close()  # after a disconnect, a client may not notice changes
                 raise
 
     def _found(self) -> list[OffsetRange]:
@@ -159,7 +159,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
             self._found_nothing = True
         beginnings = self.cluster.beginnings(ids)
         new = self._begun([each for each in ids if each not in self._positions], beginnings)
-        ends = self.cluster.ends(ids)  # asked last: records that come meanwhile are behind where a partition begins
+        ends = self.cluster.ends(ids)  # last: so records that arrive meanwhile are after the start of a partition
         starts = {each: position.offset for each, position in self._positions.items() if each in ids} | new
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])

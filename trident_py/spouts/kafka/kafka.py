@@ -60,8 +60,8 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
             it.
         schema: for JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. For Avro
             the schema's own JSON text.
-        on_decode_error: the treatment of a value that is not in this format: the topology ends and names it
-            (``"fail"``), it is NULL (``"null"``), or its record is left out (``"skip"``).
+        on_decode_error: the treatment of a value that is not in this format. ``"fail"``: the topology ends and names
+            it. ``"null"``: it is NULL. ``"skip"``: its record is left out.
         options: librdkafka's options, such as ``security.protocol``; never printed.
 
     Raises:

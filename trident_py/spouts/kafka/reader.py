@@ -34,8 +34,8 @@ _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _READING = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
-    "enable.partition.eof": True,  # a range may end in aborted records, of which nothing else tells
-    "auto.offset.reset": "error",  # what has expired is an error, and not the next record
+    "enable.partition.eof": True,  # a range may end in aborted records, which have no other sign
+    "auto.offset.reset": "error",  # expired records are an error, not skipped
     "fetch.wait.max.ms": 50,
 }
 

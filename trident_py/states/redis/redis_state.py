@@ -118,13 +118,13 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         self._owner = uuid4().hex
         self._client: Redis | None = None
         self._header = ""  # as it was read last
-        self._known: Fence | None = None  # what is durable, as far as we know
+        self._known: Fence | None = None  # the fence that is known to be durable
         self._open: SinkTransaction | None = None
         self._writer = 0
         self._group: Sequence[SinkTransaction] = ()
         self._expiry = Expiry()  # as of the open transaction
         self._changed: dict[str, Stored] = {}  # by the open transaction
-        self._before: dict[str, Stored] = {}  # what its last member has found
+        self._before: dict[str, Stored] = {}  # the values before its last member
         self._written = 0  # by its last member
 
     # --- takeover -----------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Server:
         try:
             with closing(self.client(CONNECT_SECONDS)) as client:
                 found: dict[Any, Any] = client.config_get("append*")
-        except RedisError:  # it is away, or doesn't let us ask
+        except RedisError:  # it is unavailable, or refuses the command
             return _UNKNOWN
         is_lasting = found.get("appendonly") == "yes" and found.get("appendfsync") == "always"
         return _LASTING if is_lasting else _UNSYNCED

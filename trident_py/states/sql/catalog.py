@@ -104,7 +104,7 @@ class FoundTable:
                 told.append(f"column {each.name!r} takes NULL or is generated, other than before")
         if self.keys != newer.keys:
             told.append(f"its unique keys were {self.keys or 'none'} and are {newer.keys or 'none'}")
-        return told or ["it was made anew"]
+        return told or ["it was made again"]
 
 
 def _is_same_text(one: str, other: str) -> bool:

@@ -152,8 +152,8 @@ class Dialect:
             table.
         has_table: finds a table; schema and name are bound.
         has_column: finds a column; the schema, the table and its name are bound.
-        times: statements that add write times to the rows of a table; ``{0}`` is the table, ``{1}`` the name of an
-            index by time and key.
+        times: statements that add write times to a table's rows; ``{0}`` is the table, ``{1}`` the name of an index by
+            time and key.
         limits_of: returns the values of a field that a column holds; raises `StateError` if it would change them.
         bound: converts a value of a row to a parameter of a query.
         stages: whether tasks may store their part of a change in staging tables.

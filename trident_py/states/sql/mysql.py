@@ -191,7 +191,9 @@ class MySQLDatabase(SessionDatabase):
         )
         session = Session(client)
         session.execute(_SESSION)
-        session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # who waited sees what has changed
+        session.execute(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+        )  # after a wait, the new data are visible
         return Session(client, session.execute("SELECT @@max_allowed_packet").fetchone())
 
     def mark(self, session: Session, owner: str) -> None:

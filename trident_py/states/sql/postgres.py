@@ -29,8 +29,8 @@ class PostgresState(SQLState):
     in one transaction, with the commit token. So the workers must reach the database as the driver does, and the role
     needs CREATE on the schema. The DSN is sent to the workers: if a password must not be, name a ``service`` or a
     ``passfile`` in it. A pooler must keep a session on one connection: PgBouncer with ``pool_mode=transaction`` is
-    refused. All leaders of a topology have the same role: a new one ends the connections of earlier ones, even if a
-    leader was paused in the middle of a transaction.
+    refused. All leaders of a topology must have the same role. A new leader ends the connections of earlier ones, even
+    of one that was paused in a transaction.
 
     Args:
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.

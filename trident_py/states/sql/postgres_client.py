@@ -45,7 +45,7 @@ _CONNECTING = {
 """Settings that detect a cut network; the parameters of the DSN take precedence."""
 
 _SESSION = {
-    "default_transaction_isolation": "read committed",  # who waited for a lock sees what it waited for
+    "default_transaction_isolation": "read committed",  # after a wait for a lock, the new data are visible
     "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
@@ -64,7 +64,7 @@ _HOLDERS = """
     FROM pg_stat_activity WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid"""
 _BACKEND = "SELECT pg_backend_pid()"
 _UNPOOLED = (
-    "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
+    "name the server itself in the DSN, or let the pooler keep each client on its own connection "
     "(PgBouncer: pool_mode=session)"
 )
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
@@ -147,7 +147,7 @@ class Target:
     def _parts(self) -> dict[str, Any]:
         try:
             return dict(conninfo_to_dict(self.dsn.reveal()))
-        except psycopg.Error:  # what it says may contain the password
+        except psycopg.Error:  # its message may contain the password
             raise StateError(
                 "PostgresState: the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or "
                 "'postgresql://user@host/dbname'"
@@ -289,7 +289,7 @@ class Link(AnyLink):
                 session = self._connected()
                 cursor = session.connection.execute("; ".join(["BEGIN", *settings, _BACKEND]).encode(), prepare=False)
             except psycopg.Error:
-                # It broke while nobody used it, or else so will the new one.
+                # It broke while it was idle; if not, the new one fails, too.
                 self.close()
                 if last:
                     raise
@@ -313,7 +313,7 @@ class Link(AnyLink):
             if not connection.closed:
                 raise  # that was the server's answer: nothing is committed
             raise AnswerLostError(self.target.redacted(error)) from None
-        if answer != "COMMIT":  # what the server says where something had failed before
+        if answer != "COMMIT":  # the server's answer if a statement had failed before
             raise psycopg.errors.InFailedSqlTransaction(f"nothing was committed, the server said {answer}")
 
     def rollback(self) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL: how values of Spark types stand in a table, the SQL of it, and what a takeover does."""
+"""PostgreSQL: the form of Spark's values in a table, the SQL of it, and its takeover."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ _COLUMNS: dict[type[t.DataType], Any] = {
 
 
 def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
-    numeric = f"numeric({kind.precision},{kind.scale})"  # which would round what doesn't fit
+    numeric = f"numeric({kind.precision},{kind.scale})"  # which would round a value that doesn't fit
     return numeric, _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
 
 

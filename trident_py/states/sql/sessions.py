@@ -63,7 +63,7 @@ class SessionLink(Link):
         try:
             session = self.session or self._connected()
             session.execute(settings)
-        except self._database.library().Error:  # it broke while nobody used it, or else so will the new one
+        except self._database.library().Error:  # it broke while idle; if not, the new one fails, too
             self.close()
             session = self._connected()
             session.execute(settings)

@@ -48,7 +48,7 @@ ERRORS = ErrorTable(
             Verdict.COMES_AGAIN,
         ),
         sqlite3.SQLITE_PROTOCOL: Verdict.COMES_AGAIN,
-        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # what a statement is answered that can't be read against a new schema
+        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # a statement that can't be compiled with a new schema
         **dict.fromkeys(
             (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE),
             Verdict.THIS_BATCH,
@@ -122,7 +122,7 @@ def ensure_usable(path: Path, where: str) -> None:
     if unwritable:
         raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; to fix this: {_WRITABLE}")
     if path.exists():
-        # A lock that somebody holds passes.
+        # A lock of another process is temporary.
         with suppress(StoreBusyException), explained(where), _existing(path) as connection:
             connection.execute("PRAGMA schema_version")
 
@@ -161,7 +161,7 @@ def explained(where: str, way_out: str = "") -> Iterator[None]:
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
 _CHECKS = {
-    "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would go on as a REAL
+    "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would become a REAL
     "": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
     "TEXT": "typeof({0}) IN ('text', 'null')",
     "BLOB": "typeof({0}) IN ('blob', 'null')",
@@ -172,7 +172,7 @@ BUSY_SECONDS = 10.0
 _CACHE_BYTES = 32 * 1024 * 1024
 _STATEMENT_ROWS = (1_024, 128, 16, 1)
 """The numbers of rows of one statement. This is a third faster than one by one. Also, each statement releases Python's
-lock once, and waits 5 ms for it if another thread is busy: 43 000 keys took minutes one by one. A change comes 4 096
+lock once, and waits 5 ms for it if another thread is busy. One by one, 43 000 keys took minutes. A change comes 4 096
 rows at a time, in four statements."""
 
 _BOUND_MAX = 32_766
@@ -301,7 +301,7 @@ class SQLiteLink(Link):
         if self.session is None:
             self.session, self._file = self._opened(), identity(self._path)
         elif not self._is_reader and identity(self._path) != self._file:
-            # SQLite would go on writing into a file that was deleted, and everything would be lost at the end.
+            # SQLite would continue to write to the deleted file, and lose everything when it closes it.
             raise StateError(
                 f"{self._where}: the file was removed or replaced while in use; to fix this: restore it and start again"
             )

@@ -30,7 +30,7 @@ from trident_py.states.sql.table import Table
 from trident_py.states.sql.verdicts import ending_at_refusals
 
 MADE_MAX = 10**10
-CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
+CHUNK_ROWS = 1_000  # the rows that user code combines between two statements
 
 
 class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
@@ -44,7 +44,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._removals = Removals(RemovedRows(table), ttl)
         self._group: Sequence[SinkTransaction] = ()
         self._changed: Sequence[ChangedKey] = ()  # by older attempts of the open transaction
-        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
+        self._commit_row: tuple[int | None, ...] = ()  # the token of the open transaction
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
         self._found: FoundTable | None = None
@@ -53,7 +53,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._table = table = evolve(self._table, schema=self._headers.schema)
         claim = StateHeader(fence, self._owner, table.columns)
         header, step = claim.claimed(found, exists=exists, state=self._name)
-        # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
+        # In this order, a takeover may fail between two of the steps, and the next one continues from there: some
         # databases commit before and after each change of a table.
         if step is not TableStep.KEEP and self._exists(connection, RemovedRows(table).name):
             connection.execute(RemovedRows(table).drop)

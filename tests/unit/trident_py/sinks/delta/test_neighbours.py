@@ -70,7 +70,7 @@ def alter_log(path: Path, change: Callable[[Any], Any]) -> None:
 STOPS = [
     (overwrite, "field 'n' is not in the Delta table"),
     (retype, "field 'n' is long, and string in the Delta table"),
-    (repartition, r"is partitioned by \['word'\], not by \[\]; give the sink partition_by"),
+    (repartition, r"is partitioned by \['word'\], not by \[\]; to fix this: give the sink partition_by"),
     (constrain, "has delta.constraints.positive, which rows that are written as plain files don't respect"),
     (recreate, "had transaction 1, and has 0 now: it was replaced"),
     (shutil.rmtree, "is gone; to fix this: restore it"),

@@ -61,7 +61,7 @@ def test_a_table_that_others_commit_to_all_the_time_is_tried_again_later(
         raise Conflict("somebody was faster")
 
     monkeypatch.setattr(DeltaSinkTable, "commit", too_late)
-    with pytest.raises(StoreBusyException, match="20 commits of ours came too late"):
+    with pytest.raises(StoreBusyException, match="20 commits of this sink came too late"):
         leader.commit(1, A)
 
 

@@ -53,7 +53,7 @@ def test_a_target_that_exists_is_refused_whatever_it_is(path: Path, tmp_path: Pa
 def test_a_target_below_the_path_is_refused_also_by_another_name(path: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(path)
     for target in (path / "new", path / "txid=3" / "new", tmp_path / "alias" / "new"):
-        with pytest.raises(SinkError, match=r"is below .*words', whose readers would see rows twice"):
+        with pytest.raises(SinkError, match=r"is below .*words', and its readers would see rows twice"):
             compactable(path, target, None)
 
 

@@ -43,7 +43,7 @@ def test_arguments_that_cannot_work_are_refused(arguments: dict[str, Any], messa
             "days array<date>, n int",
             "field 'days' is array<date>, which can't be the name of a folder",
         ),
-        (Layout("parquet"), "TxId bigint, word string", "in a field 'txid'; rename 'TxId'"),
+        (Layout("parquet"), "TxId bigint, word string", "in a field 'txid'; to fix this: rename 'TxId'"),
         (
             Layout("text"),
             "word string, n int",

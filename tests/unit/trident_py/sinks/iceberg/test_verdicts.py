@@ -43,7 +43,7 @@ def numbered(number: int) -> sqlite3.OperationalError:
         (sql.OperationalError("select", {}, numbered(5)), StoreBusyException, "can't be reached"),
         (sql.OperationalError("select", {}, numbered(8)), SinkError, "refuses: OperationalError"),
         (sql.ProgrammingError("select", {}, Exception("no such table")), SinkError, "refuses: ProgrammingError"),
-        (ice.CommitFailedException("too late"), StoreBusyException, "20 commits of ours came too late"),
+        (ice.CommitFailedException("too late"), StoreBusyException, "20 commits of this sink came too late"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -132,7 +132,8 @@ def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error_with_a_way
 ) -> None:
     file.write_bytes(content)
     with pytest.raises(
-        SpoutError, match=r"a.txt', of which 3 bytes were read and \d+ were seen, goes on inside its last .* at byte 3"
+        SpoutError,
+        match=r"a.txt', of which 3 bytes were read and \d+ were seen, continues inside its last .* at byte 3",
     ):
         next_end(looked_at(file, 3), OLD)
     file.write_bytes(content[:3] + b"\n" + content[3:])
@@ -194,5 +195,5 @@ def test_another_file_is_like_it_or_begins_like_it(file: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("stored", ["4", None, 1.5, [1], [1, "2"], [1, 2, "3"], [1, 2, [3, 4]], [1, 2, [3, 4, 5]]])
 def test_a_position_that_is_none_is_an_error(stored: Json) -> None:
-    with pytest.raises(SpoutError, match=r"'a.txt' has the position .*which is none"):
+    with pytest.raises(SpoutError, match=r"'a.txt' has the position .*which is not a position"):
         FileCursor.restored("a.txt", stored)

@@ -109,7 +109,7 @@ except SpoutError as error:
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"), [(0o000, "directory '{}' cannot be read"), (0o444, "file '{}/a.txt' cannot be looked at")]
+    ("mode", "message"), [(0o000, "directory '{}' cannot be read"), (0o444, "file '{}/a.txt' has no readable status")]
 )
 def test_a_directory_that_cannot_be_read_is_named(mode: int, message: str) -> None:
     with tempfile.TemporaryDirectory() as base:

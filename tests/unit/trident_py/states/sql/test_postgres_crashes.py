@@ -322,7 +322,7 @@ def test_a_leader_knows_what_its_server_has_lost(
     select(postgres, lost)
     # No server that has lost anything has kept a connection.
     select(postgres, f"SELECT pg_terminate_backend(pid, 60000) {OTHERS}")
-    told = r"'wordcount'.* was at 2:0 of epoch 1 .*has lost commits .*bring back the data"
+    told = r"'wordcount'.* was at 2:0 of epoch 1 .*has lost commits .*restore data with"
     with pytest.raises(StateError, match=told):
         act(state)
 
