@@ -86,7 +86,7 @@ class TridentTopology:
 
         Every request runs alone through what is declared here; the stream declared last is its answer. It may ask
         states, and change none. Requests come from the process that leads, or over HTTP where ``TridentConfig.serve``
-        says so (Storm T7, D1-D3).
+        says so.
 
         Args:
             function: a name, unique in the topology.
@@ -99,7 +99,7 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(RequestSource(title, function)))
 
     def new_static_state(self, factory: StateFactory) -> TridentState:
-        """Make a state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
+        """Make a state that the topology only asks, by ``state_query``, and something else fills.
 
         It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
         Of a ``SQLiteState`` or ``PostgresState`` it is the table as another topology has filled it until that moment;
@@ -113,7 +113,7 @@ class TridentTopology:
             return TridentState(self._graph, self._graph.add(StaticState(title, name, read)))
 
     def merge(self, *streams: Stream) -> Stream:
-        """Merge the rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
+        """Merge the rows of several streams, within each batch: all of them, under the names of the first.
 
         Raises:
             TopologyError: there is no stream, one is another topology's, or their types differ.
@@ -135,11 +135,11 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """Pair the rows with equal keys, within each batch (Storm T13).
+        """Pair the rows with equal keys, within each batch.
 
         A null equals a null, as in ``group_by``.
 
-        Streams of different spouts are joined within one transaction, which is a batch of each of them (Storm T18).
+        Streams of different spouts are joined within one transaction, which is a batch of each of them.
 
         Args:
             left: a stream of this topology.
@@ -168,7 +168,7 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """Combine the rows of two or more streams with equal keys, within each batch (Storm T13, T14).
+        """Combine the rows of two or more streams with equal keys, within each batch.
 
         Args:
             streams: of this topology.
@@ -197,7 +197,7 @@ class TridentTopology:
         out_schema: str | StructType,
         in_fields: Sequence[str | Sequence[str]] | None = None,
     ) -> Stream:
-        """Follow what a reducer emits that sees the rows of several streams, within each batch (Storm T10, T11).
+        """Follow what a reducer emits that sees the rows of several streams, within each batch.
 
         Args:
             streams: plain ones for a `MultiReducer`, which sees the whole batch; grouped ones, with as many group

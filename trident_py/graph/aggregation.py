@@ -135,12 +135,12 @@ class AggregateCall:
 
 @frozen(kw_only=True)
 class Aggregation(Operation):
-    """One value, or some rows, for each group of a batch; ungrouped: for the batch, also if it is empty (Storm S13).
+    """One value, or some rows, for each group of a batch; ungrouped: for the batch, also if it is empty.
 
     Attributes:
         keys: the group fields; none: not grouped.
         calls: the aggregators, at least one.
-        scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
+        scope: whether there is one result for the batch, or one for each partition of it.
         is_tagged: whether the first key is a transaction's number; see `sharing`.
     """
 
@@ -305,7 +305,7 @@ def aggregation(
 
 
 def with_call(aggregation: Aggregation, call: AggregateCall, title: str) -> Aggregation:
-    """Return ``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
+    """Return ``aggregation`` with one aggregator more; a result that another has too is an error."""
     names = [name for each in (*aggregation.calls, call) for name in _result_names(each)]
     for position, name in enumerate(names):
         if name.lower() in {other.lower() for other in names[:position]}:

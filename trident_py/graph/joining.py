@@ -23,7 +23,7 @@ from trident_py.rows.schema import arrow_schema, check_comparable, names_of, sam
 
 @frozen
 class Merge(Operation):
-    """The rows of several streams, duplicates and all, under the names of the first (Storm T12)."""
+    """The rows of several streams, duplicates and all, under the names of the first."""
 
     title: str
 
@@ -84,12 +84,12 @@ class Side:
 
 @frozen
 class Join(Operation):
-    """The combinations of rows with equal keys, in one batch (Storm T13, T15); a null equals a null, as in groups.
+    """The combinations of rows with equal keys, in one batch; a null equals a null, as in groups.
 
     Attributes:
         sides: two or more, with as many keys each, of the same types.
         fields: the names of the result: of the keys, then of the other fields of each side.
-        preserve: the result has all fields of each side instead, keys too (Storm T16).
+        preserve: the result has all fields of each side instead, keys too.
     """
 
     title: str

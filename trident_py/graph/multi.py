@@ -27,7 +27,7 @@ AnyMultiReducer = MultiReducer[Any] | GroupedMultiReducer[Any]
 
 @frozen
 class MultiReduce(Operation):
-    """One reducer over the rows of several streams (Storm T10, T11).
+    """One reducer over the rows of several streams.
 
     Attributes:
         keys: for each stream, its group fields; empty: not grouped, and one task sees the whole batch.

@@ -29,19 +29,19 @@ class Partitioning(Enum):
     """How rows are spread over partitions."""
 
     BY_FIELDS = "partition_by"
-    """Rows with the same values in the same partition (Storm S6)."""
+    """Rows with the same values in the same partition."""
 
     BY_NUMBER = "partition"
-    """Each row where an expression says (Storm S7)."""
+    """Each row where an expression says."""
 
     SHUFFLE = "shuffle"
-    """Dealt out evenly (Storm S8)."""
+    """Dealt out evenly."""
 
     GLOBAL = "global_"
-    """All rows in one partition (Storm S8)."""
+    """All rows in one partition."""
 
     BROADCAST = "broadcast"
-    """A copy of each row in every partition (Storm S8)."""
+    """A copy of each row in every partition."""
 
 
 @frozen(kw_only=True)
@@ -105,7 +105,7 @@ class Repartition(Operation):
 
 @frozen
 class ParallelismHint(Operation):
-    """How many partitions the repartitioning before it makes; where there is none, one is put there (Storm S2)."""
+    """How many partitions the repartitioning before it makes; where there is none, one is put there."""
 
     title: str
     partitions: int

@@ -38,7 +38,7 @@ class QueryStep(Step):
     makes_values: ClassVar[bool] = True
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Make one copy of the row for each emitted tuple, with its values behind (Storm S15)."""
+        """Make one copy of the row for each emitted tuple, with its values behind."""
         args = list(views)
         results = (
             self._asked_in_parts(args) if isinstance(self.state, PartitionedState) else self._asked(self.state, args)
@@ -174,7 +174,7 @@ class RequestPlan:
 
     @classmethod
     def of(cls, graph: Graph, function: str) -> RequestPlan:
-        """Return the plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
+        """Return the plan of ``function``: of its streams, the one declared last is the answer, as in Storm."""
         needed = set([node for node in graph.nodes if function in node.requests][-1].ancestry)
         nodes = [node for node in graph.nodes if node in needed]
         queries = [number for number, node in enumerate(nodes) if isinstance(node.operation, StateQuery)]

@@ -21,7 +21,7 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 @frozen
 class Resources(Operation):
-    """Ends a stage: the Python operations that wait run in tasks that have what they need (Storm S3)."""
+    """Ends a stage: the Python operations that wait run in tasks that have what they need."""
 
     title: str
     needed: StageResources

@@ -13,7 +13,7 @@ from trident_py.spark.frames import PLACE, column, place
 
 
 class FirstN(Assembly):
-    """The first ``n`` rows of a batch in order of a field, least first; rows without a value come last (Storm B3).
+    """The first ``n`` rows of a batch in order of a field, least first; rows without a value come last.
 
     Rows with the same value come in the order of the batch.
 

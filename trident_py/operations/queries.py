@@ -21,7 +21,7 @@ from trident_py.interfaces.states import (
 class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
     """The value of the key that the input fields are, in their order: one output field, null where there is none.
 
-    The key must have the group fields' types, too: ``1`` and ``"1"`` are two keys (Storm B4).
+    The key must have the group fields' types, too: ``1`` and ``"1"`` are two keys.
     """
 
     needs = (ReadOnlyMapState,)
@@ -47,7 +47,7 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
 
 
 class SnapshotGet(QueryFunction[Any, Any]):
-    """The one value of a state that is not grouped, for every row: one output field (Storm B5)."""
+    """The one value of a state that is not grouped, for every row: one output field."""
 
     needs = (ReadOnlySnapshottable, ReadOnlyMapState)
 
@@ -69,7 +69,7 @@ class SnapshotGet(QueryFunction[Any, Any]):
 class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
     """All that is in a state, for every row: an output field for each part of the key, and one for the value.
 
-    Of a state in several parts it is all that the part with the row's key has, as in Storm (B6).
+    Of a state in several parts it is all that the part with the row's key has, as in Storm.
     """
 
     needs = (ITupleCollection,)

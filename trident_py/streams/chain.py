@@ -38,7 +38,7 @@ class _Chain(Generic[S]):
 
 @frozen
 class ChainedFullAggregatorDeclarer(_Chain[S]):
-    """A chain of `aggregate`: results for the batch, or for each group of it (Storm H2)."""
+    """A chain of `aggregate`: results for the batch, or for each group of it."""
 
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
@@ -53,7 +53,7 @@ class ChainedFullAggregatorDeclarer(_Chain[S]):
         return ChainedFullAggregatorDeclarer(self._stream, self._longer(Scope.BATCH, aggregator, out, in_fields))
 
     def chain_end(self) -> S:
-        """End the chain: the group fields, then what the aggregators give, one behind the other (Storm H3).
+        """End the chain: the group fields, then what the aggregators give, one behind the other.
 
         Where an `Aggregator` emits several rows, each goes with each of the others'; where it emits none, there is no
         row.
@@ -63,7 +63,7 @@ class ChainedFullAggregatorDeclarer(_Chain[S]):
 
 @frozen
 class ChainedPartitionAggregatorDeclarer(_Chain[S]):
-    """A chain of `partition_aggregate`: results for each partition of the batch (Storm H1)."""
+    """A chain of `partition_aggregate`: results for each partition of the batch."""
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
@@ -84,7 +84,7 @@ class ChainedPartitionAggregatorDeclarer(_Chain[S]):
 
 @frozen
 class ChainedAggregatorDeclarer(_Chain[S]):
-    """The beginning of a chain; the first aggregator says whether it is by batch or by partition (Storm H4)."""
+    """The beginning of a chain; the first aggregator says whether it is by batch or by partition."""
 
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None

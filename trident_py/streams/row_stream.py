@@ -161,7 +161,7 @@ class RowStream:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def partition_by(self, *fields: str) -> Self:
-        """Bring rows with the same values of ``fields`` together, for what is done by partition (Storm S6)."""
+        """Bring rows with the same values of ``fields`` together, for what is done by partition."""
         with self._declaring("partition_by", *fields) as title:
             names = names_of(fields)
             if not names:
@@ -171,7 +171,7 @@ class RowStream:
     def partition(self, number: Column | str) -> Self:
         """Put each row into the partition whose number an expression of Spark's gives.
 
-        A grouping of your own (Storm S7).
+        A grouping of your own.
 
         Args:
             number: a ``Column`` or SQL such as ``"length(word)"``: an integer, taken modulo the number of partitions;
@@ -183,25 +183,25 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.BY_NUMBER, number=number))
 
     def shuffle(self) -> Self:
-        """Deal the rows out evenly to all partitions (Storm S8)."""
+        """Deal the rows out evenly to all partitions."""
         with self._declaring("shuffle") as title:
             return self._next(Repartition(title=title, kind=Partitioning.SHUFFLE))
 
     def global_(self) -> Self:
-        """Put all rows of the batch into one partition (Storm S8)."""
+        """Put all rows of the batch into one partition."""
         with self._declaring("global_") as title:
             return self._next(Repartition(title=title, kind=Partitioning.GLOBAL))
 
     def broadcast(self) -> Self:
         """Put a copy of every row into each partition.
 
-        As many copies as `parallelism_hint` says, else one (Storm S8).
+        As many copies as `parallelism_hint` says, else one.
         """
         with self._declaring("broadcast") as title:
             return self._next(Repartition(title=title, kind=Partitioning.BROADCAST))
 
     def parallelism_hint(self, partitions: int) -> Self:
-        """Say how many partitions there are, back to the last repartitioning; the greatest hint counts (Storm S2).
+        """Say how many partitions there are, back to the last repartitioning; the greatest hint counts.
 
         Where there is no repartitioning before it, one is put in: the rows are dealt out evenly. `global_` stays one.
         """
@@ -209,7 +209,7 @@ class RowStream:
             return self._next(parallelism_hint(title, partitions))
 
     def resources(self, *, cpus: int | None = None, memory: str | None = None, gpus: float | None = None) -> Self:
-        """Say what the Python operations in front of it need, back to the last shuffle or `resources` (Storm S3).
+        """Say what the Python operations in front of it need, back to the last shuffle or `resources`.
 
         They run in a Spark stage with a ``ResourceProfile`` of its own, on Standalone, YARN or Kubernetes; so does what
         Spark puts behind them into that stage. In local mode it changes nothing, and a warning says so. Batches of such

@@ -57,7 +57,7 @@ class Stream(RowStream):
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """Append what ``function`` finds in ``state`` for each row (Storm S15).
+        """Append what ``function`` finds in ``state`` for each row.
 
         This step is the driver's. A job of its own brings the stream's rows there, all fields, so `project` before it;
         the state is asked once for the whole batch, on the commit thread between two commits; then the rows go back to
@@ -110,7 +110,7 @@ class Stream(RowStream):
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate each partition of the batch where it is, one without rows too (Storm S12).
+        """Aggregate each partition of the batch where it is, one without rows too.
 
         `partition_by`, `shuffle`, `global_` and `parallelism_hint` in front of it say which partitions there are, as
         long as only Python operations are between. Else they are as the spout gave the rows, and one without rows:
@@ -119,11 +119,11 @@ class Stream(RowStream):
         return self._aggregate("partition_aggregate", (), aggregator, out, in_fields)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Chain aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
+        """Chain aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()``."""
         return chained(self, ())
 
     def min_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
-        """Keep the row of the batch with the least value of a field; none where no row has a value (Storm S22).
+        """Keep the row of the batch with the least value of a field; none where no row has a value.
 
         Of equal ones the last that is seen. Storm has one for each partition.
 
@@ -139,7 +139,7 @@ class Stream(RowStream):
         return self._extreme("max_by", in_field, key, greatest=True)
 
     def apply(self, assembly: Assembly | Callable[[Stream], Stream]) -> Stream:
-        """Return what an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
+        """Return what an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream."""
         with self._declaring("apply", assembly):
             made = assembly.apply(self) if isinstance(assembly, Assembly) else assembly(self)
             check_instance(made, Stream, "what an assembly gives")
@@ -164,7 +164,7 @@ class Stream(RowStream):
         *,
         store: StateFactory | None = None,
     ) -> Stream:
-        """Aggregate windows over the rows of all batches (Storm S23-S27); a row for each window that fires.
+        """Aggregate windows over the rows of all batches; a row for each window that fires.
 
         The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token:
         over crashes and replays no row is lost or comes twice, and each window fires in one transaction. What follows
@@ -308,7 +308,7 @@ class GroupedStream:
         return f"GroupedStream({self._stream!r}, group_fields={self.group_fields!r})"
 
     def to_stream(self) -> Stream:
-        """Return the stream again, not grouped (Storm G1)."""
+        """Return the stream again, not grouped."""
         return self._stream
 
     def aggregate(
@@ -320,7 +320,7 @@ class GroupedStream:
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate each group where it is: it may come once for each partition (Storm G6); see `Stream.aggregate`."""
+        """Aggregate each group where it is: it may come once for each partition; see `Stream.aggregate`."""
         return self._stream._aggregate("partition_aggregate", self.group_fields, aggregator, out, in_fields)
 
     def state_query(
@@ -330,11 +330,11 @@ class GroupedStream:
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """Ask as `Stream.state_query` does: whichever part of the state has the key is asked (Storm G5)."""
+        """Ask as `Stream.state_query` does: whichever part of the state has the key is asked."""
         return self._stream.state_query(state, in_fields, function, out_schema)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Chain several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
+        """Chain several aggregators in one pass over each group; see `Stream.chained_agg`."""
         return chained(self._stream, self.group_fields)
 
     def persistent_aggregate(
@@ -380,7 +380,7 @@ class TridentState:
         return self._node.operation.name
 
     def parallelism_hint(self, partitions: int) -> TridentState:
-        """Have the factory make so many states of a user's own, each for keys of its own (Storm TS2).
+        """Have the factory make so many states of a user's own, each for keys of its own.
 
         Their ``make_state`` is told which of how many they are. All are in the driver's process and take part in every
         transaction, one after the other; a query asks the part that has the key. With another number keys move to other

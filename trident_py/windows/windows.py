@@ -135,7 +135,7 @@ class _CountWindow(Window):
         return None
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
-        """Fire after each ``slide`` rows, on the last ``length`` of all, or as many as there are (Storm W2)."""
+        """Fire after each ``slide`` rows, on the last ``length`` of all, or as many as there are."""
         length, slide = self._sizes
         seen = progress.seen + rows
         done, due = progress.seen // slide, seen // slide

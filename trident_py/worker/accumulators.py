@@ -163,7 +163,7 @@ class AggregatorAccumulator(Accumulator[Emitting]):
 
 @frozen
 class ChainAccumulator(Accumulator[list[Any]]):
-    """Several accumulators in one pass; several rows of results are combined each with each (Storm H3)."""
+    """Several accumulators in one pass; several rows of results are combined each with each."""
 
     accumulators: tuple[Accumulator[Any], ...]
 
