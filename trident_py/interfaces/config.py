@@ -194,6 +194,7 @@ class TridentConfig:
             default.
         serve: the ``"host:port"`` that serves the topology's page and answers requests; port 0 is any free one; None:
             nothing is served (docs/how-to/dashboard.md).
+        serve_cert, serve_key: PEM files for HTTPS at that address; required unless it is a loopback address.
     """
 
     max_spout_pending: int = field(default=4, validator=_whole(1))
