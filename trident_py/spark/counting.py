@@ -69,8 +69,8 @@ def settle() -> None:
 
 
 def _end_quietly(_: int, frame: FrameType | None) -> None:
-    # Code of a task that writes into a closed pipe must get its BrokenPipeError, as without this handler. PySpark's worker
-    # calls all code of a task; only the end of the process is called by its daemon.
+    # Code of a task that writes into a closed pipe must get its BrokenPipeError, as without this handler.
+    # PySpark's worker calls all code of a task; its daemon calls only the end of the process.
     while frame and PurePath(frame.f_code.co_filename).parent.name != "pyspark":
         frame = frame.f_back
     if frame and PurePath(frame.f_code.co_filename).name == "daemon.py":
@@ -98,8 +98,7 @@ class CountingJob:
     _observations: list[Observation] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """Observe the counts in a frame; return its rows without the last row of each task, which has the counts.
-        """
+        """Observe the counts in a frame; return its rows without the last row of each task, which has the counts."""
         observation = Observation()
         self._observations.append(observation)
         seen = frame.observe(observation, F.collect_list(COUNTS).alias("reports"))

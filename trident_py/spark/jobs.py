@@ -83,8 +83,7 @@ def stages(session: SparkSession) -> dict[str, str]:
 
 
 def cancel(session: SparkSession, tag: str) -> None:
-    """Cancel the running jobs with ``tag``. Their Python workers may continue for seconds: this is no fence.
-    """
+    """Cancel the running jobs with ``tag``. Their Python workers may continue for seconds: this is no fence."""
     context = spark_context(session)
     if context is None:
         session.interruptTag(tag)

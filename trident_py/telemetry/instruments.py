@@ -1,7 +1,7 @@
-"""What is measured of a topology: which instruments there are, and what each event adds to them. Pure.
+"""The metrics of a topology: its instruments, and the measurements of each event. Pure.
 
-Named as OpenTelemetry does: dots, the unit apart, no plural totals. No measurement has a transaction's number as an
-attribute: each would be a series of its own.
+Names follow OpenTelemetry: dots, a separate unit, no plural totals. No measurement has a transaction's number as an
+attribute, because each number would be a separate series.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coordinators.status.listener import (
 
 
 class Kind(Enum):
-    """How measurements of an instrument are put together: added up, the last one, or how many of each size."""
+    """How measurements of an instrument are aggregated: their sum, the last one, or a histogram."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -38,15 +38,15 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 @frozen(kw_only=True)
 class Instrument:
-    """One thing that is measured.
+    """An instrument: one quantity that is measured.
 
     Attributes:
-        name: as OpenTelemetry has it.
-        kind: how measurements are put together.
-        unit: in UCUM, as OpenTelemetry wants it: ``s``, or in braces what is counted.
+        name: its OpenTelemetry name.
+        kind: how measurements are aggregated.
+        unit: in UCUM, as OpenTelemetry requires: ``s``, or the counted things in braces.
         description: one sentence.
-        attributes: the names of what tells its series apart, beside the topology.
-        bounds: of a histogram's buckets.
+        attributes: the names of the attributes that distinguish its series, in addition to the topology.
+        bounds: the bounds of a histogram's buckets.
     """
 
     name: str
@@ -198,16 +198,16 @@ class Measurement:
 
 @define
 class Measured:
-    """What the events of one start of a topology amount to."""
+    """The measurements of the events of one start of a topology."""
 
     _active: set[int] = field(factory=set, init=False)
 
     def begin(self) -> Iterator[Measurement]:
-        """Give what is so before there are events: nobody leads here, and nothing is done."""
+        """Return the measurements before the first event: this process doesn't lead, and nothing runs."""
         return (Measurement(each, 0) for each in (LEADER, STANDSTILL, ACTIVE))
 
     def take(self, event: TopologyEvent) -> Iterator[Measurement]:
-        """Give what an event adds."""
+        """Yield the measurements of an event."""
         match event:
             case EmittedEvent():
                 yield from self._emitted(event)
@@ -260,7 +260,7 @@ _OF_WORK: Mapping[Work, tuple[Instrument, ...]] = {
 
 
 def _worked(event: WorkEvent) -> Iterable[Measurement]:
-    """Give how long it took, and for how many transactions it was done."""
+    """Return the duration of a piece of work, and the number of its transactions."""
     values = (event.seconds, float(len(event.attempts)))
     by = ("+".join(event.parts),)
     return (Measurement(each, value, by) for each, value in zip(_OF_WORK[event.work], values, strict=False))
