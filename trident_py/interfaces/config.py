@@ -192,7 +192,7 @@ class TridentConfig:
             SQLite file (below ``state_dir`` unless its path is absolute), a PostgreSQL database (a DSN such as
             ``postgresql://user:password@host/database``), or None: no history. A `LocalCoordination` keeps none by
             default.
-        serve: the ``"host:port"`` that serves the topology's page and answers requests; port 0 is any free one; None:
+        serve: the ``"host:port"`` that serves the topology's page and answers requests; port 0 is any free one. None:
             nothing is served (docs/how-to/dashboard.md).
         serve_cert, serve_key: PEM files for HTTPS at that address; required unless it is a loopback address.
     """
