@@ -264,10 +264,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     )
     _add_serve_options(run)
     run.add_argument(
-        "--accept",
-        metavar="CHANGE",
-        action="append",
-        help="an intended change, as a refused start prints it",
+        "--accept", metavar="CHANGE", action="append", help="an intended change, as a refused start prints it"
     )
     run.add_argument(
         "--on-halt",
