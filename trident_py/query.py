@@ -137,7 +137,7 @@ class TridentQuery:
         if hold is not Hold.NOTHING:
             with logging_about(topology=self.name, epoch=self.status.epoch):
                 log.warning(
-                    "topology %s: still %s, as an operator wishes: `trident resume %s` lifts it",
+                    "topology %s: still %s by an operator's command; to resume: `trident resume %s`",
                     *(self.name, hold, self.name),
                 )
         return hold is not Hold.NOTHING

@@ -295,7 +295,7 @@ class _Assembly:
             except (StateError, SinkError) as error:
                 if candidate is None or not is_passing(error):
                     raise
-                log.warning("topology %s: taking over, and trying again: %s", self.name, error)
+                log.warning("topology %s: the takeover failed, and is tried again: %s", self.name, error)
             self.store.heartbeat()
             candidate.wait(RECOVER_AGAIN_SECONDS)
 
@@ -408,7 +408,7 @@ def _close(resources: ExitStack, name: str) -> None:
         resources.close()
     except Exception as error:
         log.error(
-            "topology %s: could not be closed cleanly; its position is durable all the same",
+            "topology %s: could not be closed cleanly; its position is durable anyway",
             name,
             exc_info=quoted(error),
         )

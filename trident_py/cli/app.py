@@ -358,22 +358,26 @@ def _add_compact_options(compact: argparse.ArgumentParser) -> None:
 
 def _where() -> argparse.ArgumentParser:
     where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded one is used")
+    where.add_argument(
+        "--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded server is used"
+    )
     where.add_argument(
         "--zookeeper-ca",
         metavar="PEM",
         type=Path,
-        help="who vouches for the servers; switches TLS on. The login, user:password, is in TRIDENT_ZOOKEEPER_AUTH",
+        help="the CA of the servers; turns TLS on. The login, user:password, is read from TRIDENT_ZOOKEEPER_AUTH",
     )
-    where.add_argument("--zookeeper-cert", metavar="PEM", type=Path, help="our own certificate, if they ask for one")
+    where.add_argument(
+        "--zookeeper-cert", metavar="PEM", type=Path, help="the client certificate, if the servers require one"
+    )
     where.add_argument(
         "--zookeeper-key",
         metavar="PEM",
         type=Path,
-        help="its private key; the password of an encrypted one is in TRIDENT_ZOOKEEPER_KEY_PASSWORD",
+        help="its private key; the password of an encrypted key is read from TRIDENT_ZOOKEEPER_KEY_PASSWORD",
     )
-    where.add_argument("--root", metavar="ZNODE", help="under which topologies are (/trident)")
+    where.add_argument("--root", metavar="ZNODE", help="the znode of all topologies (/trident)")
     where.add_argument(
-        "--state-dir", metavar="DIRECTORY", type=Path, help="where the embedded ZooKeeper has its data (.trident)"
+        "--state-dir", metavar="DIRECTORY", type=Path, help="the data directory of the embedded ZooKeeper (.trident)"
     )
     return where

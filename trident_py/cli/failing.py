@@ -63,12 +63,12 @@ def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[s
 
 def _way_out(txid: int, spout: str | None, is_led: bool) -> str:
     if spout is not None and is_led:
-        return f"see to the source of {spout!r}; it is tried again, at least each half minute"
+        return f"check the source of {spout!r}; it is tried again, at least each half minute"
     if spout is not None:
         return f"start the topology again when the source of {spout!r} is there"
     if is_led:
-        return "it is tried again; what doesn't mend itself, mend in the code or the data"
-    return f"mend the code or the data and start the topology again: it goes on with transaction {txid}"
+        return "it is tried again; if it keeps failing, fix the code or the data"
+    return f"fix the code or the data and start the topology again: it continues with transaction {txid}"
 
 
 def _times(tries: int) -> str:

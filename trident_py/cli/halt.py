@@ -63,7 +63,7 @@ def tell(target: str, topology: str | None, error: BaseException) -> None:
         else:
             _run(target, facts)
     except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - the error that ended the topology matters more
-        log.error("topology %s: --on-halt was not told: %s", topology, error_text(problem))
+        log.error("topology %s: --on-halt could not be notified: %s", topology, error_text(problem))
 
 
 def facts_of(topology: str | None, error: BaseException) -> dict[str, Any]:

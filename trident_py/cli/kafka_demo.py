@@ -58,7 +58,7 @@ def run(arguments: Namespace) -> int:
     for option in ("zookeeper", "source", "state_dir", "root", "max_spout_pending"):
         if getattr(arguments, option) is not None:
             raise UsageError(
-                f"demo --kafka starts all it needs in a directory of its own; it takes no --{option.replace('_', '-')}"
+                f"demo --kafka runs everything in its own directory; it doesn't accept --{option.replace('_', '-')}"
             )
     _say("starting a Kafka broker; the first time its jars are fetched, 43 MB")
     with TemporaryDirectory(prefix="trident-kafka-demo-", ignore_cleanup_errors=True) as name:

@@ -53,7 +53,7 @@ def _only(place: str, there: dict[str, TridentTopology]) -> TridentTopology:
     different = {id(topology): topology for topology in there.values()}
     if len(different) != 1:
         found = " or ".join(f"{place}:{name}" for name in sorted(there))
-        raise UsageError(f"say which topology of {place}: {found}" if found else f"there is no topology in {place}")
+        raise UsageError(f"name the topology of {place}: {found}" if found else f"there is no topology in {place}")
     return next(iter(different.values()))
 
 

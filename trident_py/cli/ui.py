@@ -65,7 +65,7 @@ def _only(config: TridentConfig) -> str:
     with closing(database):
         names = database.topologies()
     if len(names) > 1:
-        raise UsageError(f"say which topology: {', '.join(names)}")
+        raise UsageError(f"name one of the topologies: {', '.join(names)}")
     if not names:
         raise HistoryError(f"the history in {database.shown} knows no topology")
     return names[0]

@@ -271,7 +271,7 @@ def aggregate_call(
         )
     if isinstance(aggregator, SparkAggregator):
         if in_fields is not None:
-            raise TopologyError(f"{aggregator!r} carries its input fields; leave in_fields= out")
+            raise TopologyError(f"{aggregator!r} has its own input fields; leave in_fields= out")
         if not isinstance(out, str) or not out or " " in out:
             raise TopologyError(f"{aggregator!r} knows its type: give the name of the result only, not {shown(out)}")
     elif len(schema_of(out).fields) != 1 and not isinstance(aggregator, Aggregator):

@@ -127,7 +127,7 @@ class NodeRows:
         if isinstance(made, Flow):
             return made
         if self.session is None:
-            raise AssertionError("something behind new values needs Spark, and the topology runs without it")
+            raise AssertionError("an operation after new values needs Spark, and the topology runs without it")
         return Flow.of(frame_of_rows(self.session, made.table(), made.schema), made.schema)
 
 

@@ -176,7 +176,7 @@ class Node:
     def fields(self) -> StructType:
         """The output fields, once they are known."""
         if self.schema is None:
-            raise AssertionError(f"nobody has asked Spark which fields {self.operation.title} gives")
+            raise AssertionError(f"Spark was not asked yet which fields {self.operation.title} gives")
         return self.schema
 
     @property

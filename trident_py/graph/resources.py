@@ -38,7 +38,7 @@ class Resources(Operation):
             TopologyError: no operation is deferred before it, or Spark can't provide the resources.
         """
         if not inputs[0].rows.steps:
-            raise TopologyError("no Python operation is in front of it; put it behind map, flat_map, each or filter")
+            raise TopologyError("no Python operation is before it; put it after map, flat_map, each or filter")
         return inputs[0].resourced(self.needed)
 
 

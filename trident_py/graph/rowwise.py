@@ -210,7 +210,7 @@ class Transform(Operation):
             return evolve(self, schema=schema_of(found))
         if not same_fields(self.schema, found):
             raise TopologyError(
-                f"declared are the fields {self.schema.simpleString()}, the function gives {found.simpleString()}"
+                f"the declared fields are {self.schema.simpleString()}, but the function returns {found.simpleString()}"
             )
         return self
 

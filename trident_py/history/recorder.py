@@ -122,7 +122,7 @@ class Recorder:
         except Exception as error:
             self._forget()
             log.error(
-                "topology %s: a part of its history is lost; the topology goes on",
+                "topology %s: a part of its history is lost; the topology continues",
                 self.topology,
                 exc_info=quoted(error),
             )
@@ -145,7 +145,9 @@ class Recorder:
                 self._until_prune = PRUNE_EVERY
         except HistoryError as error:
             if not self.trouble:
-                log.warning("topology %s: %s; it goes on, and its history is written later", self.topology, error)
+                log.warning(
+                    "topology %s: %s; the topology continues, and its history is written later", self.topology, error
+                )
             self.trouble, self._again_at = str(error), time.monotonic() + AGAIN_SECONDS
             return
         if self.trouble:

@@ -85,7 +85,7 @@ def _at_least(minimum: float) -> Callable[[Any, Attribute[Any], Any], None]:
 
 def _patience(_: object, attribute: Attribute[Any], value: float | None) -> None:
     if value is not None and value < 0:
-        raise ConfigError(f"{attribute.name} must be at least 0, or None for patience without end, not {value!r}")
+        raise ConfigError(f"{attribute.name} must be at least 0, or None to wait forever, not {value!r}")
 
 
 def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
@@ -322,11 +322,11 @@ _INSTEAD: dict[str, str] = {
     "topology.enable.message.timeouts": "silence always ends; raise message_timeout",
     "topology.acker.": "every batch is tracked, by the driver itself; leave the key out",
     "topology.workers": "Spark's executors do the work: spark.executor.instances and spark.executor.cores",
-    "topology.max.task.parallelism": "parallelism_hint says how many partitions there are",
+    "topology.max.task.parallelism": "parallelism_hint sets the number of partitions",
     "topology.tick.tuple.freq.secs": "nothing ticks in tasks; leave the key out",
     "topology.spout.wait.strategy": "the driver waits for events; leave the key out",
-    "topology.component.": "Spark gives out resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
+    "topology.component.": "Spark assigns resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
     "drpc.": "requests need no servers: TridentQuery.execute, or over HTTP TridentConfig(serve=...)",
-    "topology.transactional.id": "the topology's name is the key of what is stored",
+    "topology.transactional.id": "the topology's name is the key of the stored data",
 }
 """Advice for other keys, by the beginning of the key."""

@@ -246,7 +246,7 @@ class SinkParticipant(Participant):
             self.sink.abort(tx, receipt)
         except Exception as error:
             # The failure of the commit matters more; the next takeover deletes the staged data.
-            log.error("sink %s could not give up %s", self.name, tx.attempt, exc_info=quoted(error))
+            log.error("sink %s could not abort %s", self.name, tx.attempt, exc_info=quoted(error))
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
         """Call ``abort`` of the sink."""

@@ -212,7 +212,7 @@ class StateParticipant(Participant):
     def _ensure_wanted(self) -> None:
         if self._is_abandoned:
             raise StateError(
-                f"state {self.name!r} was left behind when its topology ended; nothing is written any more",
+                f"state {self.name!r} was still in use when its topology ended; nothing is written any more",
                 state=self.name,
             )
 

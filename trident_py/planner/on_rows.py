@@ -88,5 +88,5 @@ def _checked(node: Node, inputs: list[RowFlow]) -> RowFlow:
     try:
         flow.made()
     except Exception as error:
-        raise TopologyError(f"it can't travel to tasks: {type(error).__name__}: {error}") from error
+        raise TopologyError(f"it can't be pickled into tasks: {type(error).__name__}: {error}") from error
     return flow

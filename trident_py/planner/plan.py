@@ -192,7 +192,7 @@ def _analysed(
         raise
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise TopologyError(f"Spark can't do it: {type(error).__name__}: {reason}") from error
+        raise TopologyError(f"Spark can't run it: {type(error).__name__}: {reason}") from error
 
 
 def _known(node: Node, operation: Operation, inputs: tuple[Node, ...]) -> Node:

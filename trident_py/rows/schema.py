@@ -115,7 +115,7 @@ def _unique(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise TopologyError(f"the field {name!r} is named twice (Spark tells no upper from lower case)")
+            raise TopologyError(f"the field {name!r} is named twice (Spark ignores upper and lower case)")
         seen.add(name.lower())
 
 
@@ -123,7 +123,7 @@ def _check_struct(struct: t.StructType) -> None:
     _unique(struct.names)
     for field in struct.fields:
         if not field.name or field.name.lower() in _HIDDEN:
-            raise TopologyError(f"a field can't be called {field.name!r}")
+            raise TopologyError(f"a field can't be named {field.name!r}")
         _check_type(field.name, field.dataType)
 
 
@@ -139,7 +139,7 @@ def _check_type(name: str, kind: t.DataType) -> None:
         case t.DecimalType():
             pass
         case _ if type(kind) not in _ARROW:
-            raise TopologyError(f"the field {name!r} has the type {kind.simpleString()}, which Python rows can't carry")
+            raise TopologyError(f"the field {name!r} has the type {kind.simpleString()}, which Python rows can't hold")
 
 
 def _without_nulls(kind: t.DataType) -> object:

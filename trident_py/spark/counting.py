@@ -132,7 +132,7 @@ def observed(observation: Observation) -> dict[str, Any] | None:
     except (PySparkException, Py4JJavaError):
         return None
     except TimeoutError as error:
-        raise RuntimeError("Spark doesn't tell what the tasks of a job have counted") from error
+        raise RuntimeError("Spark doesn't return the counts of the tasks of a job") from error
 
 
 _job: ContextVar[CountingJob | None] = ContextVar("trident_counting_job", default=None)

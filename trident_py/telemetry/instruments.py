@@ -65,38 +65,38 @@ LEADER = Instrument(
     name="trident.leader",
     kind=Kind.GAUGE,
     unit="{leader}",
-    description="1 while this process leads the topology, or else 0.",
+    description="1 while this process leads the topology, else 0.",
 )
 STANDSTILL = Instrument(
     name="trident.standstill",
     kind=Kind.GAUGE,
     unit="{standstill}",
-    description="1 while no transaction has got on for some seconds, also for want of input, or else 0.",
+    description="1 while no transaction has made progress for some seconds, including for lack of input, else 0.",
 )
 TRANSACTIONS = Instrument(
     name="trident.transactions",
     kind=Kind.COUNTER,
     unit="{transaction}",
-    description="Attempts that have ended: committed, failed, or replayed as an earlier one has failed.",
+    description="Attempts that have ended: committed, failed, or replayed because an earlier one failed.",
     attributes=(OUTCOME,),
 )
 ACTIVE = Instrument(
     name="trident.transactions.active",
     kind=Kind.GAUGE,
     unit="{transaction}",
-    description="Transactions that are emitted and not committed.",
+    description="Transactions that are emitted and not yet committed.",
 )
 TXID_COMMITTED = Instrument(
     name="trident.txid.committed",
     kind=Kind.GAUGE,
     unit="{transaction}",
-    description="The transaction that was committed last.",
+    description="The last committed transaction.",
 )
 DURATION = Instrument(
     name="trident.transaction.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of committed transactions, by phase: process, from emission on; wait, for those before; commit.",
+    description="Duration of committed transactions by phase: process, from emission; wait, for earlier ones; commit.",
     attributes=(PHASE,),
     bounds=SECONDS,
 )
@@ -104,34 +104,34 @@ ROWS = Instrument(
     name="trident.rows",
     kind=Kind.COUNTER,
     unit="{row}",
-    description="Rows that committed transactions have read, where anybody counts them.",
+    description="Rows that committed transactions have read, if they are counted.",
 )
 WRITTEN = Instrument(
     name="trident.rows.written",
     kind=Kind.COUNTER,
     unit="{row}",
-    description="Rows that commits have added or changed, of states and sinks that can tell.",
+    description="Rows that commits have added or changed, for states and sinks that report them.",
     attributes=(STATE,),
 )
 COUNTS = Instrument(
     name="trident.counted",
     kind=Kind.COUNTER,
     unit="{count}",
-    description="What user functions have counted in committed transactions; where that is negative, it is left out.",
+    description="Counts of user functions in committed transactions; negative counts are left out.",
     attributes=(COUNTER,),
 )
 LAG = Instrument(
     name="trident.source.lag",
     kind=Kind.GAUGE,
     unit="{record}",
-    description="Records that wait in a source and are in no batch yet, as its spout has found out last.",
+    description="Records that wait in a source and are in no batch yet, as last seen by its spout.",
     attributes=(SPOUT, PART),
 )
 EMIT_DURATION = Instrument(
     name="trident.emit.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of emissions by a spout, failed ones included.",
+    description="Duration of emissions by a spout, including failed ones.",
     attributes=(SPOUT,),
     bounds=SECONDS,
 )
@@ -139,7 +139,7 @@ JOB_DURATION = Instrument(
     name="trident.job.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of jobs that prepare what a state or sink commits, failed ones included.",
+    description="Duration of jobs that prepare the commit of a state or sink, including failed ones.",
     attributes=(STATE,),
     bounds=SECONDS,
 )
@@ -147,7 +147,7 @@ JOB_TRANSACTIONS = Instrument(
     name="trident.job.transactions",
     kind=Kind.HISTOGRAM,
     unit="{transaction}",
-    description="How many transactions shared a job.",
+    description="Number of transactions that shared a job.",
     attributes=(STATE,),
     bounds=SIZES,
 )
@@ -155,7 +155,7 @@ COMMIT_DURATION = Instrument(
     name="trident.state.commit.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of commits by a state or sink, or by those that commit in one step, failed ones included.",
+    description="Duration of commits by a state or sink, or by several in one step, including failed ones.",
     attributes=(STATE,),
     bounds=SECONDS,
 )
@@ -163,7 +163,7 @@ COMMIT_TRANSACTIONS = Instrument(
     name="trident.state.commit.transactions",
     kind=Kind.HISTOGRAM,
     unit="{transaction}",
-    description="How many transactions were committed in one step.",
+    description="Number of transactions committed in one step.",
     attributes=(STATE,),
     bounds=SIZES,
 )

@@ -119,9 +119,7 @@ class Access:
         if self.has_token(scope):
             scope["state"]["connection"].let_in()
         elif not (is_open or is_signed or path == "/"):
-            raise HTTPException(
-                401, "the token is missing or not the one; `trident run` prints it with the page's address"
-            )
+            raise HTTPException(401, "the token is missing or wrong; `trident run` prints it with the page's address")
 
     def _check_host(self, host: str) -> None:
         """Refuse host names of other machines: their owner could make them resolve here, and share our origin."""
@@ -130,7 +128,7 @@ class Access:
             raise HTTPException(400, "the header Host is a name or an address of this machine, and a port")
         name = found[1].strip("[]")
         if name.lower() not in self._names and not _is_address(name):
-            raise HTTPException(421, f"{name!r} is no name of this machine; use its address")
+            raise HTTPException(421, f"{name!r} is not a name of this machine; use its address")
 
     def _check_origin(self, headers: Headers, *, needs_bearer: bool) -> None:
         origin, own = headers.get("origin"), f"{'https' if self.is_tls else 'http'}://{headers.get('host', '')}"

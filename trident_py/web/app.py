@@ -122,7 +122,7 @@ class Page:
     async def events(self, request: Request) -> Response:
         """Send the status twice a second, with the transactions that have changed."""
         if self._watchers >= WATCHERS_MAX:
-            return _error(503, f"{WATCHERS_MAX} pages watch already; close one")
+            return _error(503, f"{WATCHERS_MAX} pages are open already; close one")
         self._watchers += 1
         return _Events(self._messages(), self._stop_watching)
 
@@ -210,7 +210,7 @@ class Page:
             path = quote(request.scope["path"], safe="/")
             return RedirectResponse(f"{leader.address}{path}", status_code=307)
         if self._requests >= REQUESTS_MAX:
-            return _error(503, f"{REQUESTS_MAX} requests are under way; ask again", retry=True)
+            return _error(503, f"{REQUESTS_MAX} requests are running; try again", retry=True)
         self._requests += 1
         try:
             answer = await run_in_threadpool(self.shown.answer, function, args, REQUEST_SECONDS)
@@ -306,7 +306,7 @@ async def _text(request: Request) -> str:
     try:
         return (await read_body(request.receive, BODY_BYTES_MAX)).decode()
     except UnicodeDecodeError:
-        raise HTTPException(400, "the body is what the function is asked, as text in UTF-8") from None
+        raise HTTPException(400, "the body is the argument of the function, as text in UTF-8") from None
 
 
 def _logged_in(access: Access) -> Response:

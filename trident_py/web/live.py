@@ -185,5 +185,5 @@ class LiveTopology:
     @property
     def _started(self) -> TridentQuery:
         if self.query is None:
-            raise TridentError(f"topology {self.name!r} is just starting; ask again", topology=self.name)
+            raise TridentError(f"topology {self.name!r} is just starting; try again", topology=self.name)
         return self.query

@@ -124,7 +124,7 @@ class PageServer:
     @property
     def _where(self) -> ServeAddress:
         if self.config.serve is None:
-            raise AssertionError("there is a server only where the config says where it is")
+            raise AssertionError("there is a server only if the config names its address")
         return self.config.serve
 
     @property

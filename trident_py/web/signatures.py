@@ -131,12 +131,12 @@ class SignedRequests:
             raise HTTPException(401, "the request is not signed by the token of this topology")
         if not self.nonces.spend(given.nonce):
             raise HTTPException(
-                401, "the nonce was used before, is too old, or is not of this server; GET /nonce gives one"
+                401, "the nonce was used before, is too old, or is not from this server; GET /nonce returns a new one"
             )
         scope["state"]["connection"].let_in()
         app: ASGIApp = self.app
         if given.epoch != self.epoch():
-            app = JSONResponse({"error": f"this process doesn't lead epoch {given.epoch}; ask again"}, 409)
+            app = JSONResponse({"error": f"this process doesn't lead epoch {given.epoch}; try again"}, 409)
         await self._sign(app, given.nonce, scope, body, receive, send)
 
     async def _sign(self, app: ASGIApp, nonce: str, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
