@@ -53,7 +53,7 @@ __all__ = [
 
 
 class SparkLost(TridentError):
-    """The JVM or server behind the Spark session is gone; the topology stops, its position is safe."""
+    """The JVM or server of the Spark session is gone; the topology stops, and its position is safe."""
 
 
 class CounterError(TridentError):

@@ -150,13 +150,10 @@ class TridentQuery:
         The answer is a list of rows, each a list.
 
         Call it from any thread, also while batches run. All queries of one request see all states at the same committed
-        transaction: they run on the commit thread, after one commit and before the next, which waits for them. If a
+        transaction. They run on the commit thread, after one commit and before the next, which waits for them. If a
         commit has failed halfway, they wait for its replay. Operations before the first query and after the last one
         run on the calling thread. A request is never replayed. Don't call it from a state or query, because it would
         wait for itself.
-        transaction: they run on the commit thread, after one commit and before the next, which waits for them; where a
-        commit has failed half-way, they wait for its replay. Everything before the first query and behind the last one
-        runs on the calling thread. A request is never replayed. Don't call it from a state or query: it waits for them.
 
         Args:
             function: the name of the function.

@@ -82,7 +82,7 @@ def _answer(subject: Subject, request: Request, stepper: Stepper) -> Answer:
 
 
 def _imported(loaded: Collection[str]) -> tuple[str, ...]:
-    """Return the newly loaded modules, except the user's, whose lines are lines of the call."""
+    """Return the newly loaded modules, except the user's: their lines are lines of the call."""
     new = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in loaded}
     return tuple(name for name, file in new.items() if file and not is_users(file))
 

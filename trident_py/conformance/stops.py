@@ -183,7 +183,7 @@ def _place(file: str, cls: type) -> str:
 def _files(cls: type) -> Iterator[str]:
     typed_in = cls.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     for value in vars(cls).values():
-        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # behind decorators
+        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # inside its decorators
         code = getattr(function, "__code__", None)
         ours = getattr(function, "__module__", None) == cls.__module__  # attrs and others add methods to a class
         if code is not None and ours and (typed_in or not code.co_filename.startswith("<")):

@@ -100,7 +100,7 @@ class _Reducing(Aggregator[list[Any]]):
         self.reducer.cleanup()
 
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
-        """Begin without a group, which only the first row tells."""
+        """Begin without a group, because only the first row has it."""
         return [] if isinstance(self.reducer, GroupedMultiReducer) else [self.reducer.init(collector)]
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:

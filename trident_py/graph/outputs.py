@@ -345,7 +345,7 @@ def replaces(sink: TransactionalSink[Any], stream: Node) -> bool:
     """Return whether ``stream`` has the new values, by the sink's keys, of a state that reports rolled back keys.
 
     If a replay has the same rows, the committed rows stay, so this is False. It is also False for a state with a
-    ``ttl``, which can't tell keys that a rolled back attempt removed from keys that expired in it.
+    ``ttl``: it can't distinguish keys that a rolled back attempt removed from keys that expired in it.
     """
     state = stream.inputs[0] if isinstance(stream.operation, NewValues) else None
     factory = state.operation.factory if state and isinstance(state.operation, AggregateState) else None

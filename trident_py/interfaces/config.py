@@ -227,7 +227,7 @@ class TridentConfig:
             )
 
     def placed(self, coordination: Coordination | None) -> TridentConfig:
-        """Return these settings with the defaults that ``coordination`` asks for; explicit settings stay as they are.
+        """Return these settings with the defaults that ``coordination`` requires; explicit settings don't change.
 
         Files are kept in the directory of ``coordination``, if it has one. If it is in memory, no history is kept.
         """

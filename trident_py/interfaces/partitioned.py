@@ -124,7 +124,7 @@ class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
     def re_emit_partition_batch(
         self, tx: TransactionAttempt, collector: TridentCollector, partition: P, partition_meta: M
     ) -> None:
-        """Emit the very rows for which `emit_batch_new` returned ``partition_meta``."""
+        """Emit exactly the rows for which `emit_batch_new` returned ``partition_meta``."""
 
 
 class PartitionedSpout(Identified, ABC, Generic[Ps, P, M]):

@@ -90,9 +90,7 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     replaces_by: tuple[str, ...] = ()
     """The fields by which a row replaces another, so that the rows of a transaction can be written again; empty: rows
     are added. Such a sink may also follow an opaque spout, for the new values of a state that has exactly these keys:
-    see `SinkTransaction.replaces`.
-    empty: rows are added. Such a sink is offered behind opaque spouts, too, for the new values of a state that has
-    these very keys: see `SinkTransaction.replaces`."""
+    see `SinkTransaction.replaces`."""
 
     keeps_token: ClassVar[bool] = True
     """Whether it stores the commit token with the rows. Without it, the sink can detect neither a repeated transaction

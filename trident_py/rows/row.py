@@ -114,7 +114,7 @@ def _beyond(column: pa.Array | pa.ChunkedArray, field: str) -> str:
 
 
 def _in_utc(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    # Spark hands timestamps over in the session's time zone; what a function sees mustn't depend on that.
+    # Spark returns timestamps in the session's time zone, but values in user functions must not depend on it.
     if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
         return column.cast(pa.timestamp("us", tz="UTC"))
     return column

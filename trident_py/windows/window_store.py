@@ -204,7 +204,7 @@ class WindowRows:
         return found
 
     def _fired(self, step: Advance, batches: list[pa.RecordBatch]) -> FiredWindows:
-        """Return the windows that fire; ``batches`` end with the very last row."""
+        """Return the windows that fire; ``batches`` end with the last row of all."""
         if not step.fired:
             return FiredWindows()
         rows = [row for each in batches for row in rows_of(each)]
